@@ -1,0 +1,28 @@
+"""The public face of Redline: its version and its verbs, each imported when it is first used."""
+
+TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
+if TYPE_CHECKING:
+    from redline.verbs.inspect import inspect
+    from redline.verbs.merge import merge
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["__version__", "inspect", "merge"]
+
+_HOME_OF = {"inspect": "redline.verbs.inspect", "merge": "redline.verbs.merge"}
+
+
+if not TYPE_CHECKING:  # so that type checkers still find misspelt names
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value: object = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,157 @@
+"""Write result files whole or not at all, and stamp and check the envelope that says what a file is."""
+
+import errno
+import io
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+from redline import __version__
+from redline.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """What a file of ours is and how it was made; the first fields of every artifact."""
+
+    kind: str
+    schema_version: int
+    made_by: str
+    """The command line or function that made the file."""
+    synthetic: bool = False
+    """True when any of the content was generated or simulated rather than measured."""
+    redline_version: str = __version__
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object], *, where: str = "this file") -> "Envelope":
+        """The envelope among the fields of `record`; fields of the content are left alone."""
+        return cls(
+            kind=_field(record, "kind", str, where),
+            schema_version=_field(record, "schema_version", int, where),
+            made_by=_field(record, "made_by", str, where),
+            synthetic=_field(record, "synthetic", bool, where),
+            redline_version=_field(record, "redline_version", str, where),
+        )
+
+
+def check_envelope(record: Mapping[str, object], kind: str, max_schema: int, *, where: str = "this file") -> Envelope:
+    """The envelope of `record`, once it is of the kind asked for and of a schema that this version can read."""
+    envelope = Envelope.from_dict(record, where=where)
+    if envelope.kind != kind:
+        raise InputError(f"{where} holds a {envelope.kind!r}, not a {kind!r}; give a file of that kind")
+    if envelope.schema_version > max_schema:
+        raise InputError(
+            f"{where} was written by Redline {envelope.redline_version} in schema {envelope.schema_version} of "
+            f"{kind!r}; this is Redline {__version__}, which reads up to schema {max_schema}: upgrade it"
+        )
+    if envelope.schema_version < 1:
+        raise InputError(f"{where} has schema version {envelope.schema_version}, which never existed; make it again")
+    return envelope
+
+
+@contextmanager
+def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes `path` when the block ends well, and vanishes when it does not.
+
+    An existing file is replaced only with `force`. Failures to write are OutputErrors; other errors of the block pass.
+    """
+    _refuse_unless_free(path, force=force)
+    # A link keeps pointing where it did: what it points at is replaced, not the link.
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f"{target.name[:80]}.{secrets.token_hex(4)}.part")
+    file = io.BufferedWriter(_PartFile(part, path), buffer_size=1 << 20)
+    try:
+        yield file
+        file.flush()
+        _refuse_unless_free(path, force=force)
+        _commit(file.fileno(), part, target, path)
+    finally:
+        with suppress(OutputError):  # the first failure to write is the one to report
+            file.close()
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+class _PartFile(io.FileIO):
+    """The file under construction; its failures name the file that the user asked for."""
+
+    def __init__(self, part: Path, shown: Path) -> None:
+        self._shown = shown
+        try:
+            # Not tempfile: the result gets the permissions of any new file, not those of a secret.
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except OSError as error:
+            raise _output_error(shown, error) from error
+        super().__init__(descriptor, "wb")
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _output_error(self._shown, error) from error
+
+
+def _refuse_unless_free(path: Path, *, force: bool) -> None:
+    try:
+        if path.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder; give the name of a file")
+        # Replacing a device or a pipe by a file would destroy it.
+        if path.exists() and not path.is_file():
+            raise OutputError(f"cannot write {path}: it is not an ordinary file; give another name")
+        if path.exists() and not force:
+            raise OutputError(f"{path} already exists; use --force to replace it, or choose another name")
+    except OSError as error:
+        raise _output_error(path, error) from error
+
+
+def _commit(descriptor: int, part: Path, target: Path, shown: Path) -> None:
+    try:
+        os.fsync(descriptor)
+        part.replace(target)
+    except OSError as error:
+        raise _output_error(shown, error) from error
+    with suppress(OSError):  # some network filesystems cannot sync a folder; the file itself is safe
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _output_error(path: Path, error: OSError) -> OutputError:
+    folder = path.absolute().parent
+    advice = {
+        errno.ENOSPC: "the disk is full; free some space or write elsewhere",
+        errno.EDQUOT: "your disk quota is used up; free some space or write elsewhere",
+        errno.ENOENT: f"the folder {folder} does not exist; create it first",
+        errno.ENOTDIR: f"{folder} is not a folder; give another name",
+        errno.EACCES: f"you may not write in {folder}; choose a folder that you own",
+        errno.EPERM: f"you may not write in {folder}; choose a folder that you own",
+        errno.EROFS: f"{folder} is on a read-only disk; write elsewhere",
+        errno.ENAMETOOLONG: "the name is too long; give a shorter one",
+    }
+    reason = advice.get(error.errno or 0, error.strerror or str(error))
+    return OutputError(f"cannot write {path}: {reason}")
+
+
+def _field(record: Mapping[str, object], name: str, wanted: type[T], where: str) -> T:
+    if name not in record:
+        raise InputError(
+            f"{where} was not written by Redline: it has no field {name!r}; check that it is the right file"
+        )
+    value = record[name]
+    if type(value) is not wanted:
+        raise InputError(f"{where} is damaged: its field {name!r} is {value!r}, not a {wanted.__name__}; make it again")
+    return value

@@ -1,0 +1,310 @@
+"""The command line: find the verb, parse its arguments, run it, and turn how it ended into an exit code.
+
+Results go to stdout, all else to stderr. A verb's own modules are imported only when that verb runs, so that help is
+instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+
+from redline import __version__
+from redline.errors import OutputError, RedlineError, UsageError
+
+TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+    from redline.trace.job import JobOptions, Progress
+
+EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
+EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
+
+INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
+EXIT_CODES = """\
+exit codes:
+  0    fine
+  1    a threshold that you set was crossed
+  2    the command line, an input or an output cannot be used
+  130  interrupted
+"""
+
+
+class Verb:
+    """One command: what it is for, which arguments it takes, and what runs it."""
+
+    def __init__(
+        self,
+        summary: str,
+        add_arguments: Callable[[argparse.ArgumentParser], None],
+        run: Callable[[argparse.Namespace], int],
+    ) -> None:
+        self.summary = summary
+        self.add_arguments = add_arguments
+        self.run = run
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that complains in UsageErrors and takes options in full only."""
+
+    def __init__(self, verb: str, summary: str) -> None:
+        super().__init__(prog=f"redline {verb}", description=summary, allow_abbrev=False)
+
+    def print_help(self, file: object = None) -> None:
+        _show(self.format_help())  # argparse itself swallows failures to write
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog.removeprefix('redline ')}: {message}\nsee: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` and return its exit code."""
+    _tolerate_odd_names()
+    try:
+        return _dispatch(sys.argv[1:] if argv is None else list(argv))
+    except RedlineError as error:
+        print(f"redline: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("redline: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except _ReaderLeft:
+        return EXIT_PIPE_CLOSED
+
+
+def build_parser(name: str) -> Parser:
+    """The parser of one verb."""
+    verb = VERBS[name]
+    parser = Parser(name, verb.summary)
+    verb.add_arguments(parser)
+    return parser
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        print(_help(), end="", file=sys.stderr)
+        return UsageError.exit_code
+    first, rest = arguments[0], arguments[1:]
+    if first in ("-h", "--help"):
+        _show(_help())
+    elif first == "--version":
+        _show(f"redline {__version__}\n")
+    elif first in VERBS:
+        return _run_verb(first, rest)
+    else:
+        raise UsageError(_unknown(first))
+    return 0
+
+
+def _run_verb(name: str, arguments: list[str]) -> int:
+    try:
+        options = build_parser(name).parse_intermixed_args(arguments)
+    except SystemExit as stop:  # --help was shown; complaints are UsageErrors
+        return int(stop.code or 0)
+    return VERBS[name].run(options)
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in VERBS.items())
+    return (
+        f"usage: redline VERB ...\n       redline --help | --version\n\n{INTRODUCTION}\n\n"
+        f"verbs (redline VERB --help says more):\n{verbs}\n{EXIT_CODES}"
+    )
+
+
+def _unknown(word: str) -> str:
+    import difflib
+    from pathlib import Path
+
+    if word.startswith("-"):
+        return f"{word} is not an option of redline itself; options follow the verb\nsee: redline --help"
+    near = difflib.get_close_matches(word, VERBS, n=1)
+    if near:
+        return f"there is no verb {word!r}; did you mean {near[0]!r}?"
+    if Path(word).exists():
+        return f"{word!r} is not a verb; did you mean: redline inspect {word}"
+    return f"there is no verb {word!r}; there are: {', '.join(VERBS)}"
+
+
+# --- stdout ---------------------------------------------------------------------------------------------------------
+
+
+class _ReaderLeft(Exception):  # noqa: N818 (nobody's error)
+    """Whatever read our stdout closed it, as `head` does. Unlike BrokenPipeError, it is never another pipe's."""
+
+
+def _show(text: str) -> None:
+    """Write to stdout at once, so that failures surface here and not when the interpreter exits."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        _abandon_stdout()
+        raise _ReaderLeft from error
+    except OSError as error:
+        _abandon_stdout()
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _abandon_stdout() -> None:
+    """Send what is still buffered nowhere, or the interpreter fails again when it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _tolerate_odd_names() -> None:
+    """File names need not be valid text; show what cannot be encoded as escapes instead of failing."""
+    import io
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _deliver(text: str, output: str | None, *, force: bool) -> None:
+    """The result of a verb: into the file that the user named, or on stdout."""
+    if output is None:
+        _show(text)
+        return
+    from pathlib import Path
+
+    from redline.artifacts import write_atomic
+
+    with write_atomic(Path(output), force=force) as file:
+        file.write(text.encode(errors="backslashreplace"))
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
+def _size_bytes(text: str) -> int:
+    from redline.units import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a trace file, or a folder of the ranks of one job")
+    parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
+    parser.add_argument("--step-regex", type=_regex, metavar="RE", help="annotations whose name matches are the steps")
+    parser.add_argument("--jobs", type=_positive, metavar="N", help="processes that read (default: one per core)")
+    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even where nothing changed")
+
+
+def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_reading_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    loudness.add_argument("-v", "--verbose", action="store_true", help="more detail")
+
+
+def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_reading_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the merged trace, for Perfetto")
+    parser.add_argument(
+        "--budget",
+        type=_size_bytes,
+        default="200MB",
+        metavar="SIZE",
+        help="the merged trace is at most this large; what was left out is said (default: %(default)s)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+
+
+# --- verbs ----------------------------------------------------------------------------------------------------------
+
+
+def _run_inspect(options: argparse.Namespace) -> int:
+    from redline.report import inspect_json, inspect_text
+    from redline.verbs.inspect import inspect
+
+    job = inspect(options.paths, _job_options(options), _progress(options))
+    if options.json or str(options.output or "").endswith(".json"):
+        text = inspect_json.render(job)
+    else:
+        text = inspect_text.render(job, verbose=options.verbose)
+    _deliver(text, options.output, force=options.force)
+    if not options.quiet and len(job.ranks) > 1:
+        _next(f"redline merge {_quoted(options.paths)} -o merged.json.gz")
+    return 0
+
+
+def _run_merge(options: argparse.Namespace) -> int:
+    from redline.report import merge_text
+    from redline.verbs.merge import merge
+
+    result = merge(
+        options.paths,
+        options.output,
+        budget_bytes=options.budget,
+        force=options.force,
+        options=_job_options(options),
+        progress=_progress(options),
+    )
+    _show(merge_text.render(result))
+    if not options.quiet:
+        _next(f"open {options.output} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")
+    return 0
+
+
+def _job_options(options: argparse.Namespace) -> JobOptions:
+    from redline.trace.job import JobOptions
+    from redline.trace.reader import ReadOptions
+
+    reading = ReadOptions(step_regex=options.step_regex, strict=options.strict)
+    return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache)
+
+
+def _progress(options: argparse.Namespace) -> Progress | None:
+    """A counter on the terminal while many files are read."""
+    if options.quiet or not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        if total > 1:
+            end = "\r" if done < total else "\r\033[K"
+            print(f"read {done} of {total} traces", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def _quoted(words: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(words[:3]) + (" ..." if len(words) > 3 else "")
+
+
+def _next(command: str) -> None:
+    print(f"next: {command}", file=sys.stderr)
+
+
+VERBS = {
+    "inspect": Verb("say what is in traces, and how far it can be trusted", _add_inspect_arguments, _run_inspect),
+    "merge": Verb("put the ranks of a job on one clock, in one trace for Perfetto", _add_merge_arguments, _run_merge),
+}

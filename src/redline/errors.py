@@ -1,0 +1,47 @@
+"""Every failure Redline expects, as one tree; each class carries its exit code. Imports nothing of ours.
+
+RedlineError                  2   anything expected to go wrong
+├── UsageError                2   the command line makes no sense
+├── InputError                2   a file cannot be used
+│   ├── NotATraceError        2   the content is not a PyTorch trace
+│   ├── RefusedInputError     2   inflates or nests beyond the limits
+│   ├── DamagedError          2   damage was found and --strict was given
+│   └── ClockError            2   the ranks' clocks cannot be aligned
+└── OutputError               2   a result cannot be written
+
+A message is one or two lines: what failed, in which file, why, and what to do about it.
+"""
+
+
+class RedlineError(Exception):
+    """An expected failure: shown as its message, never as a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(RedlineError):
+    """The command line makes no sense."""
+
+
+class InputError(RedlineError):
+    """A file cannot be used."""
+
+
+class NotATraceError(InputError):
+    """The content is not a PyTorch trace."""
+
+
+class RefusedInputError(InputError):
+    """The content inflates or nests beyond the limits."""
+
+
+class DamagedError(InputError):
+    """Damage was found and the user asked to be strict about it."""
+
+
+class ClockError(InputError):
+    """The ranks' clocks cannot be aligned well enough to merge them."""
+
+
+class OutputError(RedlineError):
+    """A result cannot be written."""

@@ -1,0 +1,191 @@
+"""The result of `inspect` as text for a terminal."""
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+
+from redline.report.words import plural, printable, rank_list, share, table
+from redline.timeline.problems import Effect, Problem
+from redline.trace.job import Job
+from redline.trace.summary import RankSummary
+from redline.units import format_bytes, format_count, format_ns
+
+MOST_ROWS = 16
+_LABEL_WIDTH = 10
+_HEAD = (
+    "rank",
+    "known by",
+    "window",
+    "steps",
+    "median step",
+    "device busy",
+    "",
+    "communicating",
+    "spans",
+    "launch known",
+    "operator known",
+    "clock",
+)
+
+
+def render(job: Job, *, verbose: bool = False) -> str:
+    lines = [
+        _headline(job),
+        *_facts(job),
+        "",
+        *_ranks(job, MOST_ROWS if not verbose else len(job.ranks)),
+        "",
+        *_events(job),
+        "",
+        *_problems(job),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _headline(job: Job) -> str:
+    files = {rank.source.name: rank.source for rank in job.ranks}
+    size = sum(source.inflated_bytes for source in files.values())
+    count = sum(sum(source.events.values()) for source in files.values())
+    ranks = plural(len(job.ranks), "rank")
+    if job.world_size:
+        ranks += f" of {job.world_size:,}"
+    synthetic = " (synthetic, not a measurement)" if any(rank.metadata.synthetic for rank in job.ranks) else ""
+    return f"{ranks} in {plural(len(files), 'trace')}: {format_count(count)} events, {format_bytes(size)}{synthetic}"
+
+
+def _facts(job: Job) -> Iterator[str]:
+    hardware = Counter(name for rank in job.ranks for name in rank.device_names or ("",))
+    yield _fact("hardware", ", ".join(printable(name) or "not named in the trace" for name in hardware))
+    versions = dict.fromkeys(f"{key} {value}" for rank in job.ranks for key, value in rank.metadata.versions.items())
+    if versions:
+        yield _fact("versions", printable(", ".join(versions), limit=300))
+    recorded = dict.fromkeys(word for rank in job.ranks for word in rank.metadata.recorded)
+    yield _fact("recorded", ", ".join(recorded) or "times only (no shapes, no stacks) as far as the trace says")
+    yield from _steps(job)
+    windows = sorted(rank.window_ns for rank in job.ranks)
+    yield _fact("window", f"{_span(windows)} from the first start to the last end of a rank")
+    yield _fact("clocks", _clocks(job))
+    if job.missing:
+        yield _fact("missing", f"no trace of rank {rank_list(job.missing)}")
+    if job.doubles:
+        yield _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}")
+
+
+def _fact(label: str, text: str) -> str:
+    return f"{label:<{_LABEL_WIDTH}}{text}"
+
+
+def _span(ordered: list[int]) -> str:
+    if not ordered:
+        return "-"
+    if ordered[0] == ordered[-1]:
+        return format_ns(ordered[0])
+    return f"{format_ns(ordered[0])} to {format_ns(ordered[-1])}"
+
+
+def _steps(job: Job) -> Iterator[str]:
+    for anchor in dict.fromkeys(rank.step_anchor for rank in job.ranks):
+        ranks = [rank for rank in job.ranks if rank.step_anchor == anchor]
+        counts = sorted({len(rank.step_ns) for rank in ranks})
+        times = sorted(time for rank in ranks for time in rank.step_ns)
+        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        middle = f"median {format_ns(round(median(times)))} ({_span(times)})" if times else "no time"
+        yield _fact("steps", f"{number} per rank, by {printable(anchor)}; {middle}")
+
+
+def _clocks(job: Job) -> str:
+    clocks = job.clocks
+    if len(job.ranks) == 1:
+        return "one rank: nothing to align"
+    if not clocks.operations:
+        return "not aligned: the ranks share no collective without a root"
+    widest = max(map(abs, clocks.offset_ns))
+    text = (
+        f"aligned on {plural(clocks.operations, 'collective')}: offsets up to {format_ns(widest)}, "
+        f"residual {format_ns(max(clocks.residual_ns))} (worst {format_ns(clocks.worst_ns)})"
+    )
+    if clocks.alone:
+        text += f"; rank {rank_list(job.ranks[index].rank for index in clocks.alone)} share none and stand as written"
+    return text if clocks.trusted else f"{text}: TOO LARGE, times of different ranks cannot be compared"
+
+
+def _ranks(job: Job, most: int) -> Iterator[str]:
+    indices = sorted(range(len(job.ranks)), key=lambda index: _dubious(job.ranks[index]), reverse=True)[:most]
+    yield from table(_HEAD, (_row(job, index) for index in sorted(indices)))
+    if len(job.ranks) > most:
+        yield f"... and {plural(len(job.ranks) - most, 'more rank')}; -v lists all"
+
+
+def _dubious(rank: RankSummary) -> int:
+    return sum(problem.count for problem in rank.source.problems if problem.reason.effect is not Effect.NOTED)
+
+
+def _row(job: Job, index: int) -> tuple[str, ...]:
+    rank = job.ranks[index]
+    coverage = rank.coverage
+    offset = job.clocks.offset_ns[index]
+    return (
+        str(rank.rank),
+        rank.rank_origin,
+        format_ns(rank.window_ns),
+        str(len(rank.step_ns)),
+        format_ns(round(median(rank.step_ns))) if rank.step_ns else "-",
+        format_ns(rank.busy_ns) if coverage.pieces else "-",
+        share(rank.busy_ns, rank.window_ns) if coverage.pieces else "-",
+        format_ns(rank.communication_ns) if rank.communication_ns else "-",
+        format_count(rank.spans),
+        share(coverage.with_launch, coverage.pieces),
+        share(coverage.with_operator, coverage.pieces),
+        f"{'+' if offset >= 0 else '-'}{format_ns(abs(offset))}",
+    )
+
+
+def _events(job: Job) -> Iterator[str]:
+    totals: Counter[str] = Counter()
+    for source in {rank.source.name: rank.source for rank in job.ranks}.values():
+        totals.update(source.events)
+    words = [f"{format_count(count)} {printable(category, 40)}" for category, count in totals.most_common()]
+    yield _fact("events", ", ".join(words[:14]) + (f" and {len(words) - 14} more kinds" if len(words) > 14 else ""))
+    pieces = sum(rank.coverage.pieces for rank in job.ranks)
+    if pieces:
+        yield _fact("coverage", _coverage(job, pieces))
+
+
+def _coverage(job: Job, pieces: int) -> str:
+    launched = sum(rank.coverage.with_launch for rank in job.ranks)
+    total_ns = sum(rank.coverage.time_ns for rank in job.ranks)
+    without_ns = total_ns - sum(rank.coverage.with_launch_ns for rank in job.ranks)
+    graphs = sum(rank.coverage.from_graphs for rank in job.ranks)
+    text = f"{format_count(launched)} of {format_count(pieces)} pieces of device work have their launch"
+    if launched < pieces:
+        text += f"; the {format_count(pieces - launched)} without one are kept ({format_ns(without_ns)})"
+    if graphs:
+        launches = sum(rank.coverage.graph_launches for rank in job.ranks)
+        text += f"; {format_count(graphs)} came from {plural(launches, 'graph launch')}"
+    return text
+
+
+def _problems(job: Job) -> Iterator[str]:
+    by_reason: dict[str, list[tuple[int, Problem]]] = {}
+    for rank in job.ranks:
+        for problem in rank.source.problems:
+            by_reason.setdefault(problem.reason.code, []).append((rank.rank, problem))
+    if not by_reason and not job.failures:
+        yield _fact("problems", "none: everything in the traces was used as written")
+        return
+    yield "problems"
+    worst_first = sorted(
+        by_reason.values(), key=lambda found: list(Effect).index(found[0][1].reason.effect), reverse=True
+    )
+    yield from (f"  {_problem(found, len(job.ranks))}" for found in worst_first)
+    for failure in job.failures:
+        yield "  unread    " + printable(failure.message.replace("\n", " "), limit=300)
+
+
+def _problem(found: list[tuple[int, Problem]], ranks: int) -> str:
+    first = found[0][1]
+    count = sum(problem.count for _, problem in found)
+    where = f" (rank {rank_list(rank for rank, _ in found)})" if ranks > 1 else ""
+    example = f", e.g. {printable(first.example, 80)}" if first.example else ""
+    at = f" at byte {first.first_offset:,}" if first.first_offset >= 0 else ""
+    return f"{first.reason.effect:<9} {format_count(count):>7}  {first.reason.sentence}{where}{example}{at}"

@@ -1,0 +1,49 @@
+"""Small pieces of text that every report uses: safe names, shares, lists of ranks, aligned tables."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
+
+
+def printable(text: str, limit: int = 120) -> str:
+    """Text from a trace, made harmless: nothing in it can move the cursor, change direction or break the line."""
+    shown = "".join("?" if unicodedata.category(letter) in _HIDDEN else letter for letter in text[: limit + 1])
+    return shown if len(text) <= limit else f"{shown[: limit - 3]}..."
+
+
+def share(part: int, whole: int) -> str:
+    """ "17.5 %"; a dash where there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
+    """Numbers with runs folded: 0-3, 7, 9-12."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join(words[:limit]) + (f" and {len(words) - limit} more" if len(words) > limit else "")
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table, every column but those of words right-aligned under its head."""
+    lines = [tuple(head), *(tuple(row) for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    is_number = [
+        all(row[place][:1].isdigit() or row[place] in ("", "-") for row in lines[1:]) for place in range(len(head))
+    ]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in lines
+    ]

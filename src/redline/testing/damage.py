@@ -1,0 +1,44 @@
+"""The corpus of damaged traces: every malformation seen in public, F01 to F53, made from one clean seed.
+
+    for case in corpus(seed_trace()):
+        path = directory / case.file_name
+        path.write_bytes(case.data)
+        ...  # read it, and compare with case.expected
+
+The damage is put into the text of the seed and keeps every other byte. A case for which a seed has no suitable event
+(no kernels, no rank) is left out; `seed_trace` has one for each.
+"""
+
+from collections.abc import Iterator
+
+from redline.testing import damage_fields, damage_files, damage_links, damage_syntax, damage_times
+from redline.testing.damage_case import READS, REFUSED, Case, Expected, Recipe
+from redline.testing.damage_seed import seed_trace
+from redline.testing.damage_text import NoSuitableEventError, TraceText
+
+__all__ = ["READS", "RECIPES", "REFUSED", "Case", "Expected", "corpus", "seed_trace"]
+
+RECIPES: tuple[Recipe, ...] = tuple(
+    sorted(
+        (
+            *damage_syntax.RECIPES,
+            *damage_fields.RECIPES,
+            *damage_times.RECIPES,
+            *damage_links.RECIPES,
+            *damage_files.RECIPES,
+        ),
+        key=lambda recipe: recipe.id,
+    )
+)
+
+
+def corpus(seed: bytes) -> Iterator[Case]:
+    """Each damaged variant of a Kineto trace in JSON text, in order of the rows of the specification."""
+    trace = TraceText.parse(seed)
+    for recipe in RECIPES:
+        try:
+            made = recipe.make(trace)
+        except NoSuitableEventError:
+            continue
+        row = recipe.id.partition("-")[0]
+        yield Case(id=recipe.id, row=row, file_name=made.file_name, data=made.data, expected=made.expected)

@@ -1,0 +1,386 @@
+"""Which events Kineto would emit for a step of a program: operators, launches, kernels, arrows, annotations, frames.
+
+Three sections, in the order of a real file: "cpu" (operators and annotations), "python" (frames), "device" (launches
+and what ran on the GPU). The events of an item are placed inside the host time of that item by fixed shares, so that
+frame > operator > inner operator > launch call always nest; what surrounds whole items hugs them by nanoseconds.
+"""
+
+from itertools import groupby
+
+from redline.testing.jobspec import JobSpec
+from redline.testing.kineto_text import SLOT, Id, Ref, Span, StepCompiler, StepText, token
+from redline.testing.program import (
+    COMPUTE_STREAM,
+    HEAD_DIM,
+    HIDDEN,
+    SEQUENCE,
+    Item,
+    Message,
+    Op,
+    Program,
+    rows_per_microbatch,
+)
+from redline.testing.simulate import LAUNCH_AT
+
+SECTIONS = ("cpu", "python", "device")
+LAYER_FRAMES = (
+    "torch/nn/modules/module.py(1775): _wrapped_call_impl",
+    "torch/nn/modules/module.py(1786): _call_impl",
+    "model.py(31): forward",
+)
+MODULE_FRAMES = LAYER_FRAMES[:2]
+BACKWARD_FRAMES = (
+    "torch/_tensor.py(630): backward",
+    "torch/autograd/__init__.py(364): backward",
+    "torch/autograd/graph.py(865): _engine_run_backward",
+    "<built-in method run_backward of torch._C._EngineBase object at 0x7f0000000000>",
+)
+OPTIMIZER_FRAMES = ("torch/optim/optimizer.py(515): wrapper", "torch/optim/adamw.py(243): step")
+
+_OUTER, _INNER, _DEEP = (0.20, 0.91), (0.25, 0.89), (0.29, 0.87)
+_LEVEL_NS = 2
+_ANNOTATION_LEVEL = 16  # inside all frames
+_LAUNCH = (LAUNCH_AT, 0.85)
+_BF16, _SCALAR = "c10::BFloat16", "Scalar"
+_MAIN, _AUTOGRAD = token("pid"), token("autograd_tid")
+_PID, _DEVICE = token("pid"), token("device")
+
+
+def step_sections(spec: JobSpec, program: Program) -> dict[str, StepText]:
+    """The text of one step of this program, by section, before it is bound to a rank."""
+    return _StepEvents(spec, program).compile()
+
+
+class _StepEvents:
+    """Emits the events of one step, item by item."""
+
+    def __init__(self, spec: JobSpec, program: Program) -> None:
+        self.spec, self.program = spec, program
+        self.out = StepCompiler(spec.text_layout)
+        self.rows = rows_per_microbatch(spec, program)
+        self.forward_nodes: dict[tuple[int, int], list[tuple[Id, Id]]] = {}  # (sequence number, arrow), latest last
+
+    def compile(self) -> dict[str, StepText]:
+        self._step_marks()
+        for index, item in enumerate(self.program):
+            emit = {
+                "input": self._input,
+                "pause": self._nothing,
+                "resume": self._nothing,
+                "copy_in": self._copy_in,
+                "compute": self._compute,
+                "copy_out": self._copy_out,
+                "sync": self._sync,
+            }.get(item.kind, self._message)
+            emit(index, item)
+        if self.spec.with_stacks:
+            self._frames()
+        return self.out.compiled()
+
+    # Where events lie
+
+    def _host(self, first: int, last: int, within: tuple[float, float], tid: str = _MAIN) -> Span:
+        """From a share of one item's host time to a share of another's."""
+        return Span(_PID, tid, Ref(first, within[0]), Ref(last, within[1]))
+
+    def _around(self, first: int, last: int, level: int) -> Span:
+        """Over whole items on the main thread, deeper levels inside shallower ones."""
+        return Span(_PID, _MAIN, Ref(first, 0.0, level * _LEVEL_NS), Ref(last, 1.0, -level * _LEVEL_NS))
+
+    def _device(self, first: int, last: int) -> Span:
+        """From the start of one item's device work to the end of another's, on the first one's stream."""
+        count = len(self.program)
+        return Span(_DEVICE, str(self.program[first].stream), Ref(count + first, 0.0), Ref(count + last, 1.0))
+
+    # Annotations
+
+    def _step_marks(self) -> None:
+        number, name = self.out.new_id("step"), f"ProfilerStep#{SLOT}"
+        last = len(self.program) - 1
+        external = self._annotation(name, self._around(0, last, 0), name_ids=(number,))
+        compute = [index for index, item in enumerate(self.program) if item.stream == COMPUTE_STREAM]
+        self._gpu_annotation(name, self._device(compute[0], compute[-1]), (number, external))
+
+    def _annotation(self, name: str, span: Span, *, name_ids: tuple[Id, ...] = (), inputs: str = "") -> Id:
+        external = self.out.new_id("external")
+        args = f'"External id": {SLOT},"Record function id": 0, {inputs}"Ev Idx": {SLOT}'
+        ids = (*name_ids, external, self.out.new_id("event"))
+        self.out.complete("cpu", cat="user_annotation", name=name, span=span, args=args, ids=ids)
+        return external
+
+    def _gpu_annotation(self, name: str, span: Span, ids: tuple[Id, ...]) -> None:
+        args = f'"External id": {SLOT}'
+        self.out.complete("device", cat="gpu_user_annotation", name=name, span=span, args=args, ids=ids)
+
+    # Operators
+
+    def _operator(
+        self,
+        name: str,
+        span: Span,
+        shapes: list[list[int]],
+        *,
+        node: tuple[Id, int] | None = None,
+        extra: str = "",
+        extra_ids: tuple[Id, ...] = (),
+    ) -> Id:
+        """Emit an operator; `node` is its autograd sequence number and forward thread. Returns its External id."""
+        external = self.out.new_id("external")
+        numbered = f'"Sequence number": {SLOT}, "Fwd thread id": {node[1]}, ' if node else ""
+        inputs = f"{_inputs_text(shapes)}, " if shapes else ""
+        args = f'"External id": {SLOT},{numbered}"Record function id": 0, {extra}{inputs}"Ev Idx": {SLOT}'
+        ids = (external, *(node[:1] if node else ()), *extra_ids, self.out.new_id("event"))
+        self.out.complete("cpu", cat="cpu_op", name=name, span=span, args=args, ids=ids)
+        return external
+
+    def _nothing(self, index: int, item: Item) -> None:
+        """A pause or a return from waiting leaves no event of its own, only time (and a frame, with stacks)."""
+
+    def _input(self, index: int, item: Item) -> None:
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        self._annotation(name, self._around(index, index, _ANNOTATION_LEVEL))
+
+    def _compute(self, index: int, item: Item) -> None:
+        assert item.op is not None
+        if item.phase == "forward":
+            self._forward(index, item, item.op)
+        elif item.phase == "backward":
+            self._backward(index, item, item.op)
+        else:
+            self._optimizer(index, item.op)
+
+    def _forward(self, index: int, item: Item, op: Op) -> None:
+        sequence, arrow = self.out.new_id("sequence"), self.out.new_id("fwdbwd")
+        outer_shapes, inner_shapes = _forward_shapes(op, self.rows)
+        span = self._host(index, index, _OUTER)
+        external = self._operator(op.name, span, outer_shapes, node=(sequence, 0))
+        if op.inner:
+            span = self._host(index, index, _INNER)
+            external = self._operator(op.inner, span, inner_shapes, node=(sequence, 0))
+        self.out.flow("cpu", phase="s", cat="fwdbwd", number=arrow, span=span)
+        self.forward_nodes.setdefault((item.microbatch, item.layer), []).append((sequence, arrow))
+        self._kernel(index, op.kernel, external, _MAIN)
+
+    def _backward(self, index: int, item: Item, op: Op) -> None:
+        if item.part == 0:
+            last = index + op.backward_parts - 1
+            sequence, arrow = self.forward_nodes[item.microbatch, item.layer].pop()
+            outer, span = self._host(index, last, _OUTER, _AUTOGRAD), self._host(index, last, _INNER, _AUTOGRAD)
+            self._operator(f"autograd::engine::evaluate_function: {op.backward}", outer, [], node=(sequence, 1))
+            self._operator(op.backward, span, [], node=(sequence, 1))
+            self.out.flow("cpu", phase="f", cat="fwdbwd", number=arrow, span=span)
+        inside = self._host(index, index, _DEEP, _AUTOGRAD)
+        external = self._operator(op.backward_inner, inside, _backward_shapes(op, item.part, self.rows))
+        self._kernel(index, op.backward_kernel, external, _AUTOGRAD)
+
+    def _optimizer(self, index: int, op: Op) -> None:
+        if self.program[index - 1].phase != "optimizer":
+            last = max(i for i, item in enumerate(self.program) if item.phase == "optimizer")
+            self._annotation("Optimizer.step#AdamW.step", self._around(index, last, _ANNOTATION_LEVEL))
+        external = self._operator(op.name, self._host(index, index, _OUTER), [[HIDDEN, 4 * HIDDEN]] * 4)
+        self._kernel(index, op.kernel, external, _MAIN)
+
+    def _copy_in(self, index: int, item: Item) -> None:
+        self._operator("aten::to", self._host(index, index, _OUTER), [[self.rows]])
+        external = self._operator("aten::copy_", self._host(index, index, _INNER), [[self.rows], [self.rows]])
+        self._copy(index, external, "Memcpy HtoD (Pinned -> Device)", 8 * self.rows)
+
+    def _copy_out(self, index: int, item: Item) -> None:
+        self._operator("aten::item", self._host(index, index + 2, _OUTER), [[]])
+        external = self._operator("aten::_local_scalar_dense", self._host(index, index + 2, _INNER), [[]])
+        self._copy(index, external, "Memcpy DtoH (Device -> Pageable)", 4)
+
+    def _message(self, index: int, item: Item) -> None:
+        message = item.message
+        assert message is not None
+        tid = _AUTOGRAD if item.phase == "backward" else _MAIN
+        shapes = [[message.bytes_in // 2]]
+        self._operator(message.call, self._host(index, index, _OUTER, tid), shapes)
+        external = self._record_comms(message, self._host(index, index, _INNER, tid))
+        name = message.annotation + _peer_text(message)
+        span = self._host(index, index, _DEEP, tid)
+        annotation = self._annotation(name, span, inputs=f"{_inputs_text(shapes)}, ")
+        args = _kernel_args(item.stream, grid=24, block=512, registers=96, shared_bytes=82_240)
+        if self.spec.collective_metadata:
+            args += f", {_collective_args(message)}"
+        correlation = self._on_device(index, "kernel", message.kernel, args, external)
+        self._launch(index, "cudaLaunchKernelExC", 430, (external, correlation), tid)
+        self._gpu_annotation(name, self._device(index, index), (annotation,))
+
+    def _record_comms(self, message: Message, span: Span) -> Id:
+        if not self.spec.collective_metadata:
+            return self._operator("record_param_comms", span, [])
+        extra = f'{_collective_args(message)}, "Seq": {SLOT}, "Rank": {token("rank")}, '
+        number = self.out.new_id(f"seq_{message.axis}")
+        return self._operator("record_param_comms", span, [], extra=extra, extra_ids=(number,))
+
+    # Launches and what they launch
+
+    def _sync(self, index: int, item: Item) -> None:
+        correlation = self.out.new_id("correlation")
+        self._launch(index, "cudaStreamSynchronize", 131, (correlation,), _MAIN, within=(0.0, 1.0))
+
+    def _kernel(self, index: int, name: str, external: Id, tid: str) -> None:
+        args = _kernel_args(self.program[index].stream, grid=264, block=256, registers=168, shared_bytes=212_992)
+        correlation = self._on_device(index, "kernel", name, args, external)
+        self._launch(index, "cudaLaunchKernel", 211, (external, correlation), tid)
+
+    def _copy(self, index: int, external: Id, name: str, size_bytes: int) -> None:
+        args = (
+            f'"External id": {SLOT},      "device": {_DEVICE}, "context": 1,      "stream": {COMPUTE_STREAM}, '
+            f'"correlation": {SLOT},      "bytes": {size_bytes}, "memory bandwidth (GB/s)": 0.5'
+        )
+        correlation = self._on_device(index, "gpu_memcpy", name, args, external)
+        self._launch(index, "cudaMemcpyAsync", 41, (external, correlation), _MAIN)
+
+    def _on_device(self, index: int, cat: str, name: str, args: str, external: Id) -> Id:
+        correlation = self.out.new_id("correlation")
+        span = self._device(index, index)
+        self.out.complete("device", cat=cat, name=name, span=span, args=args, ids=(external, correlation))
+        self.out.flow("device", phase="f", cat="ac2g", number=correlation, span=span)
+        return correlation
+
+    def _launch(
+        self,
+        index: int,
+        name: str,
+        cbid: int,
+        ids: tuple[Id, ...],
+        tid: str,
+        *,
+        within: tuple[float, float] = _LAUNCH,
+    ) -> None:
+        """Emit a runtime call; `ids` are the operator's External id, if any, and the correlation."""
+        linked = f'"External id": {SLOT},' if len(ids) > 1 else ""
+        args = f'{linked}      "cbid": {cbid}, "correlation": {SLOT}'
+        span = self._host(index, index, within, tid)
+        self.out.complete("device", cat="cuda_runtime", name=name, span=span, args=args, ids=ids)
+        self.out.flow("device", phase="s", cat="ac2g", number=ids[-1], span=span)
+
+    # Python frames
+
+    def _frames(self) -> None:
+        last = len(self.program) - 1
+        root = self._stack(("train.py(61): train_step",), 0, last, 1, None)
+        items = list(enumerate(self.program))
+        for (phase, _), group in groupby(items, key=lambda pair: (pair[1].phase, pair[1].microbatch)):
+            block = list(group)
+            first, final = block[0][0], block[-1][0]
+            if phase == "input":
+                self._stack(("torch/utils/data/dataloader.py(732): __next__",), 0, 0, 2, root)
+                self._stack(("train.py(44): prepare_batch",), 1, 1, 2, root)
+            elif phase == "forward":
+                self._forward_frames(block, self._stack(("nn.Module: GPT_0", *LAYER_FRAMES), first, final, 2, root))
+            elif phase == "backward":
+                self._stack(BACKWARD_FRAMES, first, final, 2, root)
+            elif phase == "optimizer":
+                self._stack(OPTIMIZER_FRAMES, first, final, 2, root)
+            else:
+                self._stack(("<built-in method item of Tensor object at 0x7f0000000000>",), first, final, 2, root)
+
+    def _forward_frames(self, block: list[tuple[int, Item]], parent: Id) -> None:
+        for layer in range(self.spec.layers_per_stage):
+            inside = [(index, item) for index, item in block if item.layer == layer]
+            names = (f"nn.Module: Block_{layer}", *LAYER_FRAMES)
+            frame = self._stack(names, inside[0][0], inside[-1][0], 6, parent)
+            for position, (index, item) in enumerate(inside):
+                assert item.op is not None
+                builtin = f"<built-in function {item.op.name.removeprefix('aten::')}>"
+                module = (f"nn.Module: {item.op.module}_{position}", *MODULE_FRAMES, item.op.frame)
+                self._stack((*(module if item.op.module else ()), builtin), index, index, 10, frame)
+
+    def _stack(self, names: tuple[str, ...], first: int, last: int, depth: int, parent: Id | None) -> Id:
+        """Nested frames over the same items, outermost first; returns the innermost."""
+        for level, name in enumerate(names, start=depth):
+            frame = self.out.new_id("python")
+            args = f'"Python parent id": {SLOT if parent else "null"}, "Python id": {SLOT}, "Ev Idx": {SLOT}'
+            ids = (*((parent,) if parent else ()), frame, self.out.new_id("event"))
+            span = self._around(first, last, level)
+            self.out.complete("python", cat="python_function", name=name, span=span, args=args, ids=ids)
+            parent = frame
+        assert parent is not None
+        return parent
+
+
+def _kernel_args(stream: int | None, *, grid: int, block: int, registers: int, shared_bytes: int) -> str:
+    return (
+        f'"External id": {SLOT},      "queued": 0, "device": {_DEVICE}, "context": 1,      "stream": {stream}, '
+        f'"correlation": {SLOT},      "registers per thread": {registers},      "shared memory": {shared_bytes},      '
+        f'"blocks per SM": {grid / 132:.6f},      "warps per SM": {grid * block / 32 / 132:.6f},      '
+        f'"grid": [{grid}, 1, 1],      "block": [{block}, 1, 1],      "est. achieved occupancy %": 12'
+    )
+
+
+def _collective_args(message: Message) -> str:
+    def group(what: str) -> str:
+        return token(f"{message.axis}_{what}")
+
+    peer = ""
+    if message.direction is not None:
+        peer = f', "{"Dst" if message.name == "send" else "Src"} Rank": {_peer_token(message)}'
+    return (
+        f'"Collective name": "{message.name}", "In msg nelems": {message.bytes_in // 2}, '
+        f'"Out msg nelems": {message.bytes_out // 2}, "Group size": {group("size")}, "dtype": "BFloat16", '
+        f'"In split size": "[]", "Out split size": "[]", "Process Group Name": "{group("name")}", '
+        f'"Process Group Description": "{group("description")}", "Process Group Ranks": "{group("ranks")}"{peer}'
+    )
+
+
+def _peer_token(message: Message) -> str:
+    onward = (message.direction == "activation") == (message.name == "send")
+    return token("next_stage" if onward else "previous_stage")
+
+
+def _peer_text(message: Message) -> str:
+    if message.direction is None:
+        return ""
+    return f" {token('stage')}{'->' if message.name == 'send' else '<-'}{_peer_token(message)}"
+
+
+def _forward_shapes(op: Op, rows: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Input shapes of an operator and of the operator inside it; an empty shape stands for a scalar."""
+    wide = [rows, HIDDEN]
+    if op.weight_shape is not None:
+        inputs, outputs = op.weight_shape
+        return [[rows, inputs], [outputs, inputs], [outputs]], [[outputs], [rows, inputs], [inputs, outputs], [], []]
+    if op.name == "aten::scaled_dot_product_attention":
+        query = _attention_shape(rows)
+        return [query, query, query, [], []], [query, query, query, [], []]
+    if op.name == "aten::layer_norm":
+        return [wide, [], [HIDDEN], [HIDDEN], []], [wide, [], [HIDDEN], [HIDDEN], []]
+    if op.name == "aten::gelu":
+        return [[rows, 4 * HIDDEN], []], []
+    return [wide, wide, []], []
+
+
+def _backward_shapes(op: Op, part: int, rows: int) -> list[list[int]]:
+    if op.weight_shape is not None:
+        inputs, outputs = op.weight_shape
+        return [[rows, outputs], [outputs, inputs]] if part == 0 else [[outputs, rows], [rows, inputs]]
+    if op.name == "aten::scaled_dot_product_attention":
+        return [_attention_shape(rows)] * 5
+    width = 4 * HIDDEN if op.name == "aten::gelu" else HIDDEN
+    return [[rows, width], [rows, width]]
+
+
+def _attention_shape(rows: int) -> list[int]:
+    batch = max(1, rows // SEQUENCE)
+    return [batch, HIDDEN // HEAD_DIM, rows // batch, HEAD_DIM]
+
+
+def _inputs_text(shapes: list[list[int]]) -> str:
+    concrete = ", ".join('""' if shape else '"1"' for shape in shapes)
+    types = ", ".join(f'"{_BF16 if shape else _SCALAR}"' for shape in shapes)
+    strides = [_contiguous_strides(shape) for shape in shapes]
+    return (
+        f'"Concrete Inputs": [{concrete}], "Input type": [{types}], "Input Strides": {strides}, "Input Dims": {shapes}'
+    )
+
+
+def _contiguous_strides(shape: list[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return strides[::-1]

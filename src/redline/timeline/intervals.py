@@ -1,0 +1,175 @@
+"""Set algebra on time: unions, intersections, gaps and concurrency of half-open intervals, exact in int64.
+
+Times are int64 arrays of nanoseconds. They and their differences must fit in 63 bits, as every date before 2262 does.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Intervals:
+    """A set of instants, held as the fewest half-open intervals `[start, end)`.
+
+    The intervals are sorted, none is empty, and no two overlap or touch, so equal sets have equal arrays.
+    """
+
+    start: Times
+    end: Times
+
+    @classmethod
+    def empty(cls) -> "Intervals":
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def union_of(cls, starts: Times, ends: Times) -> "Intervals":
+        """The instants covered by any `[starts[i], ends[i])`, given in any order; those of no length cover nothing.
+
+        starts  0 5 3        start  0 3
+        ends    2 6 6   ->   end    2 6
+        """
+        starts, ends = _checked(starts, ends)
+        filled = ends > starts
+        starts, ends = starts[filled], ends[filled]
+        if not len(starts):
+            return cls.empty()
+        if np.any(starts[1:] < starts[:-1]):
+            order = np.argsort(starts, kind="stable")
+            starts, ends = starts[order], ends[order]
+        reach = np.maximum.accumulate(ends)
+        # A new interval begins where a start lies beyond everything before it.
+        apart = starts[1:] > reach[:-1]
+        return cls(starts[np.concatenate(([True], apart))], reach[np.concatenate((apart, [True]))])
+
+    @property
+    def length_ns(self) -> int:
+        return int(np.sum(self.end - self.start))
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Intervals):
+            return NotImplemented
+        return np.array_equal(self.start, other.start) and np.array_equal(self.end, other.end)
+
+    def __or__(self, other: "Intervals") -> "Intervals":
+        return Intervals.union_of(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
+
+    def __and__(self, other: "Intervals") -> "Intervals":
+        points = _distinct(self.start, self.end, other.start, other.end)
+        return _where(points, self.contains(points) & other.contains(points))
+
+    def __sub__(self, other: "Intervals") -> "Intervals":
+        points = _distinct(self.start, self.end, other.start, other.end)
+        return _where(points, self.contains(points) & ~other.contains(points))
+
+    def contains(self, points: Times) -> Mask:
+        """Whether each point is covered."""
+        begun = np.searchsorted(self.start, points, side="right")
+        ended = np.searchsorted(self.end, points, side="right")
+        return begun > ended
+
+    def clip(self, lo: int, hi: int) -> "Intervals":
+        """The part inside `[lo, hi)`."""
+        _check_window(lo, hi)
+        if lo == hi:
+            return Intervals.empty()
+        first = np.searchsorted(self.end, lo, side="right")
+        last = np.searchsorted(self.start, hi, side="left")
+        return Intervals(np.maximum(self.start[first:last], lo), np.minimum(self.end[first:last], hi))
+
+    def gaps(self, lo: int, hi: int) -> "Intervals":
+        """The part of `[lo, hi)` that is not covered."""
+        inside = self.clip(lo, hi)
+        starts = np.concatenate((np.array([lo], np.int64), inside.end))
+        ends = np.concatenate((inside.start, np.array([hi], np.int64)))
+        filled = ends > starts
+        return Intervals(starts[filled], ends[filled])
+
+    def overlap_with(self, starts: Times, ends: Times) -> Times:
+        """How many covered nanoseconds lie in each window `[starts[i], ends[i])`; windows may overlap."""
+        starts, ends = _checked(starts, ends)
+        return self._covered_before(ends) - self._covered_before(starts)
+
+    def _covered_before(self, points: Times) -> Times:
+        if not len(self):
+            return np.zeros(points.shape, np.int64)
+        lengths = np.cumsum(self.end - self.start)
+        begun = np.searchsorted(self.start, points, side="right")
+        last = np.maximum(begun - 1, 0)
+        # The last interval begun counts only up to the point.
+        beyond = np.maximum(self.end[last] - points, 0)
+        return np.where(begun > 0, lengths[last] - beyond, 0)
+
+    def self_check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        for name, times in (("start", self.start), ("end", self.end)):
+            if times.dtype != np.int64 or times.ndim != 1:
+                raise AssertionError(f"{name} is a {times.ndim}-d array of {times.dtype}, not a 1-d array of int64")
+        if self.start.shape != self.end.shape:
+            raise AssertionError(f"{len(self.start)} starts but {len(self.end)} ends")
+        if np.any(self.start >= self.end):
+            raise AssertionError(f"interval {np.argmax(self.start >= self.end)} is empty or ends before it starts")
+        if np.any(self.start[1:] <= self.end[:-1]):
+            at = np.argmax(self.start[1:] <= self.end[:-1])
+            raise AssertionError(f"intervals {at} and {at + 1} overlap, touch or are out of order")
+
+
+def sweep(starts: Times, ends: Times) -> tuple[Times, Times]:
+    """How many of the intervals `[starts[i], ends[i])` are open, as (boundaries, depth).
+
+    `depth[i]` holds from `boundaries[i]` to the next boundary. Depth changes at every boundary and ends at 0; it is 0
+    before the first.
+
+        starts  0 1         boundaries  0 1 2 3
+        ends    3 2   ->    depth       1 2 1 0
+    """
+    starts, ends = _checked(starts, ends)
+    starts, ends = np.sort(starts), np.sort(ends)
+    boundaries = _distinct(starts, ends)
+    opened = np.searchsorted(starts, boundaries, side="right")
+    closed = np.searchsorted(ends, boundaries, side="right")
+    depth = (opened - closed).astype(np.int64, copy=False)
+    changes = np.diff(depth, prepend=0) != 0
+    return boundaries[changes], depth[changes]
+
+
+def _distinct(*sorted_times: Times) -> Times:
+    """The times of all arrays, sorted, each once."""
+    # A stable sort merges arrays that are already sorted; np.unique would take ten times as long.
+    times = np.sort(np.concatenate(sorted_times), kind="stable")
+    first = np.ones(times.shape, np.bool_)
+    first[1:] = times[1:] != times[:-1]
+    return times[first]
+
+
+def _where(points: Times, covered: Mask) -> Intervals:
+    """The intervals from each point to the next whose left end is covered; the last point begins none."""
+    if not len(points):
+        return Intervals.empty()
+    edges = np.diff(covered, prepend=False)
+    borders = points[edges]
+    return Intervals(borders[::2], borders[1::2])
+
+
+def _checked(starts: Times, ends: Times) -> tuple[Times, Times]:
+    # "safe" refuses floats: a float64 of nanoseconds since 1970 is already wrong.
+    starts = np.asarray(starts).astype(np.int64, casting="safe", copy=False)
+    ends = np.asarray(ends).astype(np.int64, casting="safe", copy=False)
+    if starts.shape != ends.shape or starts.ndim != 1:
+        raise ValueError(f"starts and ends must be 1-d and of one length, not {starts.shape} and {ends.shape}")
+    if np.any(ends < starts):
+        at = int(np.argmax(ends < starts))
+        raise ValueError(f"interval {at} ends at {ends[at]}, before it starts at {starts[at]}")
+    return starts, ends
+
+
+def _check_window(lo: int, hi: int) -> None:
+    if hi < lo:
+        raise ValueError(f"the window ends at {hi}, before it starts at {lo}")

@@ -1,0 +1,286 @@
+"""The timeline: what ran when, on which lane of which rank. Traces, plans and what-ifs all become this one type.
+
+Every timed thing is one row of `spans`, ordered by start and, where starts agree, the longest first. What only some
+spans have (shapes, correlation ids, collective sizes) sits in side tables whose `row` column points into `spans`.
+Times are integer nanoseconds since `zero_ns`; strings are indices into `texts`; -1 says "none" in any column.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from redline.timeline.problems import Problem
+from redline.timeline.table import I32, I64, Column, Table, column
+
+NONE = -1
+
+
+class Kind(IntEnum):
+    """What a span is."""
+
+    # on a thread of the host
+    OPERATOR = 1
+    ANNOTATION = 2  # a user's region, a profiler step, an optimizer step
+    PYTHON = 3  # a Python call, from recorded stacks
+    RUNTIME = 4  # CUDA or HIP runtime call
+    DRIVER = 5
+    # on a stream of a device
+    KERNEL = 10
+    COPY = 11
+    SET = 12
+    SYNC = 13  # a wait between streams, recorded by the device
+    DEVICE_ANNOTATION = 14
+    # on either: moving data between ranks (a device kernel, or a CPU backend's work)
+    COMMUNICATION = 20
+    # bookkeeping of the profiler
+    OVERHEAD = 30
+    PROFILER = 31
+    OTHER = 32
+
+
+CALL_KINDS = (Kind.RUNTIME, Kind.DRIVER)
+NESTED_KINDS = (Kind.OPERATOR, Kind.PYTHON, *CALL_KINDS)
+BUSY_KINDS = (Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
+
+
+class Origin(StrEnum):
+    """Where a timeline comes from."""
+
+    MEASURED = "measured"
+    PREDICTED = "predicted"
+    ALTERED = "altered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One thread of the host or one stream of a device."""
+
+    process: str
+    thread: str
+    label: str = ""
+    device: int = NONE
+    stream: int = NONE
+
+    @property
+    def on_device(self) -> bool:
+        return self.device != NONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Table):
+    """All timed things."""
+
+    start_ns: I64 = column(np.int64)
+    dur_ns: I64 = column(np.int64)
+    kind: Column = column(np.uint8)
+    name: I32 = column(np.int32)  # text
+    lane: Column = column(np.int32)
+    parent: I32 = column(np.int32)  # the span that encloses it on its thread; operators, calls and Python only
+
+    @property
+    def end_ns(self) -> I64:
+        return self.start_ns + self.dur_ns
+
+    def rows_of(self, *kinds: Kind) -> I64:
+        """Row numbers of these kinds, in time order."""
+        return np.flatnonzero(np.isin(self.kind, np.array(kinds, np.uint8)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operators(Table):
+    """What the profiler knows of operators and annotations beyond their time."""
+
+    row: I32 = column(np.int32)
+    external_id: I64 = column(np.int64)
+    sequence: I64 = column(np.int64)  # autograd sequence number
+    forward_thread: I64 = column(np.int64)  # > 0 in operators of the backward pass
+    shapes: I32 = column(np.int32)  # text: a JSON list
+    dtypes: I32 = column(np.int32)
+    strides: I32 = column(np.int32)
+    values: I32 = column(np.int32)  # concrete scalar arguments
+    forward: I32 = column(np.int32)  # row of the forward operator that this backward operator belongs to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls(Table):
+    """Runtime and driver calls."""
+
+    row: I32 = column(np.int32)
+    correlation: I64 = column(np.int64)
+    external_id: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceWork(Table):
+    """Kernels, copies, sets and waits of a device, and what on the host they belong to."""
+
+    row: I32 = column(np.int32)
+    correlation: I64 = column(np.int64)
+    external_id: I64 = column(np.int64)
+    bytes: I64 = column(np.int64)
+    grid: I32 = column(np.int32)  # text: a JSON list
+    block: I32 = column(np.int32)
+    graph_node: I64 = column(np.int64)
+    launch: I32 = column(np.int32)  # row of the call that launched it
+    operator: I32 = column(np.int32)  # row of the innermost operator around that call
+    annotation: I32 = column(np.int32)  # row of the innermost annotation around that call
+
+
+@dataclass(frozen=True, kw_only=True)
+class Communications(Table):
+    """Spans that move data between ranks, with the profiler's metadata where it wrote any."""
+
+    row: I32 = column(np.int32)
+    collective: I32 = column(np.int32)  # text: our word, e.g. all_reduce
+    in_elements: I64 = column(np.int64)
+    out_elements: I64 = column(np.int64)
+    dtype: I32 = column(np.int32)  # text
+    group: I32 = column(np.int32)  # text
+    group_ranks: I32 = column(np.int32)  # text: a JSON list
+    group_size: I32 = column(np.int32)
+    described: Column = column(np.uint8)  # 1: from metadata, 0: known by its kernel's name only
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonCalls(Table):
+    """Call-stack ids of Python spans, as the profiler gave them."""
+
+    row: I32 = column(np.int32)
+    id: Column = column(np.int64)
+    parent_id: Column = column(np.int64)
+    module_id: Column = column(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryMarks(Table):
+    """Allocator events: instants with the bytes allocated (or freed, negative) and the totals after."""
+
+    at_ns: I64 = column(np.int64)
+    lane: Column = column(np.int32)
+    device: Column = column(np.int32)
+    bytes: I64 = column(np.int64)
+    allocated_bytes: I64 = column(np.int64)
+    reserved_bytes: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps(Table):
+    """Step windows of a rank, in time order, never overlapping."""
+
+    start_ns: I64 = column(np.int64)
+    end_ns: I64 = column(np.int64)
+    label: I32 = column(np.int32)  # text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device as the trace describes it; 0 and "" where it does not say."""
+
+    id: int
+    name: str
+    memory_bytes: int = 0
+    multiprocessors: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What a trace says of its job and its machine."""
+
+    devices: tuple[Device, ...] = ()
+    backend: str = ""
+    world_size: int = 0
+    group_ranks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    recorded: tuple[str, ...] = ()  # profiler options that were on: shapes, stack, memory, flops, modules
+    host: str = ""
+    synthetic: str = ""  # who made it up, where a trace says it is not a measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Which file a timeline was read from, and what was in it."""
+
+    path: str
+    member: str = ""  # inside an archive
+    inflated_bytes: int = 0
+    events: Mapping[str, int] = field(default_factory=dict)  # of this rank, by the profiler's category
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}!{self.member}" if self.member else self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One rank's timeline."""
+
+    origin: Origin
+    rank: int
+    rank_origin: str  # how the rank is known
+    zero_ns: int  # Unix time of 0 in every *_ns column, on this rank's own clock
+    texts: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+    spans: Spans
+    operators: Operators
+    calls: Calls
+    device_work: DeviceWork
+    communications: Communications
+    python_calls: PythonCalls
+    memory: MemoryMarks
+    steps: Steps
+    step_anchor: str  # what the step boundaries were taken from
+    metadata: Metadata
+    source: Source
+
+    def text(self, index: int) -> str:
+        return self.texts[index] if index >= 0 else ""
+
+    @cached_property
+    def window_ns(self) -> tuple[int, int]:
+        """First start and last end of anything that is not the profiler's own bookkeeping."""
+        spans = self.spans
+        work = spans.kind < Kind.OVERHEAD
+        if not work.any():
+            return (0, 0)
+        return int(spans.start_ns[work].min()), int((spans.start_ns[work] + spans.dur_ns[work]).max())
+
+    def self_check(self) -> None:
+        """What every timeline promises, as assertions."""
+        for table in TABLES:
+            value: Table = getattr(self, table)
+            value.self_check()
+            row = value.columns().get("row")
+            if row is not None and len(row):
+                _expect(bool((np.diff(row) > 0).all()), f"{table}.row ascends")
+                _expect(0 <= int(row[0]) and int(row[-1]) < len(self.spans), f"{table}.row points into spans")
+        spans = self.spans
+        _expect(bool((np.diff(spans.start_ns) >= 0).all()), "spans are ordered by start")
+        _expect(bool((spans.dur_ns >= 0).all()), "no span is negative")
+        _expect(bool((spans.parent < len(spans)).all()), "parents exist")
+        has_parent = np.flatnonzero(spans.parent >= 0)
+        _expect(bool((spans.lane[has_parent] == spans.lane[spans.parent[has_parent]]).all()), "parents share the lane")
+        _expect(bool((self.steps.start_ns[1:] >= self.steps.end_ns[:-1]).all()), "steps do not overlap")
+        if len(spans):
+            _expect(int(spans.lane.max()) < len(self.lanes), "lanes exist")
+            _expect(int(spans.name.max()) < len(self.texts), "names exist")
+
+
+TABLES = {
+    "spans": Spans,
+    "operators": Operators,
+    "calls": Calls,
+    "device_work": DeviceWork,
+    "communications": Communications,
+    "python_calls": PythonCalls,
+    "memory": MemoryMarks,
+    "steps": Steps,
+}
+
+
+def _expect(holds: bool, promise: str) -> None:
+    if not holds:
+        raise AssertionError(f"broken promise of a timeline: {promise}")

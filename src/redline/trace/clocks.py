@@ -1,0 +1,101 @@
+"""Clocks of ranks brought together: collectives without a root end on all ranks at once, so their ends must agree.
+
+Each observed end is the operation's true end plus the offset of the rank's clock plus some noise. Offsets and true
+ends are found in turn, each as a median of the others, which a few wild observations cannot move.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.timeline.table import I64
+from redline.trace.collectives import Matched
+
+_ROUNDS = 8
+TRUSTED_RESIDUAL_NS = 1_000_000
+"""Ends of one collective differ by some us between GPUs and by some hundred us between busy CPUs. Beyond this, either
+the operations were matched wrongly or the clocks drift: nothing that is said across ranks could be trusted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """What to subtract from each rank's times so that all share one clock, and how well that fits."""
+
+    offset_ns: tuple[int, ...]
+    residual_ns: tuple[int, ...]  # median distance of the rank's ends from the agreed ones, after the offset
+    worst_ns: int  # largest distance of any end
+    operations: int
+    alone: tuple[int, ...]  # ranks that share no collective with the others; their offset is 0
+
+    @property
+    def trusted(self) -> bool:
+        return max(self.residual_ns, default=0) <= TRUSTED_RESIDUAL_NS
+
+
+def align(matched: Matched, ranks: int) -> Clocks:
+    """Offsets of the ranks' clocks against the clock of the rank with most collectives, or against 0 for the job."""
+    operation, rank, end = _dense(matched.operation), matched.rank.astype(np.int64), matched.end_ns
+    if not len(end):
+        return Clocks(
+            offset_ns=(0,) * ranks, residual_ns=(0,) * ranks, worst_ns=0, operations=0, alone=_all_alone(ranks)
+        )
+    zero = int(end.min())
+    end = end - zero
+    offset, known = _first_guess(operation, rank, end, ranks)
+    for _ in range(_ROUNDS):
+        true_end = _medians(operation, end - offset[rank])
+        refined = np.where(known, _medians(rank, end - true_end[operation], ranks), 0)
+        if (refined == offset).all():
+            break
+        offset = refined
+    offset -= offset[np.flatnonzero(known)[0]]
+    distance = np.abs(end - offset[rank] - _medians(operation, end - offset[rank])[operation])
+    residual = np.where(known, _medians(rank, distance, ranks), 0)
+    return Clocks(
+        offset_ns=tuple(offset.tolist()),
+        residual_ns=tuple(residual.tolist()),
+        worst_ns=int(distance.max()),
+        operations=int(operation.max()) + 1,
+        alone=tuple(np.flatnonzero(~known).tolist()),
+    )
+
+
+def _all_alone(ranks: int) -> tuple[int, ...]:
+    return tuple(range(ranks)) if ranks > 1 else ()
+
+
+def _dense(operation: I64) -> I64:
+    return np.unique(operation, return_inverse=True)[1].astype(np.int64)
+
+
+def _first_guess(operation: I64, rank: I64, end: I64, ranks: int) -> tuple[I64, np.typing.NDArray[np.bool_]]:
+    """Offsets spread outwards from the rank with most observations, through the operations that ranks share."""
+    offset = np.zeros(ranks, np.int64)
+    known = np.zeros(ranks, bool)
+    known[np.bincount(rank, minlength=ranks).argmax()] = True
+    while True:
+        sure = known[rank]
+        reached = np.zeros(int(operation.max()) + 1, bool)
+        reached[operation[sure]] = True
+        true_end = np.zeros(len(reached), np.int64)
+        true_end[reached] = _medians(_dense(operation[sure]), (end - offset[rank])[sure])
+        fresh = ~sure & reached[operation]
+        if not fresh.any():
+            return offset, known
+        guess = _medians(rank[fresh], (end - true_end[operation])[fresh], ranks)
+        newly = np.unique(rank[fresh])
+        offset[newly] = guess[newly]
+        known[newly] = True
+
+
+def _medians(group: I64, value: I64, groups: int | None = None) -> I64:
+    """Median of the values of each group number (0 for an empty group); of two middle values the mean, rounded."""
+    count = groups if groups is not None else int(group.max()) + 1
+    order = np.lexsort((value, group))
+    ordered = value[order]
+    sizes = np.bincount(group, minlength=count)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    has = sizes > 0
+    low = ordered[np.minimum(first + (sizes - 1) // 2, len(ordered) - 1)]
+    high = ordered[np.minimum(first + sizes // 2, len(ordered) - 1)]
+    return np.where(has, low + (high - low) // 2, 0)

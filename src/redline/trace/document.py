@@ -1,0 +1,264 @@
+"""The shape of a trace document: metadata before the event list, text of whole events in batches, metadata after."""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from redline.errors import NotATraceError
+from redline.timeline.problems import ProblemLog, Reason
+from redline.trace.inflate import PIECE_BYTES, Content, Readable
+from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
+
+HEAD_LIMIT_BYTES = 64 << 20  # of metadata before the first event
+TAIL_LIMIT_BYTES = 64 << 20
+EVENT_LIMIT_BYTES = 16 << 20  # of text without any sign of an event's end
+_LOOK_BACK_BYTES = 16 << 10
+
+BETWEEN_EVENTS = re.compile(rb"\}\s*,\s*(?=\{\s*(?:\}|\"(?:" + b"|".join(FIRST_KEYS) + rb')"\s*:))')
+"""Where one event ends and another seems to begin. A string or a nested list may look like it: decoding decides."""
+
+_EVENTS_START = re.compile(
+    rb'"' + EVENTS_NAME.encode() + rb'"'
+    rb"\s*:\s*(\S)"
+)
+_DECODER = json.JSONDecoder(strict=False)  # raw newlines in a string do no harm here
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Text of events, separated by commas and nothing around them."""
+
+    text: bytes
+    offset: int  # of its first byte in the inflated document
+    last: bool
+
+
+class Document:
+    """Reads one trace document forward, once, holding no more than a batch of it.
+
+    Whoever decodes the batches tells by `put_back` what of a batch belongs to the next one,
+    and by `end_events` that the list of events ended inside it.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self.name = content.name
+        self.log = content.log
+        self.offset = 0  # of the first byte of the buffer in the inflated document
+        self._stream = _as_utf8(content.stream, content.log)
+        self._buffer = b""
+        self._head = b""
+        self._tail: bytes | None = None
+        self._bare_list = False
+
+    def batches(self) -> Iterator[Batch]:
+        """The events, some 1 MB at a time. The last batch may hold a cut event, and what follows the list."""
+        self._find_events()
+        more = True
+        while more and not self.ended:
+            more = self._fill()
+            cut = self._last_boundary() if more else len(self._buffer)
+            if cut is None:
+                if len(self._buffer) <= EVENT_LIMIT_BYTES:
+                    continue
+                cut = len(self._buffer)
+            yield self._take(cut, last=not more)
+
+    def put_back(self, text: bytes) -> None:
+        """Give the unfinished end of a batch back, to be continued by the next."""
+        self._buffer = text + self._buffer
+        self.offset -= len(text)
+
+    def end_events(self, rest: bytes) -> None:
+        """The event list ended; `rest` is what followed its bracket in the batch."""
+        self._tail = rest + self._buffer
+        while len(self._tail) <= TAIL_LIMIT_BYTES:
+            piece = self._stream.read(PIECE_BYTES)
+            if not piece:
+                return
+            self._tail += piece
+        self.log.add(Reason.TRAILING_CONTENT, example="a very long tail")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the closing bracket of the event list was seen."""
+        return self._tail is not None
+
+    def refuse_if_void(self, events: int) -> None:
+        """A list without any event could be any JSON at all; an object named its list, so it may be empty."""
+        if self._bare_list and not events:
+            raise NotATraceError(f"{self.name}: a JSON list without any event, so not a trace.")
+
+    def metadata(self) -> dict[str, Any]:
+        """All metadata, from before and after the events; to be asked for when the batches are through."""
+        found = {} if self._bare_list else _object_from(self._head.rstrip().rstrip(b",") + b"}", self.log)
+        if self._tail is None:
+            return found
+        text = self._tail.lstrip()
+        if self._bare_list:
+            self._note_trailing(text)
+            return found
+        if text.startswith(b","):
+            after, rest = _leading_object(b"{" + text[1:], self.log)
+            if EVENTS_NAME in after:
+                self.log.add(Reason.DUPLICATE_KEY, example=f"a second {EVENTS_NAME}")
+            found = {**after, **found}
+        else:
+            rest = text.removeprefix(b"}") if text.startswith(b"}") else text
+            if text == rest:
+                self.log.add(Reason.TRUNCATED_FILE, example="no closing brace")
+        self._note_trailing(rest)
+        return found
+
+    def _note_trailing(self, rest: bytes) -> None:
+        rest = rest.strip(b" \t\r\n\0")
+        if rest:
+            self.log.add(Reason.TRAILING_CONTENT, example=rest[:80].decode("utf-8", "replace"))
+
+    def _fill(self) -> bool:
+        piece = self._stream.read(PIECE_BYTES)
+        self._buffer += piece
+        return bool(piece)
+
+    def _take(self, size: int, *, last: bool) -> Batch:
+        batch = Batch(self._buffer[:size], self.offset, last)
+        self._drop(size)
+        return batch
+
+    def _drop(self, size: int) -> None:
+        self._buffer = self._buffer[size:]
+        self.offset += size
+
+    def _last_boundary(self) -> int | None:
+        """End of the last event that another one follows; searched from the back in growing windows."""
+        window = _LOOK_BACK_BYTES
+        while True:
+            start = max(0, len(self._buffer) - window)
+            found = None
+            for match in BETWEEN_EVENTS.finditer(self._buffer, start):
+                found = match.end()
+            if found is not None or start == 0:
+                return found
+            window *= 8
+
+    def _find_events(self) -> None:
+        """Read up to the first event; refuse what is no trace, saying what it seems to be."""
+        while not self._buffer.lstrip() and self._fill():
+            pass
+        text = self._buffer.lstrip()
+        if text.startswith(b"["):
+            self._bare_list = True
+            self._drop(self._buffer.index(b"[") + 1)
+            return
+        if not text.startswith(b"{"):
+            raise NotATraceError(_what_it_seems(self.name, text))
+        while True:
+            match = _EVENTS_START.search(self._buffer)
+            if match is not None:
+                break
+            if len(self._buffer) > HEAD_LIMIT_BYTES or not self._fill():
+                raise NotATraceError(
+                    f"{self.name}: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it."
+                )
+        if match.group(1) != b"[":
+            raise NotATraceError(f"{self.name}: its traceEvents is not a list, so there are no events in it.")
+        self._head = self._buffer[: match.start()]
+        self._drop(match.end())
+
+
+def _what_it_seems(name: str, text: bytes) -> str:
+    if not text:
+        return f"{name}: the file is empty: the disk was full or the export died. Record it again."
+    seems = {
+        b"<": "an HTML page (a failed download?)",
+        b"version https://git-lfs": "a git-lfs pointer; run `git lfs pull` to get the trace",
+        b"PK\x03\x04": "a zip archive; unpack it and give Redline the traces inside",
+        b"\x80": "a pickle (a memory snapshot?), not a trace",
+        b"PAR1": "a Parquet file",
+    }
+    for start, what in seems.items():
+        if text.startswith(start):
+            return f"{name}: not a trace but {what}."
+    if text[:1] in b'"-0123456789tfn':
+        return f"{name}: perhaps JSON, but it has no traceEvents, so it is not a trace of torch.profiler."
+    return f"{name}: not JSON, so not a trace of torch.profiler (begins with {text[:12]!r})."
+
+
+class _Transcoded:
+    """UTF-16 text as UTF-8."""
+
+    def __init__(self, raw: Readable, ahead: bytes, encoding: str) -> None:
+        self._raw, self._ahead = raw, ahead
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            piece, self._ahead = self._ahead or self._raw.read(size), b""
+            text = self._decoder.decode(piece, final=not piece)
+            if text or not piece:
+                return text.lstrip("\ufeff").encode("utf-8", "replace")
+
+
+class _Continued:
+    """Bytes already read, then the rest of a stream."""
+
+    def __init__(self, ahead: bytes, raw: Readable) -> None:
+        self._ahead, self._raw = ahead, raw
+
+    def read(self, size: int, /) -> bytes:
+        if self._ahead:
+            piece, self._ahead = self._ahead, b""
+            return piece
+        return self._raw.read(size)
+
+
+def _as_utf8(stream: Readable, log: ProblemLog) -> Readable:
+    head = b""
+    while len(head) < len(codecs.BOM_UTF8) + 1:
+        piece = stream.read(PIECE_BYTES)
+        if not piece:
+            break
+        head += piece
+    if head.startswith(codecs.BOM_UTF8):
+        log.add(Reason.BYTE_ORDER_MARK)
+        return _Continued(head.removeprefix(codecs.BOM_UTF8), stream)
+    for encoding, mark, ascii_brace in (
+        ("utf-16-le", codecs.BOM_UTF16_LE, (b"{\0", b"[\0")),
+        ("utf-16-be", codecs.BOM_UTF16_BE, (b"\0{", b"\0[")),
+    ):
+        if head.startswith((mark, *ascii_brace)):
+            log.add(Reason.UTF16_TEXT)
+            return _Transcoded(stream, head, encoding)
+    return _Continued(head, stream)
+
+
+def _object_from(text: bytes, log: ProblemLog) -> dict[str, Any]:
+    return _leading_object(text, log)[0]
+
+
+def _leading_object(text: bytes, log: ProblemLog) -> tuple[dict[str, Any], bytes]:
+    """The object that the text begins with and what follows it; key by key where it does not parse as a whole."""
+    decoded = text.decode("utf-8", "replace").lstrip()
+    try:
+        value, end = _DECODER.raw_decode(decoded)
+    except (ValueError, RecursionError) as error:
+        whole = decoded.rstrip().endswith("}")
+        log.add(Reason.BAD_METADATA if whole else Reason.TRUNCATED_FILE, example=str(error))
+        return _known_keys(decoded), b""
+    return value if isinstance(value, dict) else {}, decoded[end:].encode("utf-8", "replace")
+
+
+def _known_keys(text: str) -> dict[str, Any]:
+    """The metadata that matters, looked for key by key in text that does not parse as a whole."""
+    found: dict[str, Any] = {}
+    for key in METADATA_KEYS:
+        match = re.search(rf'"{key}"\s*:\s*', text)
+        if match is None:
+            continue
+        try:
+            found[key], _ = _DECODER.raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            continue
+    return found

@@ -1,0 +1,262 @@
+"""What belongs to what in one rank: launch to kernel, kernel to operator and annotation, forward to backward."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from redline.timeline.nesting import innermost_at, parents_of
+from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.table import I32, I64, Column
+from redline.timeline.timeline import (
+    NESTED_KINDS,
+    NONE,
+    Communications,
+    DeviceWork,
+    Kind,
+    Operators,
+    Spans,
+)
+from redline.trace import schema
+from redline.trace.columns import RawColumns
+from redline.trace.correlate import launching_calls
+from redline.trace.sanity import scattered
+
+_DESCRIBED_WITHIN = 4  # levels from a launch up to the operator that describes its collective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked:
+    """The tables that linking completes."""
+
+    spans: Spans
+    operators: Operators
+    device_work: DeviceWork
+    communications: Communications
+
+
+def linked(raw: RawColumns, texts: list[str], log: ProblemLog) -> Linked:
+    """All links of one rank's columns; `texts` grows by the words for collectives."""
+    spans = _classified(raw, log)
+    spans = replace(spans, parent=_parents(spans, log))
+    raw = replace(raw, spans=spans)
+    launch = _launches(raw, log)
+    operator = _operators(raw, launch)
+    annotation = _annotations(raw, launch, operator)
+    work = replace(raw.device_work, launch=launch, operator=operator, annotation=annotation)
+    return Linked(
+        spans=spans,
+        operators=replace(raw.operators, forward=_forwards(raw)),
+        device_work=work,
+        communications=_communications(raw, work, texts),
+    )
+
+
+def _classified(raw: RawColumns, log: ProblemLog) -> Spans:
+    """Kinds that only a name can tell: communication among kernels, regions among the operators of 2021."""
+    spans, texts = raw.spans, raw.texts
+    kind = spans.kind.copy()
+    for old, is_meant, new in (
+        (Kind.KERNEL, schema.is_device_communication, Kind.COMMUNICATION),
+        (Kind.OPERATOR, schema.is_annotation_name, Kind.ANNOTATION),
+        (Kind.OPERATOR, schema.is_host_communication, Kind.COMMUNICATION),
+        (Kind.ANNOTATION, schema.is_host_communication, Kind.COMMUNICATION),
+    ):
+        rows = np.flatnonzero(kind == old)
+        names = np.unique(spans.name[rows])
+        meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
+        kind[rows[np.isin(spans.name[rows], meant)]] = new
+    lost = np.isin(spans.name, np.array([i for i, text in enumerate(texts) if text == schema.LOST_NAME], np.int32))
+    log.add(Reason.LOST_NAMES, int((lost & (kind == Kind.ANNOTATION)).sum()))
+    return replace(spans, kind=kind)
+
+
+def _parents(spans: Spans, log: ProblemLog) -> I32:
+    """Enclosing spans among operators, calls and Python. Annotations cross Python's, so they take no part."""
+    rows = spans.rows_of(*NESTED_KINDS)
+    inner, crossing = parents_of(spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows])
+    log.add(Reason.CHILD_OUTLIVES_PARENT, int(crossing.sum()))
+    parent = np.full(len(spans), NONE, np.int32)
+    has = inner != NONE
+    parent[rows[has]] = rows[inner[has]]
+    return parent
+
+
+def _launches(raw: RawColumns, log: ProblemLog) -> I32:
+    """The call that launched each piece of device work, with what looks odd about it noted."""
+    spans, work = raw.spans, raw.device_work
+    launch, several = launching_calls(raw)
+    log.add(Reason.REUSED_CORRELATION, len(np.unique(work.correlation[several])))
+    is_kernel = np.isin(spans.kind[work.row], np.array([Kind.KERNEL, Kind.COMMUNICATION], np.uint8))
+    log.add(Reason.NO_CORRELATION, int((is_kernel & (work.correlation <= 0)).sum()))
+    early = is_kernel & (launch != NONE) & (spans.start_ns[work.row] < spans.start_ns[launch])
+    log.add(Reason.KERNEL_BEFORE_LAUNCH, int(early.sum()))
+    return launch
+
+
+def _operators(raw: RawColumns, launch: I32) -> I32:
+    """The innermost operator around each launch; where there is no launch, the one that the external id names."""
+    spans = raw.spans
+    operator = np.where(launch != NONE, launch, NONE).astype(np.int32)
+    climbing = np.flatnonzero(operator != NONE)
+    while climbing.size:
+        climbing = climbing[spans.kind[operator[climbing]] != Kind.OPERATOR]
+        operator[climbing] = spans.parent[operator[climbing]]
+        climbing = climbing[operator[climbing] != NONE]
+    missing = np.flatnonzero(operator == NONE)
+    operator[missing] = _by_external_id(raw, missing)
+    return operator
+
+
+def _by_external_id(raw: RawColumns, work_index: I64) -> I32:
+    """Operators of device work by external id; of several, the last that began before the work."""
+    is_operator = raw.spans.kind[raw.operators.row] == Kind.OPERATOR
+    ids, rows = raw.operators.external_id[is_operator], raw.operators.row[is_operator]
+    order = np.argsort(ids, kind="stable")
+    ids, rows = ids[order], rows[order]
+    wanted = raw.device_work.external_id[work_index]
+    found = np.full(len(work_index), NONE, np.int32)
+    if not len(ids):
+        return found
+    at = np.maximum(np.searchsorted(ids, wanted, "right") - 1, 0)
+    match = (ids[at] == wanted) & (wanted > 0)
+    match &= raw.spans.start_ns[rows[at]] <= raw.spans.start_ns[raw.device_work.row[work_index]]
+    found[match] = rows[at[match]]
+    return found
+
+
+def _annotations(raw: RawColumns, launch: I32, operator: I32) -> I32:
+    """The innermost annotation around each launch: of its own thread, else of any thread (a step around backward)."""
+    spans = raw.spans
+    regions = spans.rows_of(Kind.ANNOTATION)
+    host = np.where(launch != NONE, launch, operator)
+    known = np.flatnonzero(host != NONE)
+    annotation = np.full(len(launch), NONE, np.int32)
+    if not len(regions) or not len(known):
+        return annotation
+    at_ns, lane = spans.start_ns[host[known]], spans.lane[host[known]]
+    bounds = (spans.start_ns[regions], spans.end_ns[regions])
+    found = innermost_at(at_ns, lane, *bounds, spans.lane[regions])
+    anywhere = found == NONE
+    if anywhere.any():
+        one_lane = np.zeros(int(anywhere.sum()), np.int64)
+        found[anywhere] = innermost_at(at_ns[anywhere], one_lane, *bounds, np.zeros(len(regions), np.int64))
+    annotation[known] = np.where(found != NONE, regions[found], NONE)
+    return annotation
+
+
+# --- forward to backward ----------------------------------------------------------------------------------------------
+
+
+def _forwards(raw: RawColumns) -> I32:
+    """For operators of the backward pass the forward operator: by the profiler's arrows, else by sequence number."""
+    forward = _by_sequence(raw)
+    flows = raw.flows
+    if not len(flows):
+        return forward
+    rows = _operators_at(raw, flows.at_ns, flows.lane)
+    starts, ends = np.flatnonzero(flows.is_start == 1), np.flatnonzero(flows.is_start == 0)
+    order = starts[np.argsort(flows.id[starts], kind="stable")]
+    if not len(order):
+        return forward
+    at = np.minimum(np.searchsorted(flows.id[order], flows.id[ends]), len(order) - 1)
+    paired = (flows.id[order[at]] == flows.id[ends]) & (rows[ends] != NONE) & (rows[order[at]] != NONE)
+    place = np.searchsorted(raw.operators.row, rows[ends[paired]])
+    forward[place] = rows[order[at[paired]]]
+    return forward
+
+
+def _operators_at(raw: RawColumns, at_ns: I64, lane: Column) -> I64:
+    """Row of the innermost operator of a lane that begins at this very time."""
+    spans = raw.spans
+    found = np.full(len(at_ns), NONE, np.int64)
+    rows = raw.operators.row[spans.kind[raw.operators.row] == Kind.OPERATOR]
+    for number in np.unique(lane).tolist():
+        here = rows[spans.lane[rows] == number]
+        asked = np.flatnonzero(lane == number)
+        if not len(here):
+            continue
+        at = np.maximum(np.searchsorted(spans.start_ns[here], at_ns[asked], "right") - 1, 0)
+        exact = spans.start_ns[here[at]] == at_ns[asked]
+        found[asked[exact]] = here[at[exact]]
+    return found
+
+
+def _by_sequence(raw: RawColumns) -> I32:
+    """Backward operators name the thread that ran forward; the last forward operator of their sequence is meant."""
+    operators = raw.operators
+    forward = np.full(len(operators), NONE, np.int32)
+    is_backward = (operators.forward_thread > 0) & (operators.sequence >= 0)
+    is_forward = (operators.forward_thread <= 0) & (operators.sequence >= 0)
+    if not is_backward.any() or not is_forward.any():
+        return forward
+    rows = np.flatnonzero(is_forward)
+    rows = rows[np.argsort(operators.sequence[rows], kind="stable")]
+    sequence = operators.sequence[rows]
+    wanted = operators.sequence[is_backward]
+    at = np.maximum(np.searchsorted(sequence, wanted, "right") - 1, 0)
+    found = sequence[at] == wanted
+    forward[np.flatnonzero(is_backward)[found]] = operators.row[rows[at[found]]]
+    return forward
+
+
+# --- communication ----------------------------------------------------------------------------------------------------
+
+
+def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Communications:
+    """Every communicating span with the description that its kernel, or an operator around its launch, carries."""
+    spans = raw.spans
+    rows = spans.rows_of(Kind.COMMUNICATION)
+    launch = scattered(work, "launch", rows).astype(np.int32)
+    region = scattered(work, "annotation", rows).astype(np.int32)
+    description = _descriptions(raw, rows, launch)
+    described = description != NONE
+
+    def column(name: str) -> Column:
+        values = np.full(len(rows), NONE, np.int64)
+        values[described] = raw.descriptions.columns()[name][description[described]]
+        return values
+
+    collective = _words(raw, rows, column("collective"), region, texts)
+    return Communications(
+        row=rows.astype(np.int32),
+        collective=collective,
+        in_elements=column("in_elements"),
+        out_elements=column("out_elements"),
+        dtype=column("dtype").astype(np.int32),
+        group=column("group").astype(np.int32),
+        group_ranks=column("group_ranks").astype(np.int32),
+        group_size=column("group_size").astype(np.int32),
+        described=described.astype(np.uint8),
+    )
+
+
+def _descriptions(raw: RawColumns, rows: I64, launch: I32) -> I64:
+    """Index into the descriptions: of the span itself, else of the nearest operator around its launch."""
+    found = np.full(len(rows), NONE, np.int64)
+    have = raw.descriptions.row
+    if not len(have):
+        return found
+    at = rows.astype(np.int64)
+    for level in range(_DESCRIBED_WITHIN + 1):
+        place = np.minimum(np.searchsorted(have, at), len(have) - 1)
+        match = (found == NONE) & (at != NONE) & (have[place] == at)
+        found[match] = place[match]
+        outward = launch.astype(np.int64) if level == 0 else at
+        at = np.where(outward != NONE, raw.spans.parent[outward], NONE)
+    return found
+
+
+def _words(raw: RawColumns, rows: I64, metadata: I64, region: I32, texts: list[str]) -> I32:
+    """Our word for each collective: from the metadata, else from the backend's region, else from the kernel's name."""
+    index = {text: number for number, text in enumerate(texts)}
+    region_name = np.where(region != NONE, raw.spans.name[region], NONE)
+    words: dict[tuple[int, int, int], int] = {}
+    for key in set(zip(metadata.tolist(), region_name.tolist(), raw.spans.name[rows].tolist(), strict=True)):
+        described, around, kernel = (raw.texts[number] if number != NONE else "" for number in key)
+        names = (described, around if schema.is_backend_region(around) else "", kernel)
+        word = next(filter(None, map(schema.collective_of, names)), "")
+        words[key] = index.setdefault(word, len(texts))
+        if words[key] == len(texts):
+            texts.append(word)
+    keys = zip(metadata.tolist(), region_name.tolist(), raw.spans.name[rows].tolist(), strict=True)
+    return np.array([words[key] for key in keys], np.int32)

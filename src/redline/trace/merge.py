@@ -1,0 +1,211 @@
+"""Many ranks into one Perfetto trace within a size budget, and the proof that nothing planned is missing in it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+from isal import igzip
+
+from redline.artifacts import Envelope, write_atomic
+from redline.errors import ClockError, OutputError
+from redline.timeline.timeline import Kind, Timeline
+from redline.trace import schema
+from redline.trace.decode import decoded_batches
+from redline.trace.document import Document
+from redline.trace.inflate import contents
+from redline.trace.job import Job
+from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
+from redline.trace.summary import RankSummary
+from redline.units import format_bytes, format_ns
+
+GZIP_LEVEL = 1
+_MARGIN = 1.05  # sizes of other ranks are estimated from one
+_SEPARATOR = b",\n"
+_ARROWS = (schema.FLOW_LAUNCH, schema.FLOW_FORWARD_BACKWARD)
+_EVERYTHING = frozenset(Kind)
+LEVELS: tuple[tuple[str, frozenset[Kind]], ...] = (
+    ("", _EVERYTHING),
+    ("Python calls and memory marks", _EVERYTHING - {Kind.PYTHON}),
+    ("Python calls, memory marks and the host's operators", _EVERYTHING - {Kind.PYTHON, Kind.OPERATOR}),
+    (
+        "everything of the host but its regions",
+        frozenset({Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET, Kind.ANNOTATION}),
+    ),
+)
+"""What is left out, more from line to line, until the rest fits the budget; after that, whole ranks go."""
+
+Read = Callable[[Path, int], Timeline]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What was written."""
+
+    path: str
+    ranks: tuple[int, ...]
+    left_out_ranks: tuple[int, ...]
+    left_out_kinds: str
+    events: int
+    arrows: int
+    size_bytes: int  # of the JSON text, before compression: what a viewer has to hold
+    aligned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    indices: tuple[int, ...]  # into the job's ranks
+    kinds: frozenset[Kind]
+    left_out: str
+
+
+def write_merged(job: Job, read: Read, path: Path, *, budget_bytes: int, force: bool) -> Merged:
+    """Write the ranks of a job as one trace. `read` gives the timeline of a rank again, by file and number."""
+    _refuse_unalignable(job)
+    plan = _planned(job, read, budget_bytes)
+    written = _write(job, read, path, plan, force=force)
+    _check_nothing_lost(path, written.counts)
+    return Merged(
+        path=str(path),
+        ranks=tuple(job.ranks[index].rank for index in plan.indices),
+        left_out_ranks=tuple(rank.rank for index, rank in enumerate(job.ranks) if index not in plan.indices),
+        left_out_kinds=plan.left_out,
+        events=sum(count for (_, category), count in written.counts.items() if category not in _ARROWS),
+        arrows=sum(count for (_, category), count in written.counts.items() if category in _ARROWS) // 2,
+        size_bytes=written.size_bytes,
+        aligned=bool(job.clocks.operations),
+    )
+
+
+def _refuse_unalignable(job: Job) -> None:
+    clocks = job.clocks
+    if not clocks.trusted:
+        worst = max(range(len(job.ranks)), key=lambda index: clocks.residual_ns[index])
+        raise ClockError(
+            f"the clocks of the ranks do not fit together: after alignment, rank {job.ranks[worst].rank}'s collectives "
+            f"still end {format_ns(clocks.residual_ns[worst])} apart from the others'.\n"
+            "Merge only traces of the same steps of one job; `redline inspect` shows what each holds."
+        )
+    starts = [rank.start_ns for rank in job.ranks]
+    ends = [rank.start_ns + rank.window_ns for rank in job.ranks]
+    if clocks.alone and max(starts) > min(ends):
+        raise ClockError(
+            "the ranks share no collective to align their clocks on, and their windows do not overlap "
+            f"({format_ns(max(starts) - min(ends))} apart).\n"
+            "Merge only traces of the same steps of one job; `redline inspect` shows what each holds."
+        )
+
+
+def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
+    """What fits: as many kinds as possible for all ranks, else as many ranks as possible, spread over the job."""
+    everyone = tuple(range(len(job.ranks)))
+    largest = max(everyone, key=lambda index: job.ranks[index].spans)
+    bytes_by_category = _bytes_by_category(read(*job.places[largest]))
+    sizes: list[float] = []
+    left_out, kinds = LEVELS[-1]
+    for left_out, kinds in LEVELS:
+        level_bytes = sum(bytes_by_category[category] for category in _categories(kinds))
+        per_span = level_bytes / max(_spans(job.ranks[largest], kinds), 1)
+        sizes = [per_span * _spans(rank, kinds) * _MARGIN for rank in job.ranks]
+        if sum(sizes) <= budget_bytes:
+            return _Plan(indices=everyone, kinds=kinds, left_out=left_out)
+    affordable = int(budget_bytes // max(*sizes, 1))
+    if not affordable:
+        raise OutputError(
+            f"one rank alone needs {format_bytes(int(max(sizes)))}, the budget is {format_bytes(budget_bytes)}: "
+            "raise --budget."
+        )
+    spread = {round(place * (len(everyone) - 1) / max(affordable - 1, 1)) for place in range(affordable)}
+    return _Plan(indices=tuple(sorted(spread)), kinds=kinds, left_out=left_out)
+
+
+def _bytes_by_category(timeline: Timeline) -> Counter[str]:
+    sizes: Counter[str] = Counter()
+    for category, text in RankEvents(timeline, 0, _EVERYTHING, memory=True):
+        sizes[category] += len(text) + len(_SEPARATOR)
+    return sizes
+
+
+def _categories(kinds: frozenset[Kind]) -> set[str]:
+    """The categories that spans of these kinds are written in, with the arrows and marks that go with them."""
+    found = {"", *(schema.CATEGORY_OF_KIND[kind] for kind in kinds if kind is not Kind.COMMUNICATION)}
+    if Kind.RUNTIME in kinds:
+        found.add(schema.FLOW_LAUNCH)
+    if Kind.OPERATOR in kinds:
+        found.add(schema.FLOW_FORWARD_BACKWARD)
+    return found | {MEMORY} if kinds == _EVERYTHING else found
+
+
+def _spans(rank: RankSummary, kinds: frozenset[Kind]) -> int:
+    return sum(rank.kinds.get(kind.name.lower(), 0) for kind in kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    counts: Counter[tuple[int, str]]  # by rank and category
+    size_bytes: int
+
+
+def _write(job: Job, read: Read, path: Path, plan: _Plan, *, force: bool) -> _Written:
+    counts: Counter[tuple[int, str]] = Counter()
+    size_bytes = 0
+    zero_ns = min(rank.start_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
+    with write_atomic(path, force=force) as file, _compressed(file, path) as text:
+        for piece in _document(job, read, plan, zero_ns, counts):
+            size_bytes += len(piece)
+            text.write(piece)
+    return _Written(counts=counts, size_bytes=size_bytes)
+
+
+def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]]) -> Iterator[bytes]:
+    yield b'{"schemaVersion": 1,\n' + b'"' + schema.EVENTS_NAME.encode() + b'": [\n'
+    separator = b""
+    for index in plan.indices:
+        rank = job.ranks[index].rank
+        timeline = replace(read(*job.places[index]), rank=rank)
+        shift_ns = timeline.zero_ns - job.clocks.offset_ns[index] - zero_ns
+        for category, text in RankEvents(timeline, shift_ns, plan.kinds, memory=not plan.left_out):
+            if category:
+                counts[rank, category] += 1
+            yield separator + text
+            separator = _SEPARATOR
+    envelope = Envelope(
+        kind="merged-trace",
+        schema_version=1,
+        made_by="redline merge",
+        synthetic=any(bool(rank.metadata.synthetic) for rank in job.ranks),
+    )
+    tail = {"displayTimeUnit": "ms", schema.BASE_TIME_KEY: zero_ns, "redline": envelope.to_dict()}
+    yield b"\n],\n" + msgspec.json.encode(tail)[1:]
+
+
+def _check_nothing_lost(path: Path, counts: Counter[tuple[int, str]]) -> None:
+    """Read the file back and compare what is in it with what was put in."""
+    found: Counter[tuple[int, str]] = Counter()
+    for content in contents(path):
+        document = Document(content)
+        for batch in decoded_batches(document):
+            for event in batch.events:
+                if event.ph != schema.METADATA and isinstance(event.pid, int):
+                    category = MEMORY if event.ph == schema.INSTANT else event.cat
+                    found[event.pid // PIDS_PER_RANK, category] += 1
+    if found != counts:
+        key = next(key for key in counts | found if counts[key] != found[key])
+        raise OutputError(
+            f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {found[key]} read back.\n"
+            "The file cannot be trusted: check the disk and merge again."
+        )
+
+
+@contextmanager
+def _compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """The file itself, or what compresses into it if the name asks for that."""
+    if path.suffix != ".gz":
+        yield file
+        return
+    compressed = cast(BinaryIO, igzip.open(file, "wb", compresslevel=GZIP_LEVEL))  # type: ignore[no-untyped-call]
+    with compressed:
+        yield compressed

@@ -1,0 +1,268 @@
+"""A timeline as events that Perfetto opens: named rank, shared clock, arrows, and nothing that Perfetto would drop.
+
+Perfetto drops a slice that begins inside another of its track and outlives it. Such spans (neighbouring kernels,
+regions that cross Python calls) go to a further track of their lane.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from redline.timeline.nesting import parents_of
+from redline.timeline.table import I64, Column
+from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
+from redline.trace.schema import ABSENT, Args, Arrow, Event, Naming
+
+PIDS_PER_RANK = 1000  # the first for the host, then one for each device
+TRACKS_PER_LANE = 100
+MEMORY = "memory marks"
+_ENCODE = msgspec.json.Encoder().encode
+
+Written = tuple[str, bytes]  # category, text
+
+
+class RankEvents:
+    """The events of one rank, as text."""
+
+    def __init__(self, timeline: Timeline, shift_ns: int, kinds: frozenset[Kind], *, memory: bool) -> None:
+        """`shift_ns` is added to every time; only spans of these kinds are written."""
+        self._timeline = timeline
+        self._shift_ns = shift_ns
+        self._memory = memory
+        spans = timeline.spans
+        self._kept = np.isin(spans.kind, np.array(sorted(kinds), np.uint8))
+        devices = np.array([lane.device for lane in timeline.lanes] or [NONE])
+        first_pid = timeline.rank * PIDS_PER_RANK + 1
+        self._pid = first_pid + (devices[spans.lane] + 1)
+        self._tid = spans.lane.astype(np.int64) * TRACKS_PER_LANE + _tracks(timeline, self._kept)
+        self._name = [timeline.texts[name] for name in spans.name.tolist()]
+        self._start_us = (spans.start_ns + shift_ns) / 1000  # shifted times are small: a double holds them exactly
+        self._dur_us = spans.dur_ns / 1000
+
+    def __iter__(self) -> Iterator[Written]:
+        yield from self._namings()
+        yield from self._spans()
+        yield from self._launch_arrows()
+        yield from self._forward_arrows()
+        if self._memory:
+            yield from self._memory_marks()
+
+    def _namings(self) -> Iterator[Written]:
+        lanes = self._timeline.lanes
+        rank = self._timeline.rank
+        rows = np.flatnonzero(self._kept)
+        for pid in np.unique(self._pid[rows]).tolist():
+            device = pid - rank * PIDS_PER_RANK - 2
+            label = f"Rank {rank}" if device == NONE else f"Rank {rank} GPU {device}"
+            yield _naming("process_name", pid, 0, {"name": label})
+            yield _naming("process_sort_index", pid, 0, {"sort_index": pid})
+        tracks = sorted(set(zip(self._pid[rows].tolist(), self._tid[rows].tolist(), strict=True)))
+        for pid, tid in tracks:
+            lane, track = lanes[tid // TRACKS_PER_LANE], tid % TRACKS_PER_LANE
+            label = lane.label or (f"stream {lane.stream}" if lane.on_device else f"thread {lane.thread}")
+            yield _naming("thread_name", pid, tid, {"name": f"{label} ({track + 1})" if track else label})
+            yield _naming("thread_sort_index", pid, tid, {"sort_index": tid})
+
+    def _spans(self) -> Iterator[Written]:
+        """Spans with what their side table knows, then those without one."""
+        timeline = self._timeline
+        without = self._kept.copy()
+        for rows, arguments in (
+            (timeline.operators.row, self._operator_args()),
+            (timeline.calls.row, self._call_args()),
+            (timeline.device_work.row, self._device_args()),
+            (timeline.python_calls.row, self._python_args()),
+        ):
+            without[rows] = False
+            for row, args in zip(rows.tolist(), arguments, strict=True):
+                if self._kept[row]:
+                    yield self._span(row, args)
+        for row in np.flatnonzero(without).tolist():
+            yield self._span(row, None)
+
+    def _span(self, row: int, args: Args | None) -> Written:
+        category = self._category(row)
+        event = Event(
+            ph=schema.COMPLETE,
+            cat=category,
+            name=self._name[row],
+            pid=int(self._pid[row]),
+            tid=int(self._tid[row]),
+            ts=float(self._start_us[row]),
+            dur=float(self._dur_us[row]),
+            args=args,
+        )
+        return category, _ENCODE(event)
+
+    def _category(self, row: int) -> str:
+        kind = Kind(int(self._timeline.spans.kind[row]))
+        if kind is Kind.COMMUNICATION:
+            on_device = self._timeline.lanes[int(self._timeline.spans.lane[row])].on_device
+            kind = Kind.KERNEL if on_device else Kind.ANNOTATION
+        return schema.CATEGORY_OF_KIND[kind]
+
+    # --- arguments ---
+
+    def _operator_args(self) -> Iterator[Args]:
+        table = self._timeline.operators
+        for external, sequence, thread, shapes, dtypes, strides, values in zip(
+            *(_plain(table.columns()[name]) for name in ("external_id", "sequence", "forward_thread")),
+            *(self._raws(table.columns()[name]) for name in ("shapes", "dtypes", "strides", "values")),
+            strict=True,
+        ):
+            yield Args(
+                external_id=external,
+                sequence=sequence,
+                forward_thread=thread,
+                shapes=shapes,
+                dtypes=dtypes,
+                strides=strides,
+                values=values,
+            )
+
+    def _call_args(self) -> Iterator[Args]:
+        table = self._timeline.calls
+        for correlation, external in zip(_plain(table.correlation), _plain(table.external_id), strict=True):
+            yield Args(correlation=correlation, external_id=external)
+
+    def _python_args(self) -> Iterator[Args]:
+        table = self._timeline.python_calls
+        columns = (_plain(table.id), _plain(table.parent_id), _plain(table.module_id))
+        for number, parent, module in zip(*columns, strict=True):
+            yield Args(python_id=number, python_parent_id=parent, python_module_id=module)
+
+    def _device_args(self) -> Iterator[Args]:
+        timeline = self._timeline
+        table = timeline.device_work
+        about = self._communication_args()
+        for row, correlation, external, size, grid, block, node in zip(
+            table.row.tolist(),
+            *(_plain(column) for column in (table.correlation, table.external_id, table.bytes)),
+            self._raws(table.grid),
+            self._raws(table.block),
+            _plain(table.graph_node),
+            strict=True,
+        ):
+            lane = timeline.lanes[int(timeline.spans.lane[row])]
+            args = about.get(row) or Args()
+            args.correlation, args.external_id, args.bytes, args.graph_node = correlation, external, size, node
+            args.grid, args.block = grid, block
+            args.device, args.stream = lane.device, lane.stream if lane.stream != NONE else None
+            yield args
+
+    def _communication_args(self) -> dict[int, Args]:
+        timeline = self._timeline
+        comms = timeline.communications.take(timeline.communications.described == 1)
+        found = {}
+        for index, row in enumerate(comms.row.tolist()):
+            found[row] = Args(
+                collective=timeline.text(int(comms.collective[index])),
+                in_elements=int(comms.in_elements[index]),
+                out_elements=int(comms.out_elements[index]),
+                dtype=timeline.text(int(comms.dtype[index])),
+                group=timeline.text(int(comms.group[index])),
+                group_ranks=timeline.text(int(comms.group_ranks[index])),
+                group_size=int(comms.group_size[index]),
+            )
+        return found
+
+    def _raws(self, column: Column) -> Iterator[Raw]:
+        """JSON texts as they were in the trace."""
+        known = {index: Raw(self._timeline.texts[index].encode()) for index in np.unique(column).tolist() if index >= 0}
+        return (known.get(index, ABSENT) for index in column.tolist())
+
+    # --- arrows and marks ---
+
+    def _launch_arrows(self) -> Iterator[Written]:
+        work = self._timeline.device_work
+        linked = work.take((work.launch != NONE) & self._kept[work.row] & self._kept[work.launch])
+        return self._arrows(schema.FLOW_LAUNCH, linked.launch.astype(np.int64), linked.row.astype(np.int64))
+
+    def _forward_arrows(self) -> Iterator[Written]:
+        operators = self._timeline.operators
+        linked = operators.take((operators.forward != NONE) & self._kept[operators.row] & self._kept[operators.forward])
+        return self._arrows(schema.FLOW_FORWARD_BACKWARD, linked.forward.astype(np.int64), linked.row.astype(np.int64))
+
+    def _arrows(self, category: str, sources: I64, targets: I64) -> Iterator[Written]:
+        first_id = self._timeline.rank << 32  # ids must differ between ranks
+        for number, (source, target) in enumerate(zip(sources.tolist(), targets.tolist(), strict=True), first_id):
+            arrow = partial(Arrow, cat=category, name=category, id=number)
+            for phase, row, binding in ((schema.FLOW_START, source, ""), (schema.FLOW_END, target, "e")):
+                end = arrow(
+                    ph=phase,
+                    pid=int(self._pid[row]),
+                    tid=int(self._tid[row]),
+                    ts=float(self._start_us[row]),
+                    bp=binding,
+                )
+                yield category, _ENCODE(end)
+
+    def _memory_marks(self) -> Iterator[Written]:
+        marks = self._timeline.memory
+        pid = self._timeline.rank * PIDS_PER_RANK + 1
+        for index in range(len(marks)):
+            event = Event(
+                ph=schema.INSTANT,
+                cat=schema.MEMORY_CATEGORY,
+                name=schema.MEMORY_NAME,
+                pid=pid,
+                tid=int(marks.lane[index]) * TRACKS_PER_LANE,
+                ts=(int(marks.at_ns[index]) + self._shift_ns) / 1000,
+                args=Args(
+                    memory_bytes=int(marks.bytes[index]),
+                    allocated=_known(int(marks.allocated_bytes[index])),
+                    reserved=_known(int(marks.reserved_bytes[index])),
+                    memory_device=int(marks.device[index]),
+                ),
+            )
+            yield MEMORY, _ENCODE(event)
+
+
+def _naming(what: str, pid: int, tid: int, args: dict[str, str | int]) -> Written:
+    return "", _ENCODE(Naming(name=what, pid=pid, tid=tid, args=args))
+
+
+def _known(value: int) -> int | None:
+    return value if value != NONE else None
+
+
+def _plain(column: Column) -> Iterator[int | None]:
+    return (None if value == NONE else value for value in column.tolist())
+
+
+def _tracks(timeline: Timeline, kept: Column) -> I64:
+    """The track of its lane on which each span goes: 0, unless it crosses one there."""
+    spans = timeline.spans
+    track = np.zeros(len(spans), np.int64)
+    rows = np.flatnonzero(kept)
+    _, crossing = parents_of(spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows], crossing_floor_ns=0)
+    for lane in np.unique(spans.lane[rows[crossing]]).tolist():
+        here = rows[spans.lane[rows] == lane]
+        track[here] = _untangled(spans.start_ns[here].tolist(), spans.end_ns[here].tolist())
+    return track
+
+
+def _untangled(starts: list[int], ends: list[int]) -> list[int]:
+    """The first track on which each span nests whole."""
+    open_ends: list[list[int]] = [[]]
+    chosen = []
+    for start, end in zip(starts, ends, strict=True):
+        track = 0
+        while not _nests(open_ends[track], start, end):
+            track += 1
+            if track == len(open_ends):
+                open_ends.append([])
+        open_ends[track].append(end)
+        chosen.append(min(track, TRACKS_PER_LANE - 1))
+    return chosen
+
+
+def _nests(open_ends: list[int], start: int, end: int) -> bool:
+    """Whether a span fits into what is still open on a track; what has ended is closed."""
+    while open_ends and open_ends[-1] <= start:
+        open_ends.pop()
+    return not open_ends or end <= open_ends[-1]

@@ -1,0 +1,192 @@
+"""One trace file to timelines: the pure function that a loop, a process pool or a cluster can run."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redline.errors import DamagedError, InputError
+from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
+from redline.trace import ranks, schema
+from redline.trace.columns import Collector, LaneKey, RawColumns
+from redline.trace.decode import decoded_batches
+from redline.trace.document import Document
+from redline.trace.inflate import Content, Limits, contents
+from redline.trace.link import linked
+from redline.trace.metadata import base_time_ns, metadata_of, stated_rank
+from redline.trace.processes import by_process, named_rank
+from redline.trace.sanity import sane
+from redline.trace.steps import find_steps
+
+HARMLESS = frozenset({Reason.STREAM_OVERLAP, Reason.CHILD_OUTLIVES_PARENT, Reason.RANK_INFERRED, Reason.UNKNOWN_PHASE})
+"""Notes that say nothing against a trace, so that even a strict reading accepts them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read; the same options and the same file give the same timelines."""
+
+    step_regex: str | None = None
+    strict: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What came out of one file."""
+
+    timelines: tuple[Timeline, ...]
+    failures: tuple[str, ...] = ()  # members of an archive that could not be read, each with the reason
+
+
+def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
+    """The timelines in a file: one per rank. Raises InputError where there is none."""
+    options = options or ReadOptions()
+    timelines: list[Timeline] = []
+    failures: list[str] = []
+    for content in contents(path, options.limits):
+        try:
+            timelines += _read_document(path, content, options)
+        except InputError as error:
+            if not content.member:
+                raise
+            failures.append(str(error))
+    if not timelines and failures:
+        raise InputError(failures[0])
+    return Reading(timelines=tuple(timelines), failures=tuple(failures))
+
+
+def _read_document(path: Path, content: Content, options: ReadOptions) -> list[Timeline]:
+    if path.suffix == ".tmp":
+        content.log.add(Reason.UNFINISHED_EXPORT)
+    document = Document(content)
+    collector = Collector(content.log)
+    for batch in decoded_batches(document):
+        collector.add(batch)
+    metadata = document.metadata()
+    columns = collector.finish()
+    document.refuse_if_void(sum(columns.events.values()))
+    raw = sane(columns, content.log)
+    _note_absences(raw, content.log)
+    raw, zero_ns = _from_zero(raw, base_time_ns(metadata))
+    source = Source(path=str(path), member=content.member, inflated_bytes=document.offset, events=raw.events)
+    parts = by_process(raw)
+    described = metadata_of(metadata, content.log)
+    timelines = []
+    for process, part in parts:
+        log = ProblemLog()
+        log.extend(content.log.freeze())
+        claim = _rank_claim(metadata if len(parts) == 1 else {}, part, process, source)
+        timeline = _timeline(part, zero_ns, claim, described, source, log)
+        if options.strict:
+            refuse_damage(timeline.source)
+        timelines.append(with_steps(timeline, options.step_regex))
+    return timelines
+
+
+def _timeline(
+    raw: RawColumns, zero_ns: int, claim: tuple[int, str], metadata: Metadata, source: Source, log: ProblemLog
+) -> Timeline:
+    texts = list(raw.texts)
+    links = linked(raw, texts, log)
+    if claim[1] not in ranks.STATED:
+        log.add(Reason.RANK_INFERRED, example=claim[1])
+    return Timeline(
+        origin=Origin.MEASURED,
+        rank=claim[0],
+        rank_origin=claim[1],
+        zero_ns=zero_ns,
+        texts=tuple(texts),
+        lanes=_lanes(raw),
+        spans=links.spans,
+        operators=links.operators,
+        calls=raw.calls,
+        device_work=links.device_work,
+        communications=links.communications,
+        python_calls=raw.python_calls,
+        memory=raw.memory,
+        steps=Steps.empty(),
+        step_anchor="",
+        metadata=metadata,
+        source=replace(source, problems=log.freeze()),
+    )
+
+
+def with_steps(timeline: Timeline, step_regex: str | None) -> Timeline:
+    """The timeline cut into steps."""
+    found = find_steps(timeline.spans, timeline.texts, timeline.window_ns, step_regex)
+    return replace(timeline, steps=found.steps, step_anchor=found.anchor)
+
+
+def _from_zero(raw: RawColumns, base_ns: int) -> tuple[RawColumns, int]:
+    """The columns with times since their first span, and the Unix time of that."""
+    first_ns = int(raw.spans.start_ns[0]) if len(raw.spans) else 0
+    moved = replace(
+        raw,
+        spans=replace(raw.spans, start_ns=raw.spans.start_ns - first_ns),
+        memory=replace(raw.memory, at_ns=raw.memory.at_ns - first_ns),
+        flows=replace(raw.flows, at_ns=raw.flows.at_ns - first_ns),
+    )
+    return moved, base_ns + first_ns
+
+
+def _rank_claim(metadata: dict[str, Any], raw: RawColumns, process: int | str, source: Source) -> tuple[int, str]:
+    """The rank of a process and how it is known; -1 where only the order of the files can tell."""
+    for rank, origin in (
+        (stated_rank(metadata), ranks.FROM_METADATA),
+        (named_rank(raw, process), ranks.FROM_PROCESS_NAME),
+        (ranks.rank_in_groups(raw.descriptions, raw.texts), ranks.FROM_COLLECTIVES),
+        (ranks.rank_in_file_name(source.member or source.path), ranks.FROM_FILE_NAME),
+    ):
+        if rank != NONE:
+            return rank, origin
+    return NONE, ranks.FROM_ORDER
+
+
+def _lanes(raw: RawColumns) -> tuple[Lane, ...]:
+    return tuple(_lane(raw, index, key) for index, key in enumerate(raw.lanes))
+
+
+def _lane(raw: RawColumns, index: int, key: LaneKey) -> Lane:
+    process, thread, on_device = key
+    label = raw.thread_names.get((process, thread), "")
+    if not on_device:
+        return Lane(process=str(process), thread=str(thread), label=label)
+    device, stream = raw.lane_streams.get(index, (NONE, NONE))
+    if device == NONE:
+        device = process if isinstance(process, int) and process >= 0 else 0
+    return Lane(process=str(process), thread=str(thread), label=label, device=device, stream=stream)
+
+
+def _note_absences(raw: RawColumns, log: ProblemLog) -> None:
+    """What a reader of the timeline would wonder about: no events at all, launches without kernels, odd kernels."""
+    spans = raw.spans
+    if not len(spans):
+        log.add(Reason.NO_EVENTS)
+        return
+    calls = spans.rows_of(*CALL_KINDS)
+    names = np.unique(spans.name[calls]).tolist()
+    if (
+        not len(raw.device_work)
+        and Reason.TRUNCATED_FILE not in log
+        and any(schema.launches_work(raw.texts[name]) for name in names)
+    ):
+        log.add(Reason.NO_DEVICE_EVENTS, example="kernels were launched, none was recorded")
+    host_lanes = {key[:2] for key in raw.lanes if not key[2]}
+    odd = [lane for lane, key in enumerate(raw.lanes) if key[2] and key[:2] in host_lanes]
+    if odd:
+        kernels = (spans.kind == Kind.KERNEL) & np.isin(spans.lane, odd)
+        log.add(Reason.SUSPICIOUS_KERNEL, int(kernels.sum()))
+
+
+def refuse_damage(source: Source) -> None:
+    """Raise DamagedError if anything in the file had to be repaired or dropped."""
+    damage = [problem for problem in source.problems if problem.reason not in HARMLESS]
+    if damage:
+        worst = damage[0]
+        more = f" (and {len(damage) - 1} more kinds of damage)" if len(damage) > 1 else ""
+        raise DamagedError(
+            f"{source.name}: {worst.reason.sentence}: {worst.count}{more}.\nRead it without --strict to use the rest."
+        )

@@ -1,0 +1,181 @@
+"""What cannot be true in a trace: impossible times, foreign clocks, repeated events; dropped or mended, and counted."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.table import I32, I64, Column, Table
+from redline.timeline.timeline import NONE, Kind
+from redline.trace.columns import RawColumns, TableType
+from redline.trace.decode import NO_TIME
+
+HOUR_NS = 3_600_000_000_000
+_UNFINISHED_NS = -1000  # writers put a duration of -1 us for "not ended yet"
+_OVERLAP_FLOOR_NS = 1_000  # less is the clock's grain
+_OVERRUN_FLOOR_NS = 50_000  # dependent launches make neighbours overlap by a few us: no damage
+_OVERRUN_KERNELS = 3  # a kernel that lasts over this many later ones of its stream did not last that long
+_SIDE_TABLES = ("operators", "calls", "device_work", "python_calls", "descriptions")
+
+
+def sane(raw: RawColumns, log: ProblemLog) -> RawColumns:
+    """The columns in time order, with only what can have happened."""
+    raw = replace(raw, spans=replace(raw.spans, dur_ns=_closed(raw, log)))
+    kept = np.flatnonzero(_plausible(raw, log))
+    order = kept[_time_order(raw.spans.start_ns[kept], raw.spans.dur_ns[kept])]
+    ordered = reindexed(raw, order)
+    repeated = _repeated(ordered)
+    if repeated.any():
+        log.add(Reason.DUPLICATED_EVENT, int(repeated.sum()), example=_example(ordered, repeated))
+        ordered = reindexed(ordered, np.flatnonzero(~repeated))
+    return replace(ordered, spans=replace(ordered.spans, dur_ns=_cut_overruns(ordered, log)))
+
+
+def reindexed(raw: RawColumns, rows: I64) -> RawColumns:
+    """Only these rows of the spans, in this order, with the side tables following."""
+    place = np.full(len(raw.spans), -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    moved = {name: _moved(getattr(raw, name), place) for name in _SIDE_TABLES}
+    return replace(raw, spans=raw.spans.take(rows), **moved)
+
+
+def _moved(table: TableType, place: I32) -> TableType:
+    row = place[table.columns()["row"]]
+    kept = np.flatnonzero(row >= 0)
+    kept = kept[np.argsort(row[kept], kind="stable")]
+    return replace(table.take(kept), row=row[kept])  # type: ignore[call-arg]  # every side table has a row
+
+
+def _closed(raw: RawColumns, log: ProblemLog) -> I64:
+    """Durations, where an unfinished event lasts to the end of the trace."""
+    spans = raw.spans
+    unfinished = (spans.dur_ns == NO_TIME) | (spans.dur_ns == _UNFINISHED_NS)
+    if not unfinished.any():
+        return spans.dur_ns
+    log.add(Reason.UNFINISHED_EVENT, int(unfinished.sum()), example=_example(raw, unfinished))
+    finished = ~unfinished & (spans.dur_ns >= 0) & (spans.dur_ns < HOUR_NS)
+    ends = spans.end_ns[finished] if finished.any() else spans.start_ns
+    return np.where(unfinished, np.maximum(ends.max() - spans.start_ns, 0), spans.dur_ns)
+
+
+def _plausible(raw: RawColumns, log: ProblemLog) -> Column:
+    """Which spans have times that can be."""
+    spans = raw.spans
+    if not len(spans):
+        return np.empty(0, bool)
+    foreign = _foreign(spans.start_ns)
+    own = spans.start_ns[~foreign]
+    longest_ns = max(HOUR_NS, 2 * int(own.max() - own.min()))
+    verdicts = {
+        Reason.FOREIGN_CLOCK: foreign,
+        Reason.NEGATIVE_DURATION: ~foreign & (spans.dur_ns < 0),
+        Reason.IMPOSSIBLE_DURATION: ~foreign & (spans.dur_ns > longest_ns),
+    }
+    for reason, verdict in verdicts.items():
+        if verdict.any():
+            log.add(reason, int(verdict.sum()), example=_example(raw, verdict))
+    implausible: Column = np.logical_or.reduce(list(verdicts.values()))
+    return ~implausible
+
+
+def _foreign(start_ns: I64) -> Column:
+    """Spans more than an hour away from most others: another clock stamped them."""
+    ordered = np.sort(start_ns)
+    breaks = np.flatnonzero(np.diff(ordered) > HOUR_NS) + 1
+    if not breaks.size:
+        return np.zeros(len(start_ns), bool)
+    edges = np.concatenate([[0], breaks, [len(ordered)]])
+    largest = int(np.argmax(np.diff(edges)))
+    first, last = ordered[edges[largest]], ordered[edges[largest + 1] - 1]
+    outside: Column = (start_ns < first) | (start_ns > last)
+    return outside
+
+
+def _time_order(start_ns: I64, dur_ns: I64) -> I64:
+    """By start, longest first where starts agree, else as written. Only ties are looked at twice: it saves memory."""
+    order = np.argsort(start_ns, kind="stable")
+    starts = start_ns[order]
+    tied = np.zeros(len(starts), bool)
+    tied[1:] = starts[1:] == starts[:-1]
+    tied[:-1] |= tied[1:]
+    places = np.flatnonzero(tied)
+    rows = order[places]
+    order[places] = rows[np.lexsort((-dur_ns[rows], starts[places]))]
+    return order
+
+
+def _repeated(raw: RawColumns) -> Column:
+    """Spans that equal an earlier one in time, lane, name and every id."""
+    spans = raw.spans
+    repeated = np.zeros(len(spans), bool)
+    same = (spans.start_ns[1:] == spans.start_ns[:-1]) & (spans.dur_ns[1:] == spans.dur_ns[:-1])
+    suspect = np.zeros(len(spans), bool)
+    suspect[1:] |= same
+    suspect[:-1] |= same
+    rows = np.flatnonzero(suspect)
+    if not rows.size:
+        return repeated
+    identity = _identity(raw, rows)
+    keys = np.stack([spans.start_ns[rows], spans.dur_ns[rows], spans.lane[rows], spans.name[rows], *identity])
+    order = np.lexsort(keys[::-1])
+    equal = (keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0)
+    repeated[rows[order[1:][equal]]] = True
+    return repeated
+
+
+def _identity(raw: RawColumns, rows: I64) -> list[I64]:
+    """Every id that the profiler gave these spans, as columns."""
+    columns = []
+    for table, name in (
+        (raw.operators, "external_id"),
+        (raw.calls, "correlation"),
+        (raw.device_work, "correlation"),
+        (raw.device_work, "external_id"),
+        (raw.python_calls, "id"),
+    ):
+        columns.append(scattered(table, name, rows))
+    return columns
+
+
+def scattered(table: Table, name: str, rows: I64) -> I64:
+    """A side table's column at these rows of the spans, -1 where it has none."""
+    have = table.columns()["row"]
+    values = np.full(len(rows), -1, np.int64)
+    if len(have):
+        at = np.minimum(np.searchsorted(have, rows), len(have) - 1)
+        found = have[at] == rows
+        values[found] = table.columns()[name][at[found]]
+    return values
+
+
+def _cut_overruns(raw: RawColumns, log: ProblemLog) -> I64:
+    """Durations, where no kernel lasts on and on over later kernels of its own stream.
+
+    ROCm has written such durations. Kernels may overlap on a stream in honesty (dependent launches, branches of a
+    graph), so only one that outlasts several later kernels by far is cut, and the floor is absolute: a threshold
+    relative to the typical kernel would flag healthy dense streams.
+    """
+    spans = raw.spans
+    dur_ns = spans.dur_ns.copy()
+    rows = spans.rows_of(Kind.KERNEL)
+    rows = rows[scattered(raw.device_work, "graph_node", rows) == NONE]
+    rows = rows[np.argsort(spans.lane[rows], kind="stable")]
+    if len(rows) <= _OVERRUN_KERNELS:
+        return dur_ns
+    start, end, lane = spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows]
+    far = np.maximum(start[_OVERRUN_KERNELS:], start[1 : 1 - _OVERRUN_KERNELS] + _OVERRUN_FLOOR_NS)
+    overlong = (lane[_OVERRUN_KERNELS:] == lane[:-_OVERRUN_KERNELS]) & (end[:-_OVERRUN_KERNELS] > far)
+    cut = np.flatnonzero(overlong)
+    log.add(Reason.OVERLONG_KERNEL, len(cut), example=_example_of(raw, rows[cut]))
+    dur_ns[rows[cut]] = start[cut + 1] - start[cut]
+    overlap = (lane[1:] == lane[:-1]) & (start[:-1] + dur_ns[rows[:-1]] > start[1:] + _OVERLAP_FLOOR_NS)
+    log.add(Reason.STREAM_OVERLAP, int(overlap.sum()), example=_example_of(raw, rows[:-1][overlap]))
+    return dur_ns
+
+
+def _example(raw: RawColumns, mask: Column) -> str:
+    return _example_of(raw, np.flatnonzero(mask))
+
+
+def _example_of(raw: RawColumns, rows: I64) -> str:
+    return raw.texts[int(raw.spans.name[rows[0]])] if len(rows) else ""

@@ -1,0 +1,312 @@
+"""The raw Kineto trace: the only module that knows its field names, categories and spellings, old and new."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from math import nan
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw, field
+
+from redline.timeline.timeline import Kind
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+EVENTS_NAME = "traceEvents"
+BASE_TIME_KEY = "baseTimeNanoseconds"
+SYNTHETIC_KEY = "synthetic"
+
+COMPLETE, BEGIN, END, METADATA, INSTANT, FLOW_START, FLOW_END, COUNTER = "X", "B", "E", "M", "i", "s", "f", "C"
+INSTANT_PHASES = frozenset({"i", "I", "R"})
+FLOW_PHASES = frozenset({"s", "t", "f"})
+QUIET_PHASES = frozenset({COUNTER, METADATA})  # nothing in them is lost to the analysis
+
+FIRST_KEYS = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"cname", b"tts")
+"""Keys with which some writer begins an event; a `{` before one of them, after a comma, may be an event's start."""
+
+
+ABSENT = Raw()
+"""One object for every missing JSON value: a field is left out of written text only if it is its default itself."""
+
+
+class Args(msgspec.Struct, gc=False, omit_defaults=True):
+    """The arguments of an event that analysis needs; any other is skipped while decoding."""
+
+    external_id: int | None = field(name="External id", default=None)
+    external_id_2021: int | None = field(name="external id", default=None)
+    correlation: int | None = None
+    sequence: int | None = field(name="Sequence number", default=None)
+    forward_thread: int | None = field(name="Fwd thread id", default=None)
+    python_id: int | None = field(name="Python id", default=None)
+    python_parent_id: int | None = field(name="Python parent id", default=None)
+    python_module_id: int | None = field(name="Python module id", default=None)
+    shapes: Raw = field(name="Input Dims", default=ABSENT)
+    dtypes: Raw = field(name="Input type", default=ABSENT)
+    strides: Raw = field(name="Input Strides", default=ABSENT)
+    values: Raw = field(name="Concrete Inputs", default=ABSENT)
+    grid: Raw = ABSENT
+    block: Raw = ABSENT
+    device: int | None = None
+    stream: int | str | None = None
+    bytes: int | str | None = None
+    graph_node: int | None = field(name="graph node id", default=None)
+    collective: str | None = field(name="Collective name", default=None)
+    in_elements: int | None = field(name="In msg nelems", default=None)
+    out_elements: int | None = field(name="Out msg nelems", default=None)
+    group_size: int | None = field(name="Group size", default=None)
+    dtype: str | None = None
+    group: str | None = field(name="Process Group Name", default=None)
+    group_ranks: str | None = field(name="Process Group Ranks", default=None)
+    comm_rank: int | None = field(name="Rank", default=None)
+    global_rank_start: int | None = field(name="Global rank start", default=None)
+    global_rank_stride: int | None = field(name="Global rank stride", default=None)
+    memory_bytes: int | None = field(name="Bytes", default=None)
+    allocated: int | None = field(name="Total Allocated", default=None)
+    reserved: int | None = field(name="Total Reserved", default=None)
+    memory_device: int | None = field(name="Device Id", default=None)
+    name: str | None = None
+    labels: str | None = None
+
+
+class Event(msgspec.Struct, gc=False, omit_defaults=True):
+    """One event as Kineto writes it."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: float = nan
+    dur: float = nan
+    id: int | str = -1
+    args: Args | None = None
+
+
+class ExactEvent(msgspec.Struct, gc=False):
+    """The same with exact times, which may be strings; slower, for stamps that a double cannot hold."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: Decimal | None = None
+    dur: Decimal | None = None
+    id: int | str = -1
+    args: Args | None = None
+
+
+class Arrow(msgspec.Struct, gc=False, omit_defaults=True):
+    """One end of an arrow between spans, as it is written."""
+
+    ph: str
+    cat: str
+    name: str
+    pid: int
+    tid: int
+    ts: float
+    id: int
+    bp: str = ""  # "e": the arrow ends at the span around this time
+
+
+class Naming(msgspec.Struct, gc=False):
+    """A metadata event that names a process or a thread, as it is written."""
+
+    name: str
+    pid: int
+    tid: int
+    args: dict[str, str | int]
+    ph: str = "M"
+
+
+AnyEvent: TypeAlias = Event | ExactEvent
+KEPT_FIRST = frozenset({"ph", "cat", "name"})
+"""Where a field is written twice: these precede free text, so the first value is the profiler's; of others the last."""
+
+TIME_AS_STRING = re.compile(rb'"ts"\s*:\s*"')
+CATEGORY_KEY, DURATION_KEY = b'"cat"', b'"dur"'
+
+# --- categories -------------------------------------------------------------------------------------------------------
+
+CATEGORY_OF_2021 = {
+    "Operator": "cpu_op",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+    "async": "ac2g",
+    "async_cpu_to_gpu": "ac2g",
+}
+
+KIND_OF_CATEGORY = {
+    "cpu_op": Kind.OPERATOR,
+    "user_annotation": Kind.ANNOTATION,
+    "python_function": Kind.PYTHON,
+    "cuda_runtime": Kind.RUNTIME,
+    "hip_runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "mtia_runtime": Kind.RUNTIME,
+    "privateuse1_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.DRIVER,
+    "hip_driver": Kind.DRIVER,
+    "privateuse1_driver": Kind.DRIVER,
+    "kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "gpu_memset": Kind.SET,
+    "cuda_sync": Kind.SYNC,
+    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
+    "overhead": Kind.OVERHEAD,
+    "Trace": Kind.PROFILER,
+    "cuda_profiler_range": Kind.PROFILER,
+}
+
+CATEGORY_OF_KIND = {
+    Kind.OPERATOR: "cpu_op",
+    Kind.ANNOTATION: "user_annotation",
+    Kind.PYTHON: "python_function",
+    Kind.RUNTIME: "cuda_runtime",
+    Kind.DRIVER: "cuda_driver",
+    Kind.KERNEL: "kernel",
+    Kind.COPY: "gpu_memcpy",
+    Kind.SET: "gpu_memset",
+    Kind.SYNC: "cuda_sync",
+    Kind.DEVICE_ANNOTATION: "gpu_user_annotation",
+    Kind.OVERHEAD: "overhead",
+    Kind.PROFILER: "Trace",
+    Kind.OTHER: "other",
+}
+MEMORY_CATEGORY, MEMORY_NAME = "cpu_instant_event", "[memory]"
+FLOW_LAUNCH, FLOW_FORWARD_BACKWARD = "ac2g", "fwdbwd"
+
+
+def canonical_category(category: str) -> str:
+    """The category in the spelling of today's Kineto."""
+    return CATEGORY_OF_2021.get(category, category)
+
+
+def kind_of(category: str) -> Kind:
+    return KIND_OF_CATEGORY.get(category, Kind.OTHER)
+
+
+# --- names that mean something ----------------------------------------------------------------------------------------
+
+PROFILER_STEP = "ProfilerStep"
+OPTIMIZER_STEP = "Optimizer.step#"
+DATA_LOADER = "enumerate(DataLoader)#"
+LOST_NAME = "unknown"  # what Kineto's exporter writes for a name with non-ASCII letters
+COMMUNICATION_OPERATOR = "record_param_comms"  # the operator that carries a collective's metadata
+
+# In 2021 these regions were written as operators.
+_ANNOTATION_NAME = re.compile(r"ProfilerStep|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
+
+_ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
+
+_DEVICE_COMMUNICATION = re.compile(
+    r"^(void )?(\w+::)*(nccl|rccl|msccl)"  # NCCL, RCCL and MSCCL kernels
+    r"|\b(deep_ep|ep)::(internode|intranode|internode_ll)::"  # DeepEP dispatch, combine and their notifications
+    r"|nvshmem"
+    r"|cross_device_reduce|quickreduce|mscclpp"  # custom all-reduce of vLLM, SGLang, ROCm
+    r"|(multimem|one_?shot|two_?shot|symm_?mem)\w*_?(all_?reduce|all_?gather|reduce_?scatter)"  # symmetric memory
+    r"|all_?reduce\w*(fusion|kernel|lamport|stage)|lamport\w*reduce"
+    r"|all_?gather_?kernel|reduce_?scatter_?kernel|all_?to_?all\w*kernel",
+    re.IGNORECASE,
+)
+_HOST_COMMUNICATION = re.compile(r"^(gloo|mpi|ucc):")
+_BACKEND_REGION = re.compile(r"^(nccl|rccl|xccl|hccl|gloo|mpi|ucc):")
+
+_COLLECTIVE = re.compile(
+    r"(?P<all_reduce>all_?reduce|cross_device_reduce|quickreduce)"
+    r"|(?P<reduce_scatter>reduce_?scatter)"
+    r"|(?P<all_gather>all_?gather)"
+    r"|(?P<all_to_all>all_?to_?all)"
+    r"|(?P<broadcast>broadcast)"
+    r"|(?P<barrier>barrier)"
+    r"|(?P<send_receive>send_?recv)"
+    r"|(?P<expert_combine>::combine)"
+    r"|(?P<expert_dispatch>dispatch|cached_notify)"
+    r"|(?P<send>send)"
+    r"|(?P<receive>recv)"
+    r"|(?P<scatter>scatter)"
+    r"|(?P<gather>gather)"
+    r"|(?P<reduce>reduce)",
+    re.IGNORECASE,
+)
+ENDS_TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
+"""Collectives without a root: no rank can finish one before every rank has arrived, so they end together."""
+
+
+def is_engine_step(name: str) -> bool:
+    """Whether a region is one forward step of vLLM ("execute_context_...") or SGLang ("step[DECODE bs=32]")."""
+    return _ENGINE_STEP.match(name) is not None
+
+
+def is_annotation_name(name: str) -> bool:
+    return _ANNOTATION_NAME.match(name) is not None
+
+
+def is_device_communication(kernel_name: str) -> bool:
+    return _DEVICE_COMMUNICATION.search(kernel_name) is not None
+
+
+def is_host_communication(name: str) -> bool:
+    return _HOST_COMMUNICATION.match(name) is not None
+
+
+def is_backend_region(name: str) -> bool:
+    """Whether an annotation was put around a collective by its backend, as in nccl:all_reduce."""
+    return _BACKEND_REGION.match(name) is not None
+
+
+def collective_of(name: str) -> str:
+    """Our word for the collective that a kernel, an annotation or the profiler's metadata names; "" if none."""
+    match = _COLLECTIVE.search(name.split("<", 1)[0].split("(", 1)[0])
+    return match.lastgroup or "" if match else ""
+
+
+def is_graph_launch(name: str) -> bool:
+    return "GraphLaunch" in name
+
+
+def launches_work(name: str) -> bool:
+    """Whether a runtime or driver call puts work on a device."""
+    return "Launch" in name or "Memcpy" in name or "Memset" in name
+
+
+# --- metadata of the file ---------------------------------------------------------------------------------------------
+
+RECORDED_FLAGS = {
+    "record_shapes": "shapes",
+    "with_stack": "stack",
+    "profile_memory": "memory",
+    "with_flops": "flops",
+    "with_modules": "modules",
+}
+VERSION_KEYS = (
+    "schemaVersion",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+    "nccl_version",
+)
+METADATA_KEYS = (
+    BASE_TIME_KEY,
+    "distributedInfo",
+    "deviceProperties",
+    "traceName",
+    "host_name",
+    SYNTHETIC_KEY,
+    *RECORDED_FLAGS,
+    *VERSION_KEYS,
+)
+"""Top-level keys that are looked for one by one where the metadata as a whole does not parse."""
+
+RANK_PROCESS_NAME = re.compile(r"\b[Rr]ank[\s_-]*(\d+)\b")
+
+
+def distributed_info(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    info = metadata.get("distributedInfo")
+    return info if isinstance(info, dict) else {}

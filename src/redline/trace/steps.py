@@ -1,0 +1,146 @@
+"""Where steps begin and end: by the profiler's own marks, else by what repeats; says which anchor was used."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.timeline.table import I64, Column
+from redline.timeline.timeline import NONE, Kind, Spans, Steps
+from redline.trace import schema
+
+_REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON)
+_LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
+_MOST_UNREPEATED = 0.005  # share of the sequence that may appear less often than the steps do
+_LONGEST_SEQUENCE = 200_000  # work enough to see a period in; the rest is not looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Step windows and what they were taken from."""
+
+    steps: Steps
+    anchor: str
+
+
+def find_steps(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], step_regex: str | None = None) -> Found:
+    """Steps of one rank by the first anchor that the trace offers."""
+    if step_regex is not None:
+        return _by_regex(spans, texts, window_ns, re.compile(step_regex))
+    for anchored in (_by_profiler_step, _by_optimizer, _by_data_loader, _by_engine, _by_repetition):
+        found = anchored(spans, texts, window_ns)
+        if found is not None:
+            return found
+    return _whole_window(window_ns, "none: the whole window")
+
+
+def _by_regex(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]) -> Found:
+    rows = _named(spans, texts, lambda text: regex.search(text) is not None)
+    if not len(rows):
+        return _whole_window(window_ns, f"none: nothing is named like {regex.pattern!r}")
+    return _own_windows(spans, rows, f"spans named like {regex.pattern!r}")
+
+
+def _by_profiler_step(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found | None:
+    rows = _named(spans, texts, lambda text: text.startswith(schema.PROFILER_STEP))
+    return _own_windows(spans, rows, "ProfilerStep") if len(rows) else None
+
+
+def _by_optimizer(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
+    """A step ends with its optimizer's step; of several optimizers the first one to appear counts."""
+    rows = _named(spans, texts, lambda text: text.startswith(schema.OPTIMIZER_STEP))
+    if not len(rows):
+        return None
+    rows = rows[spans.name[rows] == spans.name[rows[0]]]
+    ends = spans.end_ns[rows]
+    starts = np.concatenate([[window_ns[0]], ends[:-1]])
+    return Found(steps=_steps(starts, ends, spans.name[rows]), anchor=f"optimizer steps ({texts[spans.name[rows[0]]]})")
+
+
+def _by_data_loader(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
+    rows = _named(spans, texts, lambda text: text.startswith(schema.DATA_LOADER))
+    if len(rows) < 2:
+        return None
+    rows = rows[spans.name[rows] == spans.name[rows[0]]]
+    return Found(steps=_from_starts(spans, rows, window_ns[1]), anchor="data-loader rounds")
+
+
+def _by_engine(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found | None:
+    rows = _named(spans, texts, schema.is_engine_step)
+    return _own_windows(spans, rows, "steps of the serving engine") if len(rows) else None
+
+
+def _by_repetition(spans: Spans, _: Sequence[str], __: tuple[int, int]) -> Found | None:
+    """The period of the sequence of collectives, else of kernels on the busiest stream."""
+    for kinds, what in (((Kind.COMMUNICATION,), "collectives"), ((Kind.KERNEL,), "kernels")):
+        rows = spans.rows_of(*kinds)
+        if len(rows) < 4:
+            continue
+        lanes, counts = np.unique(spans.lane[rows], return_counts=True)
+        rows = rows[spans.lane[rows] == lanes[counts.argmax()]][:_LONGEST_SEQUENCE]
+        first, period = repeating_part(spans.name[rows])
+        if period:
+            at = rows[first::period]
+            steps = _steps(spans.start_ns[at[:-1]], spans.start_ns[at[1:]], spans.name[at[:-1]])
+            return Found(steps=steps, anchor=f"a repeating sequence of {period} {what}")
+    return None
+
+
+def repeating_part(sequence: I64) -> tuple[int, int]:
+    """Where a repeating part begins and how long it is, or (0, 0).
+
+    What appears least often, but at equal distances, marks the longest structure. If much appears even less often
+    than that, the structure lies inside a step (its layers), not from step to step: then nothing is claimed.
+    """
+    _, inverse, counts = np.unique(sequence, return_inverse=True, return_counts=True)
+    for number in np.argsort(counts, kind="stable").tolist():
+        repeats = int(counts[number])
+        if repeats < 2:
+            continue
+        if int(counts[counts < repeats - 1].sum()) > _MOST_UNREPEATED * len(sequence):
+            return 0, 0
+        places = np.flatnonzero(inverse == number)
+        period = int(places[1] - places[0])
+        if not (np.diff(places) == period).all():
+            continue
+        if float((sequence[period:] == sequence[:-period]).mean()) >= _LEAST_LIKENESS:
+            return int(places[0]), period
+    return 0, 0
+
+
+def _named(spans: Spans, texts: Sequence[str], is_meant: Callable[[str], bool]) -> I64:
+    """Rows of regions whose name is meant, in time order, outermost only."""
+    rows = spans.rows_of(*_REGION_KINDS)
+    names = np.unique(spans.name[rows])
+    meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
+    return _apart(spans, rows[np.isin(spans.name[rows], meant)])
+
+
+def _apart(spans: Spans, rows: I64) -> I64:
+    """Rows that do not begin inside an earlier one."""
+    if not len(rows):
+        return rows
+    reach = np.maximum.accumulate(spans.end_ns[rows])
+    apart: I64 = rows[np.concatenate([[True], spans.start_ns[rows][1:] >= reach[:-1]])]
+    return apart
+
+
+def _own_windows(spans: Spans, rows: I64, anchor: str) -> Found:
+    return Found(steps=_steps(spans.start_ns[rows], spans.end_ns[rows], spans.name[rows]), anchor=anchor)
+
+
+def _from_starts(spans: Spans, rows: I64, end_ns: int) -> Steps:
+    starts = spans.start_ns[rows]
+    return _steps(starts, np.append(starts[1:], end_ns), spans.name[rows])
+
+
+def _whole_window(window_ns: tuple[int, int], anchor: str) -> Found:
+    if window_ns[0] == window_ns[1]:
+        return Found(steps=Steps.empty(), anchor=anchor)
+    edges = np.array(window_ns, np.int64)
+    return Found(steps=_steps(edges[:1], edges[1:], np.array([NONE])), anchor=anchor)
+
+
+def _steps(start_ns: I64, end_ns: I64, label: Column) -> Steps:
+    return Steps(start_ns=start_ns.astype(np.int64), end_ns=end_ns.astype(np.int64), label=label.astype(np.int32))

@@ -1,0 +1,75 @@
+"""Turn quantities into text and back: bytes, durations, counts, rates. Imports nothing of ours.
+
+One convention everywhere: prefixes are decimal (1 MB is 1,000,000 bytes); only a written `i` (MiB) means powers of
+1024. Durations are whole nanoseconds. Bytes and rates are shown with three significant digits, durations with four.
+"""
+
+import re
+from math import isfinite
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_BYTES = tuple(f"{prefix}B" for prefix in _PREFIXES)
+_TIMES = ("ns", "us", "ms", "s")
+_SIZE_TEXT = re.compile(r"\s*([0-9]{1,15})(?:\.([0-9]{1,15}))?\s*([a-zA-Z]*)\s*", re.ASCII)
+
+
+def format_bytes(size_bytes: int) -> str:
+    """1_500_000 -> "1.50 MB"; sizes below 1 kB are exact: "512 B"."""
+    if abs(size_bytes) < 1000:
+        return f"{size_bytes} B"
+    return _scaled(size_bytes, _BYTES, digits=3)
+
+
+def format_ns(duration_ns: int) -> str:
+    """1_234_567 -> "1.235 ms"; durations below 1 us are exact: "870 ns"."""
+    if abs(duration_ns) < 1000:
+        return f"{duration_ns} ns"
+    return _scaled(duration_ns, _TIMES, digits=4)
+
+
+def format_count(count: int) -> str:
+    """1234567 -> "1,234,567"."""
+    return f"{count:,}"
+
+
+def format_rate(amount_per_s: float, unit: str) -> str:
+    """(3.12e14, "FLOP") -> "312 TFLOP/s"."""
+    if not isfinite(amount_per_s):
+        raise ValueError(f"a rate of {amount_per_s} {unit}/s is not a number that can be shown")
+    return _scaled(amount_per_s, tuple(f"{prefix}{unit}/s" for prefix in _PREFIXES), digits=3)
+
+
+def parse_bytes(text: str) -> int:
+    """ "200MB" -> 200_000_000, "1 GiB" -> 1_073_741_824; a bare number is bytes, the case of letters is ignored."""
+    match = _SIZE_TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write a number and a unit, such as 200MB or 1.5GiB")
+    whole, fraction, unit = match[1], match[2] or "", match[3]
+    scale = int("1" + "0" * len(fraction))
+    size_bytes, remainder = divmod(int(whole + fraction) * _bytes_per(unit, text), scale)
+    if remainder:
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    return size_bytes
+
+
+def _bytes_per(unit: str, text: str) -> int:
+    letters = unit.lower().removesuffix("b")
+    base = 1024 if letters.endswith("i") else 1000
+    prefixes = [prefix.lower() for prefix in _PREFIXES]
+    if letters == "i" or letters.removesuffix("i") not in prefixes:
+        raise ValueError(f"{text!r} has an unknown unit {unit!r}; use B, kB, MB, GB, TB, or KiB, MiB, GiB, TiB")
+    return int(base ** prefixes.index(letters.removesuffix("i")))
+
+
+def _scaled(amount: float, names: tuple[str, ...], digits: int) -> str:
+    """The amount in the smallest unit of `names`, each 1000 times the one before, that keeps it below 1000."""
+    power = 0
+    while power < len(names) - 1 and abs(float(_rounded(amount / 1000**power, digits))) >= 1000:
+        power += 1
+    value = amount / 1000**power
+    exponent = int(_rounded(value, digits).partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f} {names[power]}"
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{value:.{digits - 1}e}"

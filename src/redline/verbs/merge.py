@@ -1,0 +1,36 @@
+"""`redline merge`: the ranks of a job on one clock, in one trace for Perfetto."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from redline.timeline.timeline import Timeline
+from redline.trace.cache import cache_folder, read_cached
+from redline.trace.find import find_traces
+from redline.trace.job import JobOptions, Progress, read_job
+from redline.trace.merge import Merged, write_merged
+
+BUDGET_BYTES = 200_000_000
+
+
+def merge(
+    paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    budget_bytes: int = BUDGET_BYTES,
+    force: bool = False,
+    options: JobOptions | None = None,
+    progress: Progress | None = None,
+) -> Merged:
+    """Merge the traces named by files, folders or patterns into `output`."""
+    options = options or JobOptions()
+    job = read_job(find_traces(paths), options, progress)
+    folder = cache_folder() if options.use_cache else None
+    last: dict[Path, tuple[Timeline, ...]] = {}
+
+    def read(path: Path, number: int) -> Timeline:
+        if path not in last:
+            last.clear()
+            last[path] = read_cached(path, options.reading, folder).timelines
+        return last[path][number]
+
+    return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force)

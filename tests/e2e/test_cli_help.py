@@ -1,0 +1,121 @@
+"""Help is instant and complete, and every flag is a decision."""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redline import __version__
+from redline.cli import VERBS, build_parser
+
+HELP = [sys.executable, "-m", "redline", "--help"]
+BARE = [sys.executable, "-c", "pass"]
+
+# A new flag is added here on purpose, never by accident.
+FLAGS = {
+    "inspect": [
+        "--force",
+        "--jobs N",
+        "--json",
+        "--no-cache",
+        "--step-regex RE",
+        "--strict",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+        "-v --verbose",
+        "PATH",
+    ],
+    "merge": [
+        "--budget SIZE",
+        "--force",
+        "--jobs N",
+        "--no-cache",
+        "--step-regex RE",
+        "--strict",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+        "PATH",
+    ],
+}
+
+
+def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    return sorted(" ".join([*action.option_strings, str(action.metavar or "")]).strip() for action in parser._actions)
+
+
+def test_flags_are_frozen() -> None:
+    assert {name: flags_of(build_parser(name)) for name in VERBS} == FLAGS
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "redline", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_help_names_every_verb_and_every_exit_code() -> None:
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, verb in VERBS.items():
+        assert f"  {name}" in done.stdout
+        assert verb.summary in done.stdout
+    for code in (0, 1, 2, 130):
+        assert f"\n  {code} " in done.stdout
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"redline {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", list(VERBS))
+def test_help_of_a_verb_imports_nothing_heavy(name: str) -> None:
+    program = (
+        "import sys; from redline.cli import main; code = main([sys.argv[1], '--help']);"
+        "print(code, {'numpy', 'msgspec', 'isal', 'zstandard', 'torch'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith(f"usage: redline {name} ")
+    assert done.stderr == "0 set()\n"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = "import sys, redline; print({'numpy', 'argparse', 'redline.verbs'} & set(sys.modules), dir(redline))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("set() ")
+    assert "'inspect', 'merge'" in done.stdout
+
+
+def cpu_s(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_costs_at_most_four_bare_interpreters() -> None:
+    rounds = [(cpu_s(BARE), cpu_s(HELP)) for _ in range(9)]
+    bare_s, help_s = (min(costs) for costs in zip(*rounds, strict=True))
+    assert help_s <= 4 * bare_s
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["inspect", "--help"]])
+def test_a_reader_that_leaves_early_is_not_an_error(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run([*HELP[:3], *arguments], stdout=closed, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(HELP, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, b"redline: cannot write to standard output: No space left on device\n")

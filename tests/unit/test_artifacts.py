@@ -1,0 +1,195 @@
+"""Files appear whole or not at all, and every refusal says what to do."""
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from redline import __version__
+from redline.artifacts import Envelope, check_envelope, write_atomic
+from redline.errors import InputError, OutputError
+
+ENVELOPE = Envelope(kind="plan", schema_version=2, made_by="redline plan config.json")
+
+
+def test_an_envelope_survives_json() -> None:
+    record = json.loads(json.dumps({**ENVELOPE.to_dict(), "steps": []}))
+    assert Envelope.from_dict(record) == ENVELOPE
+    assert check_envelope(record, "plan", max_schema=2) == ENVELOPE
+    assert record["redline_version"] == __version__
+    assert record["synthetic"] is False
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "run"}, "p.json holds a 'run', not a 'plan'; give a file of that kind"),
+        (
+            {"schema_version": 3, "redline_version": "9.9"},
+            f"p.json was written by Redline 9.9 in schema 3 of 'plan'; this is Redline {__version__}, "
+            "which reads up to schema 2: upgrade it",
+        ),
+        ({"schema_version": 0}, "p.json has schema version 0, which never existed; make it again"),
+        (
+            {"schema_version": True},
+            "p.json is damaged: its field 'schema_version' is True, not a int; make it again",
+        ),
+        ({"made_by": None}, "p.json is damaged: its field 'made_by' is None, not a str; make it again"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_envelope({**ENVELOPE.to_dict(), **change}, "plan", max_schema=2, where="p.json")
+    assert str(caught.value) == message
+
+
+def test_a_file_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        check_envelope({"traceEvents": []}, "plan", max_schema=2)
+    assert str(caught.value) == (
+        "this file was not written by Redline: it has no field 'kind'; check that it is the right file"
+    )
+
+
+def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    with write_atomic(target) as file:
+        file.write(b"whole")
+        file.flush()
+        assert not target.exists()
+        assert [part.suffix for part in tmp_path.iterdir()] == [".part"]
+    assert target.read_bytes() == b"whole"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    with write_atomic(tmp_path / "out") as file:
+        file.write(b"x")
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, FileNotFoundError])
+def test_a_failing_block_leaves_nothing_and_keeps_its_own_error(tmp_path: Path, failure: type[BaseException]) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    with pytest.raises(failure), write_atomic(tmp_path / "out", force=True) as file:
+        file.write(b"half")
+        raise failure
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"old")]
+
+
+def test_force_replaces_what_a_link_points_at(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    with write_atomic(tmp_path / "link", force=True) as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_the_longest_name_leaves_room_for_the_part(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 255)
+    with write_atomic(target) as file:
+        file.write(b"x")
+    assert target.read_bytes() == b"x"
+
+
+def _message_of_writing(path: Path, *, force: bool = False, content: bytes = b"x") -> str:
+    with pytest.raises(OutputError) as caught, write_atomic(path, force=force) as file:
+        file.write(content)
+    return str(caught.value)
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.write_bytes(b"old")
+    assert _message_of_writing(target) == f"{target} already exists; use --force to replace it, or choose another name"
+    assert target.read_bytes() == b"old"
+
+
+def test_a_file_that_appeared_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with pytest.raises(OutputError, match="already exists"), write_atomic(target) as file:
+        file.write(b"ours")
+        target.write_bytes(b"theirs")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"theirs")]
+
+
+def test_a_folder_is_not_a_target(tmp_path: Path) -> None:
+    expected = f"cannot write {tmp_path}: it is a folder; give the name of a file"
+    assert _message_of_writing(tmp_path, force=True) == expected
+
+
+def test_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    expected = f"cannot write {pipe}: it is not an ordinary file; give another name"
+    assert _message_of_writing(pipe, force=True) == expected
+    assert pipe.is_fifo()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "absent" / "out"
+    expected = f"cannot write {target}: the folder {target.parent} does not exist; create it first"
+    assert _message_of_writing(target) == expected
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "out"
+    assert _message_of_writing(target) == f"cannot write {target}: {target.parent} is not a folder; give another name"
+
+
+def test_a_name_that_is_too_long_is_said_to_be(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 300)
+    assert _message_of_writing(target) == f"cannot write {target}: the name is too long; give a shorter one"
+
+
+@pytest.fixture
+def files_of_at_most_1000_bytes() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("files_of_at_most_1000_bytes")
+@pytest.mark.parametrize("size_bytes", [2_000, 5_000_000])  # within and beyond the write buffer
+def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path: Path, size_bytes: int) -> None:
+    target = tmp_path / "out"
+    message = _message_of_writing(target, content=bytes(size_bytes))
+    assert message == f"cannot write {target}: {os.strerror(errno.EFBIG)}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def _failing(code: int) -> Callable[..., int]:
+    def call(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "reason"),
+    [
+        ("fsync", errno.ENOSPC, "the disk is full; free some space or write elsewhere"),
+        ("fsync", errno.EDQUOT, "your disk quota is used up; free some space or write elsewhere"),
+        ("open", errno.EACCES, "you may not write in {folder}; choose a folder that you own"),
+        ("open", errno.EPERM, "you may not write in {folder}; choose a folder that you own"),
+        ("open", errno.EROFS, "{folder} is on a read-only disk; write elsewhere"),
+        ("open", errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_a_failing_disk_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int, reason: str
+) -> None:
+    target = tmp_path / "out"
+    monkeypatch.setattr(os, step, _failing(code))
+    message = _message_of_writing(target)
+    monkeypatch.undo()
+    assert message == f"cannot write {target}: {reason.format(folder=tmp_path)}"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,108 @@
+"""How a command ends decides its exit code; what is wrong with it is said in one or two lines."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+import redline
+from redline import cli
+from redline.cli import VERBS, Verb, main
+from redline.errors import NotATraceError
+
+
+def use_verb(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> None:
+    """Add a verb `act`, whose run has this outcome."""
+
+    def run(_: argparse.Namespace) -> int:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    monkeypatch.setitem(VERBS, "act", Verb("act", lambda parser: None, run))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        (0, 0, ""),
+        (1, 1, ""),
+        (NotATraceError("a.json: not a trace"), 2, "redline: a.json: not a trace\n"),
+        (KeyboardInterrupt(), 130, "redline: interrupted\n"),
+    ],
+)
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    outcome: int | BaseException,
+    code: int,
+    said: str,
+) -> None:
+    use_verb(monkeypatch, outcome)
+    assert main(["act"]) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_verb(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["act"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspct"], "there is no verb 'inspct'; did you mean 'inspect'?"),
+        (["xyz"], "there is no verb 'xyz'; there are: inspect, merge"),
+        (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
+        (
+            ["inspect"],
+            "inspect: the following arguments are required: PATH\nsee: redline inspect --help",
+        ),
+        (
+            ["inspect", "t", "--forc"],
+            "inspect: unrecognized arguments: --forc\nsee: redline inspect --help",
+        ),
+        (
+            ["inspect", "t", "--jobs", "0"],
+            "inspect: argument --jobs: '0' is not a number of 1 or more\nsee: redline inspect --help",
+        ),
+        (
+            ["merge", "t", "-o", "m", "--budget", "lots"],
+            "merge: argument --budget: 'lots' is not a size; write a number and a unit, such as 200MB or 1.5GiB\n"
+            "see: redline merge --help",
+        ),
+        (
+            ["inspect", "t", "--step-regex", "("],
+            "inspect: argument --step-regex: '(' is not a regular expression: "
+            "missing ), unterminated subpattern at position 0\nsee: redline inspect --help",
+        ),
+    ],
+)
+def test_usage_errors_say_what_to_do(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr() == ("", f"redline: {message}\n")
+
+
+def test_a_file_in_place_of_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.json"
+    trace.touch()
+    assert main([str(trace)]) == 2
+    assert capsys.readouterr().err == f"redline: '{trace}' is not a verb; did you mean: redline inspect {trace}\n"
+
+
+def test_nothing_to_do_shows_help_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("usage: redline VERB")
+
+
+def test_options_may_stand_between_paths() -> None:
+    options = cli.build_parser("merge").parse_intermixed_args(["a", "-o", "m", "b", "--budget", "1 MiB"])
+    assert (options.paths, options.output, options.budget) == (["a", "b"], "m", 2**20)
+
+
+def test_the_package_has_only_its_verbs() -> None:
+    with pytest.raises(AttributeError, match="module 'redline' has no attribute 'diagnoze'"):
+        _ = redline.diagnoze  # type: ignore[attr-defined]
