@@ -12,8 +12,16 @@ I32 = npt.NDArray[np.int32]
 
 
 def column(dtype: type[np.generic]) -> Any:
-    """A field of a Table, stored with this dtype unless a narrower one holds every value."""
+    """A field of a Table. Ids declared as 64 bits may be held in 32 where all of them fit."""
     return field(metadata={"dtype": np.dtype(dtype)})
+
+
+def narrowed(array: Column) -> Column:
+    """The same whole numbers in 32 bits where they fit: ids nearly always do, and there are many of them."""
+    limits = np.iinfo(np.int32)
+    if array.dtype == np.int64 and len(array) and limits.min <= array.min() and array.max() <= limits.max:
+        return array.astype(np.int32)
+    return array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,9 +94,9 @@ class Operators(Table):
     """What the profiler knows of operators and annotations beyond their time."""
 
     row: I32 = column(np.int32)
-    external_id: I64 = column(np.int64)
-    sequence: I64 = column(np.int64)  # autograd sequence number
-    forward_thread: I64 = column(np.int64)  # > 0 in operators of the backward pass
+    external_id: Column = column(np.int64)
+    sequence: Column = column(np.int64)  # autograd sequence number
+    forward_thread: Column = column(np.int64)  # > 0 in operators of the backward pass
     shapes: I32 = column(np.int32)  # text: a JSON list
     dtypes: I32 = column(np.int32)
     strides: I32 = column(np.int32)
@@ -109,8 +109,8 @@ class Calls(Table):
     """Runtime and driver calls."""
 
     row: I32 = column(np.int32)
-    correlation: I64 = column(np.int64)
-    external_id: I64 = column(np.int64)
+    correlation: Column = column(np.int64)
+    external_id: Column = column(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +118,12 @@ class DeviceWork(Table):
     """Kernels, copies, sets and waits of a device, and what on the host they belong to."""
 
     row: I32 = column(np.int32)
-    correlation: I64 = column(np.int64)
-    external_id: I64 = column(np.int64)
+    correlation: Column = column(np.int64)
+    external_id: Column = column(np.int64)
     bytes: I64 = column(np.int64)
     grid: I32 = column(np.int32)  # text: a JSON list
     block: I32 = column(np.int32)
-    graph_node: I64 = column(np.int64)
+    graph_node: Column = column(np.int64)
     launch: I32 = column(np.int32)  # row of the call that launched it
     operator: I32 = column(np.int32)  # row of the innermost operator around that call
     annotation: I32 = column(np.int32)  # row of the innermost annotation around that call

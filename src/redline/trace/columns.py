@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Raw
 
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I32, I64, Column, Table, column
+from redline.timeline.table import I32, I64, Column, Table, column, narrowed
 from redline.timeline.timeline import (
     CALL_KINDS,
     NONE,
@@ -30,7 +30,11 @@ LaneKey = tuple[int | str, int | str, bool]  # process, thread, whether a stream
 _ON_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC, Kind.DEVICE_ANNOTATION})
 _WORK_OF_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC})
 _INT64 = np.iinfo(np.int64)
+_FIRST_ROWS = 1024
+_GROWTH = 8  # grow by an eighth: what is grown and not used yet is memory too
 _NO_ARGS = Args()
+_GROUP = attrgetter("ph", "cat")
+_LANE = attrgetter("pid", "tid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,61 @@ class RawColumns:
 
 
 TableType = TypeVar("TableType", bound=Table)
+Key = TypeVar("Key")
+
+
+class _Numbering(dict[Key, int]):
+    """Numbers things in the order in which they are first asked for. Lookups run in C: this is the hottest loop."""
+
+    def __missing__(self, key: Key) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+class _RawNumbering(dict[bytes, int]):
+    """Numbers of JSON values among all texts, by their bytes; nothing at all is -1."""
+
+    def __init__(self, texts: _Numbering[str]) -> None:
+        super().__init__({b"": NONE})
+        self._texts = texts
+
+    def __missing__(self, raw: bytes) -> int:
+        self[raw] = number = self._texts[raw.decode("utf-8", "replace")]
+        return number
+
+
+class _LaneNumbering(dict[tuple[int | str, int | str], int]):
+    """Numbers of threads, or of streams, in one list of lanes."""
+
+    def __init__(self, lanes: list[LaneKey], on_device: bool) -> None:
+        super().__init__()
+        self._all, self._on_device = lanes, on_device
+
+    def __missing__(self, lane: tuple[int | str, int | str]) -> int:
+        self[lane] = number = len(self._all)
+        self._all.append((*lane, self._on_device))
+        return number
+
+
+class _Growing:
+    """A column that grows in place: thousands of small arrays, joined in the end, would take twice the memory."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._held = np.empty(_FIRST_ROWS, dtype)
+        self._count = 0
+
+    def append(self, values: Column) -> None:
+        if values.dtype.itemsize > self._held.dtype.itemsize:
+            self._held = self._held.astype(values.dtype)
+        count = self._count + len(values)
+        if count > len(self._held):
+            self._held.resize(count + count // _GROWTH, refcheck=False)
+        self._held[self._count : count] = values
+        self._count = count
+
+    def finish(self) -> Column:
+        self._held.resize(self._count, refcheck=False)
+        return self._held
 
 
 class Collector:
@@ -86,31 +145,33 @@ class Collector:
 
     def __init__(self, log: ProblemLog) -> None:
         self._log = log
-        self._texts: dict[str, int] = {}
-        self._raw_texts: dict[bytes, int] = {}
-        self._lanes: dict[LaneKey, int] = {}
+        self._groups = _Numbering[tuple[str, str]]()  # phase and category
+        self._texts = _Numbering[str]()
+        self._raw_texts = _RawNumbering(self._texts)
+        self._lane_keys: list[LaneKey] = []
+        self._lanes = {on_device: _LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
         self._lane_streams: dict[int, tuple[int, int]] = {}
         self._process_names: dict[int | str, list[str]] = {}
         self._thread_names: dict[tuple[int | str, int | str], str] = {}
-        self._parts: dict[type[Table], list[dict[str, Column]]] = {}
+        self._tables: dict[type[Table], dict[str, _Growing]] = {}
         self._events: Counter[str] = Counter()
         self._open: list[tuple[AnyEvent, int]] = []  # begin and end events with their times
         self._rows = 0
 
     def add(self, batch: Decoded) -> None:
-        groups: dict[tuple[str, str], list[int]] = {}
-        for index, event in enumerate(batch.events):
-            key = (event.ph, event.cat)
-            if key in groups:
-                groups[key].append(index)
-            else:
-                groups[key] = [index]
-        for (phase, category), indices in groups.items():
-            self._add_group(phase, category, np.array(indices), batch)
+        count = len(batch.events)
+        if not count:
+            return
+        group = np.fromiter(map(self._groups.__getitem__, map(_GROUP, batch.events)), np.int64, count)
+        keys = list(self._groups)
+        order = np.argsort(group, kind="stable")
+        for indices in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+            phase, category = keys[group[indices[0]]]
+            self._add_group(phase, category, indices, batch)
 
     def _add_group(self, phase: str, category: str, indices: I64, batch: Decoded) -> None:
         category = schema.canonical_category(category)
-        events = [batch.events[index] for index in indices.tolist()]
+        events = list(map(batch.events.__getitem__, indices.tolist()))
         start_ns, dur_ns = batch.start_ns[indices], batch.dur_ns[indices]
         self._events[category or f"ph:{phase}" if phase else "ph:"] += len(events)
         if phase == schema.COMPLETE:
@@ -143,31 +204,29 @@ class Collector:
             return
         rows = np.arange(self._rows, self._rows + count, dtype=np.int32)
         self._rows += count
-        names = self._intern(map(attrgetter("name"), events), count)
+        lanes = self._lane_column(events, kind in _ON_DEVICE)
         self._append(
             Spans,
             start_ns=start_ns,
             dur_ns=dur_ns,
             kind=np.full(count, kind, np.uint8),
-            name=names,
-            lane=self._lane_column(events, kind in _ON_DEVICE),
-            parent=np.full(count, NONE, np.int32),
+            name=self._intern(map(attrgetter("name"), events), count),
+            lane=lanes,
         )
-        self._add_arguments(kind, [event.args or _NO_ARGS for event in events], rows)
+        self._add_arguments(kind, [event.args or _NO_ARGS for event in events], rows, lanes)
 
-    def _add_arguments(self, kind: Kind, args: list[Args], rows: I32) -> None:
+    def _add_arguments(self, kind: Kind, args: list[Args], rows: I32, lanes: Column) -> None:
         if kind in (Kind.OPERATOR, Kind.ANNOTATION):
             self._append(
                 Operators,
                 row=rows,
-                external_id=self._ints(args, _external_id),
+                external_id=self._external_ids(args),
                 sequence=self._ints(args, attrgetter("sequence")),
                 forward_thread=self._ints(args, attrgetter("forward_thread")),
                 shapes=self._raw_column(args, attrgetter("shapes")),
                 dtypes=self._raw_column(args, attrgetter("dtypes")),
                 strides=self._raw_column(args, attrgetter("strides")),
                 values=self._raw_column(args, attrgetter("values")),
-                forward=np.full(len(rows), NONE, np.int32),
             )
             self._add_descriptions(args, rows)
         elif kind in CALL_KINDS:
@@ -175,7 +234,7 @@ class Collector:
                 Calls,
                 row=rows,
                 correlation=self._ints(args, attrgetter("correlation")),
-                external_id=self._ints(args, _external_id),
+                external_id=self._external_ids(args),
             )
         elif kind == Kind.PYTHON:
             self._append(
@@ -186,26 +245,21 @@ class Collector:
                 module_id=self._ints(args, attrgetter("python_module_id")),
             )
         elif kind in _WORK_OF_DEVICE:
-            self._add_device_work(args, rows)
+            self._add_device_work(args, rows, lanes)
 
-    def _add_device_work(self, args: list[Args], rows: I32) -> None:
-        nothing = np.full(len(rows), NONE, np.int32)
+    def _add_device_work(self, args: list[Args], rows: I32, lanes: Column) -> None:
         self._append(
             DeviceWork,
             row=rows,
             correlation=self._ints(args, attrgetter("correlation")),
-            external_id=self._ints(args, _external_id),
+            external_id=self._external_ids(args),
             bytes=self._ints(args, _bytes),
             grid=self._raw_column(args, attrgetter("grid")),
             block=self._raw_column(args, attrgetter("block")),
             graph_node=self._ints(args, attrgetter("graph_node")),
-            launch=nothing,
-            operator=nothing,
-            annotation=nothing,
         )
-        lanes = self._parts[Spans][-1]["lane"].tolist()
-        for lane, arg in zip(lanes, args, strict=True):
-            if lane not in self._lane_streams and arg.device is not None:
+        for lane, arg in zip(lanes.tolist(), args, strict=True):
+            if lane not in self._lane_streams and arg.device is not None and arg.device != NONE:
                 self._lane_streams[lane] = (arg.device, arg.stream if isinstance(arg.stream, int) else NONE)
         self._add_descriptions(args, rows)
 
@@ -235,7 +289,7 @@ class Collector:
         events = [event for event, use in zip(events, known.tolist(), strict=True) if use]
         self._append(
             Flows,
-            id=self._ints(events, lambda event: event.id if isinstance(event.id, int) else None),
+            id=self._ints(events, lambda event: event.id if isinstance(event.id, int) else NONE),
             at_ns=at_ns[known],
             lane=self._lane_column(events, on_device=False),
             is_start=np.array([event.ph == schema.FLOW_START for event in events], np.uint8),
@@ -245,7 +299,7 @@ class Collector:
         picked = [
             index
             for index, event in enumerate(events)
-            if event.args is not None and event.args.memory_bytes is not None and at_ns[index] != NO_TIME
+            if event.args is not None and event.args.memory_bytes not in (None, NONE) and at_ns[index] != NO_TIME
         ]
         some = [events[index].args or _NO_ARGS for index in picked]
         self._append(
@@ -274,46 +328,40 @@ class Collector:
     # --- columns ---
 
     def _append(self, table: type[Table], **columns: Column) -> None:
-        self._parts.setdefault(table, []).append(columns)
+        growing = self._tables.setdefault(table, {})
+        for name, values in columns.items():
+            if name not in growing:
+                growing[name] = _Growing(values.dtype)
+            growing[name].append(values)
 
     def _intern(self, values: Iterable[str], count: int) -> I32:
-        texts = self._texts
-        return np.fromiter((texts.setdefault(value, len(texts)) for value in values), np.int32, count)
+        return np.fromiter(map(self._texts.__getitem__, values), np.int32, count)
 
     def _raw_column(self, args: list[Args], get: Callable[[Args], Raw]) -> I32:
         """Text ids of JSON values kept as they were written."""
-        known = self._raw_texts
-        ids = []
-        for arg in args:
-            raw = bytes(get(arg))
-            if not raw:
-                ids.append(NONE)
-                continue
-            index = known.get(raw)
-            if index is None:
-                text = raw.decode("utf-8", "replace")
-                index = known[raw] = self._texts.setdefault(text, len(self._texts))
-            ids.append(index)
-        return np.array(ids, np.int32)
+        return np.fromiter(map(self._raw_texts.__getitem__, map(bytes, map(get, args))), np.int32, len(args))
 
     def _lane_column(self, events: Sequence[AnyEvent], on_device: bool) -> Column:
-        lanes = self._lanes
-        return np.fromiter(
-            (lanes.setdefault((event.pid, event.tid, on_device), len(lanes)) for event in events), np.int32, len(events)
-        )
+        lanes = self._lanes[on_device]
+        return np.fromiter(map(lanes.__getitem__, map(_LANE, events)), np.int32, len(events))
 
-    def _ints(self, items: Sequence[Any], get: Callable[[Any], int | None]) -> I64:
+    def _ints(self, items: Sequence[Any], get: Callable[[Any], int | None]) -> Column:
         try:
-            return np.fromiter(
-                (NONE if (value := get(item)) is None else value for item in items), np.int64, len(items)
-            )
-        except OverflowError:
-            return self._bounded_ints([get(item) for item in items])
+            return narrowed(np.fromiter(map(get, items), np.int64, len(items)))
+        except (TypeError, OverflowError):  # a null, or more than 64 bits
+            return self._bounded_ints(list(map(get, items)))
 
-    def _bounded_ints(self, values: list[int | None]) -> I64:
+    def _bounded_ints(self, values: list[int | None]) -> Column:
         fits = [value is not None and _INT64.min <= value <= _INT64.max for value in values]
         self._log.add(Reason.BAD_FIELD, fits.count(False) - values.count(None), example="an id beyond 64 bits")
-        return np.array([value if fit else NONE for value, fit in zip(values, fits, strict=True)], np.int64)
+        whole = [value if fit else NONE for value, fit in zip(values, fits, strict=True)]
+        return narrowed(np.array(whole, np.int64))
+
+    def _external_ids(self, args: list[Args]) -> Column:
+        ids = self._ints(args, attrgetter("external_id"))
+        if (ids != NONE).any():
+            return ids
+        return self._ints(args, attrgetter("external_id_2021"))
 
     def finish(self) -> RawColumns:
         """The columns of everything that was added."""
@@ -329,7 +377,7 @@ class Collector:
             descriptions=self._table(Descriptions),
             flows=self._table(Flows),
             texts=self._encodable_texts(spans),
-            lanes=list(self._lanes),
+            lanes=self._lane_keys,
             lane_streams=self._lane_streams,
             process_names=self._process_names,
             thread_names=self._thread_names,
@@ -346,15 +394,14 @@ class Collector:
         return texts
 
     def _table(self, table: type[TableType]) -> TableType:
-        """All parts of a table as one, freeing each column's parts as soon as they are joined."""
-        parts = self._parts.pop(table, [])
-        if not parts:
+        """A table of everything appended to it; columns that linking will fill are none yet."""
+        growing = self._tables.pop(table, None)
+        if growing is None:
             return table.empty()
-        joined = {}
-        for name, dtype in table.layout().items():
-            pieces = [part.pop(name) for part in parts]
-            joined[name] = np.concatenate(pieces).astype(dtype, copy=False)
-        return table(**joined)
+        columns = {name: column.finish() for name, column in growing.items()}
+        count = len(next(iter(columns.values())))
+        missing = {name: np.full(count, NONE, kind) for name, kind in table.layout().items() if name not in columns}
+        return table(**columns, **missing)
 
     def _close_open_events(self) -> None:
         """Pair begin with end events, innermost first; what has no end keeps an unknown duration."""
@@ -377,12 +424,8 @@ class Collector:
         self._open = []
 
 
-def _external_id(args: Args) -> int | None:
-    return args.external_id if args.external_id is not None else args.external_id_2021
-
-
-def _bytes(args: Args) -> int | None:
+def _bytes(args: Args) -> int:
     """Bytes of a copy; ROCm writes some as strings."""
     if isinstance(args.bytes, str):
-        return int(args.bytes) if args.bytes.isdecimal() and len(args.bytes) < 19 else None
-    return args.bytes
+        return int(args.bytes) if args.bytes.isdecimal() and len(args.bytes) < 19 else NONE
+    return NONE if args.bytes is None else args.bytes

@@ -190,7 +190,7 @@ def _repeats_keys(text: bytes, decoded: Decoded) -> bool:
 
     A name that was not escaped can bring its own fields along, so that an annotation poses as a kernel.
     """
-    categories = sum(1 for event in decoded.events if event.cat)
+    categories = sum(map(bool, map(attrgetter("cat"), decoded.events)))
     durations = int((decoded.dur_ns != NO_TIME).sum())
     return text.count(CATEGORY_KEY) > categories or text.count(DURATION_KEY) > durations
 

@@ -65,19 +65,22 @@ def _classified(raw: RawColumns, log: ProblemLog) -> Spans:
         names = np.unique(spans.name[rows])
         meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
         kind[rows[np.isin(spans.name[rows], meant)]] = new
-    lost = np.isin(spans.name, np.array([i for i, text in enumerate(texts) if text == schema.LOST_NAME], np.int32))
-    log.add(Reason.LOST_NAMES, int((lost & (kind == Kind.ANNOTATION)).sum()))
+    regions = spans.name[kind == Kind.ANNOTATION]
+    log.add(Reason.LOST_NAMES, sum(1 for name in regions.tolist() if texts[name] == schema.LOST_NAME))
     return replace(spans, kind=kind)
 
 
 def _parents(spans: Spans, log: ProblemLog) -> I32:
     """Enclosing spans among operators, calls and Python. Annotations cross Python's, so they take no part."""
-    rows = spans.rows_of(*NESTED_KINDS)
-    inner, crossing = parents_of(spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows])
-    log.add(Reason.CHILD_OUTLIVES_PARENT, int(crossing.sum()))
+    nested = np.isin(spans.kind, np.array(NESTED_KINDS, np.uint8))
     parent = np.full(len(spans), NONE, np.int32)
-    has = inner != NONE
-    parent[rows[has]] = rows[inner[has]]
+    for lane in np.unique(spans.lane[nested]).tolist():  # one at a time: what a large trace needs for it is much
+        rows = np.flatnonzero(nested & (spans.lane == lane)).astype(np.int32)
+        start_ns = spans.start_ns[rows]
+        inner, crossing = parents_of(start_ns, start_ns + spans.dur_ns[rows])
+        log.add(Reason.CHILD_OUTLIVES_PARENT, int(crossing.sum()))
+        has = np.flatnonzero(inner != NONE)
+        parent[rows[has]] = rows[inner[has]]
     return parent
 
 
@@ -133,15 +136,20 @@ def _annotations(raw: RawColumns, launch: I32, operator: I32) -> I32:
     annotation = np.full(len(launch), NONE, np.int32)
     if not len(regions) or not len(known):
         return annotation
-    at_ns, lane = spans.start_ns[host[known]], spans.lane[host[known]]
-    bounds = (spans.start_ns[regions], spans.end_ns[regions])
-    found = innermost_at(at_ns, lane, *bounds, spans.lane[regions])
-    anywhere = found == NONE
-    if anywhere.any():
-        one_lane = np.zeros(int(anywhere.sum()), np.int64)
-        found[anywhere] = innermost_at(at_ns[anywhere], one_lane, *bounds, np.zeros(len(regions), np.int64))
-    annotation[known] = np.where(found != NONE, regions[found], NONE)
+    lane = spans.lane[host[known]]
+    for number in np.unique(lane).tolist():
+        here = known[lane == number]
+        annotation[here] = _region_at(spans, host[here], regions[spans.lane[regions] == number])
+    elsewhere = known[annotation[known] == NONE]
+    annotation[elsewhere] = _region_at(spans, host[elsewhere], regions)
     return annotation
+
+
+def _region_at(spans: Spans, rows: Column, regions: I64) -> I64:
+    """Of the regions the innermost that covers the start of each row."""
+    starts = spans.start_ns[regions]
+    found = innermost_at(spans.start_ns[rows], starts, starts + spans.dur_ns[regions])
+    return np.where(found != NONE, np.append(regions, NONE)[found], NONE)
 
 
 # --- forward to backward ----------------------------------------------------------------------------------------------

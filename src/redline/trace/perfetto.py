@@ -110,7 +110,7 @@ class RankEvents:
     def _operator_args(self) -> Iterator[Args]:
         table = self._timeline.operators
         for external, sequence, thread, shapes, dtypes, strides, values in zip(
-            *(_plain(table.columns()[name]) for name in ("external_id", "sequence", "forward_thread")),
+            *(table.columns()[name].tolist() for name in ("external_id", "sequence", "forward_thread")),
             *(self._raws(table.columns()[name]) for name in ("shapes", "dtypes", "strides", "values")),
             strict=True,
         ):
@@ -126,12 +126,12 @@ class RankEvents:
 
     def _call_args(self) -> Iterator[Args]:
         table = self._timeline.calls
-        for correlation, external in zip(_plain(table.correlation), _plain(table.external_id), strict=True):
+        for correlation, external in zip(table.correlation.tolist(), table.external_id.tolist(), strict=True):
             yield Args(correlation=correlation, external_id=external)
 
     def _python_args(self) -> Iterator[Args]:
         table = self._timeline.python_calls
-        columns = (_plain(table.id), _plain(table.parent_id), _plain(table.module_id))
+        columns = (table.id.tolist(), table.parent_id.tolist(), table.module_id.tolist())
         for number, parent, module in zip(*columns, strict=True):
             yield Args(python_id=number, python_parent_id=parent, python_module_id=module)
 
@@ -141,15 +141,16 @@ class RankEvents:
         about = self._communication_args()
         for row, correlation, external, size, grid, block, node in zip(
             table.row.tolist(),
-            *(_plain(column) for column in (table.correlation, table.external_id, table.bytes)),
+            *(column.tolist() for column in (table.correlation, table.external_id, table.bytes)),
             self._raws(table.grid),
             self._raws(table.block),
-            _plain(table.graph_node),
+            table.graph_node.tolist(),
             strict=True,
         ):
             lane = timeline.lanes[int(timeline.spans.lane[row])]
             args = about.get(row) or Args()
-            args.correlation, args.external_id, args.bytes, args.graph_node = correlation, external, size, node
+            args.correlation, args.external_id, args.graph_node = correlation, external, node
+            args.bytes = size if size != NONE else None
             args.grid, args.block = grid, block
             args.device, args.stream = lane.device, lane.stream if lane.stream != NONE else None
             yield args
@@ -214,8 +215,8 @@ class RankEvents:
                 ts=(int(marks.at_ns[index]) + self._shift_ns) / 1000,
                 args=Args(
                     memory_bytes=int(marks.bytes[index]),
-                    allocated=_known(int(marks.allocated_bytes[index])),
-                    reserved=_known(int(marks.reserved_bytes[index])),
+                    allocated=int(marks.allocated_bytes[index]),
+                    reserved=int(marks.reserved_bytes[index]),
                     memory_device=int(marks.device[index]),
                 ),
             )
@@ -226,23 +227,17 @@ def _naming(what: str, pid: int, tid: int, args: dict[str, str | int]) -> Writte
     return "", _ENCODE(Naming(name=what, pid=pid, tid=tid, args=args))
 
 
-def _known(value: int) -> int | None:
-    return value if value != NONE else None
-
-
-def _plain(column: Column) -> Iterator[int | None]:
-    return (None if value == NONE else value for value in column.tolist())
-
-
 def _tracks(timeline: Timeline, kept: Column) -> I64:
     """The track of its lane on which each span goes: 0, unless it crosses one there."""
     spans = timeline.spans
     track = np.zeros(len(spans), np.int64)
     rows = np.flatnonzero(kept)
-    _, crossing = parents_of(spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows], crossing_floor_ns=0)
-    for lane in np.unique(spans.lane[rows[crossing]]).tolist():
+    for lane in np.unique(spans.lane[rows]).tolist():
         here = rows[spans.lane[rows] == lane]
-        track[here] = _untangled(spans.start_ns[here].tolist(), spans.end_ns[here].tolist())
+        starts, ends = spans.start_ns[here], spans.start_ns[here] + spans.dur_ns[here]
+        _, crossing = parents_of(starts, ends, crossing_floor_ns=0)
+        if crossing.any():
+            track[here] = _untangled(starts.tolist(), ends.tolist())
     return track
 
 

@@ -66,11 +66,11 @@ def _read_document(path: Path, content: Content, options: ReadOptions) -> list[T
     for batch in decoded_batches(document):
         collector.add(batch)
     metadata = document.metadata()
-    columns = collector.finish()
-    document.refuse_if_void(sum(columns.events.values()))
-    raw = sane(columns, content.log)
+    raw = collector.finish()
+    document.refuse_if_void(sum(raw.events.values()))
+    raw = sane(raw, content.log)
     _note_absences(raw, content.log)
-    raw, zero_ns = _from_zero(raw, base_time_ns(metadata))
+    zero_ns = _from_zero(raw, base_time_ns(metadata))
     source = Source(path=str(path), member=content.member, inflated_bytes=document.offset, events=raw.events)
     parts = by_process(raw)
     described = metadata_of(metadata, content.log)
@@ -120,16 +120,12 @@ def with_steps(timeline: Timeline, step_regex: str | None) -> Timeline:
     return replace(timeline, steps=found.steps, step_anchor=found.anchor)
 
 
-def _from_zero(raw: RawColumns, base_ns: int) -> tuple[RawColumns, int]:
-    """The columns with times since their first span, and the Unix time of that."""
+def _from_zero(raw: RawColumns, base_ns: int) -> int:
+    """Make times count from the first span, and give the Unix time of that."""
     first_ns = int(raw.spans.start_ns[0]) if len(raw.spans) else 0
-    moved = replace(
-        raw,
-        spans=replace(raw.spans, start_ns=raw.spans.start_ns - first_ns),
-        memory=replace(raw.memory, at_ns=raw.memory.at_ns - first_ns),
-        flows=replace(raw.flows, at_ns=raw.flows.at_ns - first_ns),
-    )
-    return moved, base_ns + first_ns
+    for times in (raw.spans.start_ns, raw.memory.at_ns, raw.flows.at_ns):
+        np.subtract(times, first_ns, out=times)  # in place: the columns are the reader's own
+    return base_ns + first_ns
 
 
 def _rank_claim(metadata: dict[str, Any], raw: RawColumns, process: int | str, source: Source) -> tuple[int, str]:

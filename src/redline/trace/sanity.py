@@ -21,9 +21,11 @@ _SIDE_TABLES = ("operators", "calls", "device_work", "python_calls", "descriptio
 def sane(raw: RawColumns, log: ProblemLog) -> RawColumns:
     """The columns in time order, with only what can have happened."""
     raw = replace(raw, spans=replace(raw.spans, dur_ns=_closed(raw, log)))
-    kept = np.flatnonzero(_plausible(raw, log))
-    order = kept[_time_order(raw.spans.start_ns[kept], raw.spans.dur_ns[kept])]
-    ordered = reindexed(raw, order)
+    plausible = _plausible(raw, log)
+    order = _time_order(raw.spans.start_ns, raw.spans.dur_ns)
+    if not plausible.all():
+        order = order[plausible[order]]
+    ordered = reindexed(raw, order, in_place=True)
     repeated = _repeated(ordered)
     if repeated.any():
         log.add(Reason.DUPLICATED_EVENT, int(repeated.sum()), example=_example(ordered, repeated))
@@ -31,19 +33,30 @@ def sane(raw: RawColumns, log: ProblemLog) -> RawColumns:
     return replace(ordered, spans=replace(ordered.spans, dur_ns=_cut_overruns(ordered, log)))
 
 
-def reindexed(raw: RawColumns, rows: I64) -> RawColumns:
-    """Only these rows of the spans, in this order, with the side tables following."""
+def reindexed(raw: RawColumns, rows: I64, *, in_place: bool = False) -> RawColumns:
+    """Only these rows of the spans, in this order, with the side tables following.
+
+    With `in_place` the columns given are overwritten where possible: a large trace does not fit in memory twice.
+    """
     place = np.full(len(raw.spans), -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    moved = {name: _moved(getattr(raw, name), place) for name in _SIDE_TABLES}
-    return replace(raw, spans=raw.spans.take(rows), **moved)
+    moved = {name: _moved(getattr(raw, name), place, in_place=in_place) for name in _SIDE_TABLES}
+    return replace(raw, spans=_permuted(raw.spans, rows, in_place=in_place), **moved)
 
 
-def _moved(table: TableType, place: I32) -> TableType:
+def _moved(table: TableType, place: I32, *, in_place: bool) -> TableType:
     row = place[table.columns()["row"]]
-    kept = np.flatnonzero(row >= 0)
-    kept = kept[np.argsort(row[kept], kind="stable")]
-    return replace(table.take(kept), row=row[kept])  # type: ignore[call-arg]  # every side table has a row
+    order = np.argsort(row, kind="stable")
+    order = order[np.searchsorted(row[order], 0) :]
+    return replace(_permuted(table, order, in_place=in_place), row=row[order])  # type: ignore[call-arg]  # all have it
+
+
+def _permuted(table: TableType, rows: I64, *, in_place: bool) -> TableType:
+    if not in_place or len(rows) < len(table):
+        return table.take(rows)
+    for array in table.columns().values():
+        array[:] = array[rows]
+    return table
 
 
 def _closed(raw: RawColumns, log: ProblemLog) -> I64:
@@ -156,18 +169,21 @@ def _cut_overruns(raw: RawColumns, log: ProblemLog) -> I64:
     relative to the typical kernel would flag healthy dense streams.
     """
     spans = raw.spans
-    dur_ns = spans.dur_ns.copy()
+    dur_ns = spans.dur_ns
     rows = spans.rows_of(Kind.KERNEL)
     rows = rows[scattered(raw.device_work, "graph_node", rows) == NONE]
     rows = rows[np.argsort(spans.lane[rows], kind="stable")]
     if len(rows) <= _OVERRUN_KERNELS:
         return dur_ns
-    start, end, lane = spans.start_ns[rows], spans.end_ns[rows], spans.lane[rows]
+    start, lane = spans.start_ns[rows], spans.lane[rows]
+    end = start + dur_ns[rows]
     far = np.maximum(start[_OVERRUN_KERNELS:], start[1 : 1 - _OVERRUN_KERNELS] + _OVERRUN_FLOOR_NS)
     overlong = (lane[_OVERRUN_KERNELS:] == lane[:-_OVERRUN_KERNELS]) & (end[:-_OVERRUN_KERNELS] > far)
     cut = np.flatnonzero(overlong)
-    log.add(Reason.OVERLONG_KERNEL, len(cut), example=_example_of(raw, rows[cut]))
-    dur_ns[rows[cut]] = start[cut + 1] - start[cut]
+    if cut.size:
+        log.add(Reason.OVERLONG_KERNEL, len(cut), example=_example_of(raw, rows[cut]))
+        dur_ns = dur_ns.copy()
+        dur_ns[rows[cut]] = start[cut + 1] - start[cut]
     overlap = (lane[1:] == lane[:-1]) & (start[:-1] + dur_ns[rows[:-1]] > start[1:] + _OVERLAP_FLOOR_NS)
     log.add(Reason.STREAM_OVERLAP, int(overlap.sum()), example=_example_of(raw, rows[:-1][overlap]))
     return dur_ns

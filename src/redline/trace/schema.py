@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw, field
 
-from redline.timeline.timeline import Kind
+from redline.timeline.timeline import NONE, Kind
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
@@ -31,40 +31,40 @@ ABSENT = Raw()
 
 
 class Args(msgspec.Struct, gc=False, omit_defaults=True):
-    """The arguments of an event that analysis needs; any other is skipped while decoding."""
+    """The arguments of an event that analysis needs; any other is skipped while decoding. Missing numbers are -1."""
 
-    external_id: int | None = field(name="External id", default=None)
-    external_id_2021: int | None = field(name="external id", default=None)
-    correlation: int | None = None
-    sequence: int | None = field(name="Sequence number", default=None)
-    forward_thread: int | None = field(name="Fwd thread id", default=None)
-    python_id: int | None = field(name="Python id", default=None)
-    python_parent_id: int | None = field(name="Python parent id", default=None)
-    python_module_id: int | None = field(name="Python module id", default=None)
+    external_id: int | None = field(name="External id", default=NONE)
+    external_id_2021: int | None = field(name="external id", default=NONE)
+    correlation: int | None = NONE
+    sequence: int | None = field(name="Sequence number", default=NONE)
+    forward_thread: int | None = field(name="Fwd thread id", default=NONE)
+    python_id: int | None = field(name="Python id", default=NONE)
+    python_parent_id: int | None = field(name="Python parent id", default=NONE)
+    python_module_id: int | None = field(name="Python module id", default=NONE)
     shapes: Raw = field(name="Input Dims", default=ABSENT)
     dtypes: Raw = field(name="Input type", default=ABSENT)
     strides: Raw = field(name="Input Strides", default=ABSENT)
     values: Raw = field(name="Concrete Inputs", default=ABSENT)
     grid: Raw = ABSENT
     block: Raw = ABSENT
-    device: int | None = None
+    device: int | None = NONE
     stream: int | str | None = None
     bytes: int | str | None = None
-    graph_node: int | None = field(name="graph node id", default=None)
+    graph_node: int | None = field(name="graph node id", default=NONE)
     collective: str | None = field(name="Collective name", default=None)
-    in_elements: int | None = field(name="In msg nelems", default=None)
-    out_elements: int | None = field(name="Out msg nelems", default=None)
-    group_size: int | None = field(name="Group size", default=None)
+    in_elements: int | None = field(name="In msg nelems", default=NONE)
+    out_elements: int | None = field(name="Out msg nelems", default=NONE)
+    group_size: int | None = field(name="Group size", default=NONE)
     dtype: str | None = None
     group: str | None = field(name="Process Group Name", default=None)
     group_ranks: str | None = field(name="Process Group Ranks", default=None)
-    comm_rank: int | None = field(name="Rank", default=None)
-    global_rank_start: int | None = field(name="Global rank start", default=None)
-    global_rank_stride: int | None = field(name="Global rank stride", default=None)
-    memory_bytes: int | None = field(name="Bytes", default=None)
-    allocated: int | None = field(name="Total Allocated", default=None)
-    reserved: int | None = field(name="Total Reserved", default=None)
-    memory_device: int | None = field(name="Device Id", default=None)
+    comm_rank: int | None = field(name="Rank", default=NONE)
+    global_rank_start: int | None = field(name="Global rank start", default=NONE)
+    global_rank_stride: int | None = field(name="Global rank stride", default=NONE)
+    memory_bytes: int | None = field(name="Bytes", default=NONE)
+    allocated: int | None = field(name="Total Allocated", default=NONE)
+    reserved: int | None = field(name="Total Reserved", default=NONE)
+    memory_device: int | None = field(name="Device Id", default=NONE)
     name: str | None = None
     labels: str | None = None
 

@@ -10,7 +10,7 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Spans, Steps
 from redline.trace import schema
 
-_REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON)
+_REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR)
 _LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
 _MOST_UNREPEATED = 0.005  # share of the sequence that may appear less often than the steps do
 _LONGEST_SEQUENCE = 200_000  # work enough to see a period in; the rest is not looked at
@@ -36,7 +36,7 @@ def find_steps(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], s
 
 
 def _by_regex(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]) -> Found:
-    rows = _named(spans, texts, lambda text: regex.search(text) is not None)
+    rows = _named(spans, texts, lambda text: regex.search(text) is not None, (*_REGION_KINDS, Kind.PYTHON))
     if not len(rows):
         return _whole_window(window_ns, f"none: nothing is named like {regex.pattern!r}")
     return _own_windows(spans, rows, f"spans named like {regex.pattern!r}")
@@ -109,9 +109,11 @@ def repeating_part(sequence: I64) -> tuple[int, int]:
     return 0, 0
 
 
-def _named(spans: Spans, texts: Sequence[str], is_meant: Callable[[str], bool]) -> I64:
+def _named(
+    spans: Spans, texts: Sequence[str], is_meant: Callable[[str], bool], kinds: tuple[Kind, ...] = _REGION_KINDS
+) -> I64:
     """Rows of regions whose name is meant, in time order, outermost only."""
-    rows = spans.rows_of(*_REGION_KINDS)
+    rows = spans.rows_of(*kinds)
     names = np.unique(spans.name[rows])
     meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
     return _apart(spans, rows[np.isin(spans.name[rows], meant)])

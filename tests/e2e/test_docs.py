@@ -1,0 +1,337 @@
+"""The documentation is true: its commands run and print what it shows, and its tables are those of the code.
+
+How pages are written, so that they can be run:
+
+- A `console` block holds commands, each on a line that begins with `$ `. They run in order, page by page, in a folder
+  that has the recorded traces where a checkout has them. `# exits with 2` after a command says that it must fail so.
+- Lines under a command are all that it prints; `...` stands for any text in a line, and alone for any lines. Where no
+  line is shown, what is printed is not checked.
+- `<!-- file: NAME -->` before a `python` block makes it a file of that name in the folder. Every `python` block is one.
+- Blocks of any other kind are only to be read.
+"""
+
+import argparse
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from redline import cli
+from redline.report import inspect_json
+from redline.testing.damage import RECIPES
+from redline.timeline.problems import Reason
+from redline.timeline.table import Table
+from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline
+from redline.trace import cache
+from redline.trace.reader import HARMLESS
+from redline.verbs.inspect import inspect
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+PAGES = [*READMES, *sorted(DOCS.rglob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+RECORDED = Path("tests/data/recorded")
+INSTALLING = "pip install ."  # what is under test is already there
+
+FENCE = re.compile(
+    r"(?:<!-- file: (?P<file>\S+) -->\n+)?^```(?P<kind>\S*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+EXITS_WITH = re.compile(r"# exits with (\d+)$")
+HEADING = re.compile(r"^(#+) +(.*?) *$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`]+)`")
+DEVELOPER_PATH = re.compile(r"/work/|/root/|/home/\w|/Users/\w")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    kind: str
+    text: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page, the exit code that the page promises, and the lines that it shows."""
+
+    line: str
+    code: int
+    shown: list[str]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    return [Block(m["kind"], m["text"], m["file"] or "") for m in FENCE.finditer(page.read_text())]
+
+
+def commands_of(block: Block) -> Iterator[Command]:
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, *shown = part.rstrip().split("\n")
+        stated = EXITS_WITH.search(line)
+        yield Command(line, int(stated[1]) if stated else 0, shown)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with what the pages use of a checkout."""
+    shutil.copytree(ROOT / RECORDED, tmp_path / "checkout" / RECORDED)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, arguments in (("python", ""), ("redline", "-m redline ")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+        program.chmod(0o755)
+    return tmp_path / "checkout"
+
+
+def run(line: str, folder: Path) -> tuple[int, str]:
+    """Exit code and everything printed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDLINE_", "XDG_"))}
+    home = folder.parent
+    path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    own = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env={**kept, **own},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stdout
+
+
+def pattern_of(shown: list[str]) -> re.Pattern[str]:
+    """What the output must match as a whole to be what a page shows."""
+    lines = []
+    for line in shown:
+        if line.strip() == "...":
+            lines.append(r"(?:.*\n)*?")
+        else:
+            lines.append(re.escape(line.rstrip()).replace(re.escape("..."), ".*") + r" *\n")
+    return re.compile("".join(lines))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=name_of)
+def test_commands_do_what_the_page_says(page: Path, checkout: Path) -> None:
+    for block in blocks_of(page):
+        if block.file:
+            (checkout / block.file).write_text(block.text)
+        for command in commands_of(block) if block.kind == "console" else ():
+            if command.line.startswith(INSTALLING):
+                continue
+            code, printed = run(command.line, checkout)
+            assert code == command.code, f"{command.line}\n{printed}"
+            if command.shown and not pattern_of(command.shown).fullmatch(printed.rstrip() + "\n"):
+                pytest.fail("\n".join(difflib.unified_diff(command.shown, printed.splitlines(), "page", "printed")))
+
+
+def test_every_python_block_is_a_file_that_runs() -> None:
+    for page in PAGES:
+        blocks = blocks_of(page)
+        commands = [command.line for block in blocks if block.kind == "console" for command in commands_of(block)]
+        for block in blocks:
+            if block.kind == "python":
+                assert any(block.file in line for line in commands if block.file), f"{name_of(page)}: {block.text}"
+
+
+def test_the_picture_is_what_is_printed(checkout: Path) -> None:
+    tutorial = DOCS / "tutorials" / "first-look.md"
+    script = next(block for block in blocks_of(tutorial) if block.file == "make_job.py")
+    (checkout / script.file).write_text(script.text)
+    command, *lines = drawn_lines(DOCS / "images" / "inspect.svg")
+    assert command == "$ redline inspect job"
+    assert run(f"python {script.file}", checkout)[0] == 0
+    _, printed = run(command.removeprefix("$ "), checkout)
+    assert lines == printed.splitlines()
+
+
+def drawn_lines(drawing: Path) -> list[str]:
+    """The lines of a drawn terminal; what its width wrapped is joined again."""
+    lines: list[str] = []
+    for element in ElementTree.parse(drawing).iter("{http://www.w3.org/2000/svg}text"):
+        text, names = element.text or "", element.get("class", "").split()
+        if "wrapped" in names:
+            lines[-1] += text
+        elif "title" not in names:
+            lines.append(text)
+    return lines
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def section(page: Path, heading: str) -> str:
+    """The text under a heading, up to the next one of its level or above."""
+    text = page.read_text()
+    for match in HEADING.finditer(text):
+        if match[2].replace("`", "") == heading:
+            rest = text[match.end() :]
+            ends = (other.start() for other in HEADING.finditer(rest) if len(other[1]) <= len(match[1]))
+            return rest[: next(ends, len(rest))]
+    raise AssertionError(f"{name_of(page)} has no heading {heading!r}")
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Cells of every table row in the text, without heads and rules."""
+    lines = text.splitlines()
+    rules = {number for number, line in enumerate(lines) if re.fullmatch(r"\|[-:| ]+\|", line)}
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for number, line in enumerate(lines)
+        if line.startswith("|") and not {number, number + 1} & rules
+    ]
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Each argument as the reference writes it: `-o FILE`, `--output FILE`."""
+    return {
+        ", ".join("`" + f"{option} {action.metavar or ''}".strip() + "`" for option in action.option_strings or [""])
+        for action in parser._actions
+    }
+
+
+def test_the_cli_reference_has_every_verb_and_every_flag() -> None:
+    page = DOCS / "reference" / "cli.md"
+    for verb in cli.VERBS:
+        documented = {row[0] for row in rows_of(section(page, f"redline {verb}"))}
+        assert documented == flags_of(cli.build_parser(verb))
+    headings = {match[2].replace("`", "") for match in HEADING.finditer(page.read_text())}
+    assert {heading for heading in headings if heading.startswith("redline ")} == {f"redline {v}" for v in cli.VERBS}
+
+
+def test_the_cli_reference_has_every_exit_code_and_the_environment() -> None:
+    page = DOCS / "reference" / "cli.md"
+    codes = {int(code) for code in re.findall(r"^  (\d+) ", cli.EXIT_CODES, re.MULTILINE)}
+    assert {int(row[0]) for row in rows_of(section(page, "Exit codes"))} == codes | {cli.EXIT_PIPE_CLOSED}
+    assert f"`{cache.ENVIRONMENT}`" in {row[0] for row in rows_of(section(page, "Environment"))}
+
+
+def test_the_reading_ledger_page_is_the_list_of_reasons() -> None:
+    rows = rows_of((DOCS / "reference" / "reading-ledger.md").read_text())
+    documented = {row[0]: (row[1], row[2], row[3]) for row in rows if len(row) == 5}
+    assert documented == {
+        f"`{reason.code}`": (str(reason.effect), reason.sentence, "accepts" if reason in HARMLESS else "refuses")
+        for reason in Reason
+    }
+
+
+def test_the_timeline_page_has_every_table_and_column() -> None:
+    page = DOCS / "reference" / "timeline.md"
+    for name, table in TABLES.items():
+        assert issubclass(table, Table)
+        documented = {row[0]: row[1] for row in rows_of(section(page, name))}
+        assert documented == {f"`{column}`": str(dtype) for column, dtype in table.layout().items()}, name
+
+
+@pytest.mark.parametrize("record", [Timeline, Lane, Device, Metadata, Source])
+def test_the_timeline_page_has_every_field(record: type[Any]) -> None:
+    documented = {row[0] for row in rows_of(section(DOCS / "reference" / "timeline.md", record.__name__))}
+    assert documented == {f"`{field.name}`" for field in fields(record)}
+
+
+def test_the_timeline_page_has_every_kind() -> None:
+    documented = {(row[0], row[1]) for row in rows_of(section(DOCS / "reference" / "timeline.md", "Kinds of spans"))}
+    assert documented == {(f"`{kind.name}`", str(int(kind))) for kind in Kind}
+
+
+FREE_KEYS = {"ranks[].versions", "ranks[].spans_by_kind", "ranks[].events_in_file"}
+LISTS_OF_OBJECTS = {"ranks", "ranks[].problems", "failures"}
+
+
+def keys_of(value: Any, at: str = "") -> Iterator[str]:
+    """Every key of a JSON value with the way to it."""
+    if isinstance(value, dict) and at not in FREE_KEYS:
+        for key, inner in value.items():
+            yield from keys_of(inner, f"{at}.{key}".removeprefix("."))
+    elif isinstance(value, list) and at in LISTS_OF_OBJECTS:
+        for inner in value:
+            yield from keys_of(inner, f"{at}[]")
+    else:
+        yield at
+
+
+def test_the_inspect_page_has_every_key_of_the_json(tmp_path: Path) -> None:
+    first = RECORDED / "ddp_rank0.pt.trace.json.gz"
+    (tmp_path / "cut_rank1.json.gz").write_bytes((ROOT / first).read_bytes()[:-2000])
+    (tmp_path / "page.json").write_text("<html>")
+    record = inspect_json.as_record(inspect([ROOT / first, tmp_path]))
+    assert record["failures"]
+    assert any(rank["problems"] for rank in record["ranks"])
+    rows = rows_of(section(DOCS / "reference" / "inspect.md", "The JSON"))
+    assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
+
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("readme", "status"), [("README.md", {"works", "planned"}), ("README.zh-CN.md", {"可用", "计划中"})]
+)
+def test_the_readme_says_which_verbs_work(readme: str, status: set[str]) -> None:
+    rows = [row for row in rows_of((ROOT / readme).read_text()) if row[0].startswith("`redline ")]
+    said = {CODE.findall(row[0])[0].removeprefix("redline "): row[-1] for row in rows}
+    assert set(said.values()) == status
+    working = {verb for verb, word in said.items() if word in ("works", "可用")}
+    assert working == set(cli.VERBS)
+
+
+def test_the_readmes_have_the_same_commands() -> None:
+    english, chinese = ([b.text for b in blocks_of(page) if b.kind in ("console", "sh")] for page in READMES)
+    assert english == chinese
+
+
+def test_the_number_of_kinds_of_damage_is_right() -> None:
+    kinds = len({recipe.id.partition("-")[0] for recipe in RECIPES})
+    said = [int(n) for page in PAGES for n in re.findall(r"(\d+) (?:kinds of damage|种损坏)", page.read_text())]
+    assert set(said) == {kinds}
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Names of a page's headings as GitHub makes them."""
+    prose = FENCE.sub("", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", match[2].lower()).replace(" ", "-") for match in HEADING.finditer(prose)}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if link.startswith(("https://", "http://")):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        assert file.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors_of(file), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = DOCS / "index.md"
+    linked = {(DOCS / link).resolve() for link in LINK.findall(index.read_text()) if "://" not in link}
+    assert set(DOCS.rglob("*.md")) - {index} <= linked
+
+
+@pytest.mark.parametrize("page", [*TEXTS, *sorted(DOCS.rglob("*.svg"))], ids=name_of)
+def test_no_page_names_a_folder_of_a_developer(page: Path) -> None:
+    assert not DEVELOPER_PATH.findall(page.read_text())
