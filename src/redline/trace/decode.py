@@ -29,7 +29,9 @@ from redline.trace.schema import (
     ExactEvent,
 )
 
-NO_TIME = np.iinfo(np.int64).min
+_INT64 = np.iinfo(np.int64)
+NO_TIME = _INT64.min
+_LARGEST_US = _INT64.max // 1000 - 1
 _DOUBLE_HOLDS_US = 2**53 / 1000  # above this a double of microseconds loses nanoseconds
 _DIGITS_OF_NS = 18
 _PUT_BACK_LIMIT_BYTES = 256 << 10
@@ -238,12 +240,13 @@ def _with_times(events: list[Event]) -> Decoded | None:
 
 
 def _ns_of(us: np.typing.NDArray[np.float64]) -> I64:
-    whole = np.where(np.isnan(us) | (np.abs(us) > np.iinfo(np.int64).max // 1000), 0, us)
-    large = np.abs(whole) > _DOUBLE_HOLDS_US
-    ns: I64 = np.rint(whole * 1000).astype(np.int64)
-    ns[large] = whole[large].astype(np.int64) * 1000
+    """Whole nanoseconds. The fraction of a microsecond is taken apart: times 1000, a large double would round again."""
+    too_large = np.abs(us) > _LARGEST_US
+    usable = np.where(np.isnan(us) | too_large, 0, us)
+    whole = np.floor(usable)
+    ns: I64 = whole.astype(np.int64) * 1000 + np.rint((usable - whole) * 1000).astype(np.int64)
     ns[np.isnan(us)] = NO_TIME
-    ns[np.abs(us) > np.iinfo(np.int64).max // 1000] = np.iinfo(np.int64).max
+    ns[too_large] = _INT64.max
     return ns
 
 

@@ -12,6 +12,7 @@ from redline.trace.sanity import reindexed
 from redline.trace.schema import RANK_PROCESS_NAME
 
 _WORK_OF_HOST = (Kind.OPERATOR, *CALL_KINDS)
+_WHOLE_LANE = 0.8  # share of a stream's launches by one process that makes the stream that process's
 _LEAST_SHARE = 0.01  # of the largest process; a stray event or two does not make another rank
 
 
@@ -79,13 +80,18 @@ def _lane_owner(raw: RawColumns, lane: LaneKey, number: dict[int | str, int]) ->
 
 
 def _follow_the_lane(raw: RawColumns, owner: I64) -> None:
-    """Spans of a device without a launch go with most of their lane."""
-    for lane in np.unique(raw.spans.lane[owner == NONE]).tolist():
-        on_lane = raw.spans.lane == lane
-        known = owner[on_lane & (owner != NONE)]
+    """A stream belongs to one process as a whole if nearly all of its work does; ids that ranks share mislead a few.
+
+    Only where processes share a stream's number (each with its own GPU 0), its work is told apart launch by launch.
+    """
+    for lane in np.unique(raw.spans.lane[raw.device_work.row]).tolist():
+        here = np.flatnonzero(raw.spans.lane == lane)
+        known = owner[here][owner[here] != NONE]
         if not known.size:
             continue
-        owner[on_lane & (owner == NONE)] = np.bincount(known).argmax()
+        votes = np.bincount(known)
+        whole = votes.max() >= _WHOLE_LANE * known.size
+        owner[here if whole else here[owner[here] == NONE]] = votes.argmax()
 
 
 def _part(raw: RawColumns, owner: Column, index: int) -> RawColumns:

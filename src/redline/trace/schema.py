@@ -204,7 +204,7 @@ _ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
 
 _DEVICE_COMMUNICATION = re.compile(
     r"^(void )?(\w+::)*(nccl|rccl|msccl)"  # NCCL, RCCL and MSCCL kernels
-    r"|\b(deep_ep|ep)::(internode|intranode|internode_ll)::"  # DeepEP dispatch, combine and their notifications
+    r"|\b(deep_ep|ep)::"  # DeepEP: dispatch, combine, their notifications and layouts
     r"|nvshmem"
     r"|cross_device_reduce|quickreduce|mscclpp"  # custom all-reduce of vLLM, SGLang, ROCm
     r"|(multimem|one_?shot|two_?shot|symm_?mem)\w*_?(all_?reduce|all_?gather|reduce_?scatter)"  # symmetric memory

@@ -1,0 +1,137 @@
+"""Every damaged trace of the corpus through the reader: what is whole is read, what is not is named and counted."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redline import errors
+from redline.cli import main
+from redline.testing.damage import READS, Case, corpus, seed_trace
+from redline.timeline.problems import Reason
+from redline.timeline.timeline import Kind
+from redline.trace.reader import HARMLESS, read_file
+
+CASES = list(corpus(seed_trace()))
+REAL_SEED = (
+    Path(os.environ.get("REDLINE_TRACES") or Path(__file__).parents[3] / "shared" / "traces") / "h20_single.json.gz"
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What reading a file gave, in numbers that can be compared with another reading."""
+
+    spans: int
+    kernels: int
+    kernel_ns: int
+    reasons: dict[Reason, int]
+
+
+def _facts(path: Path) -> Facts:
+    spans = kernels = kernel_ns = 0
+    timelines = read_file(path).timelines
+    for timeline in timelines:
+        timeline.self_check()
+        rows = timeline.spans.rows_of(Kind.KERNEL, Kind.COMMUNICATION)
+        spans += len(timeline.spans)
+        kernels += len(rows)
+        kernel_ns += int(timeline.spans.dur_ns[rows].sum())
+    return Facts(spans, kernels, kernel_ns, {one.reason: one.count for one in timelines[0].source.problems})
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    path = tmp_path_factory.mktemp("seed") / "rank-0.pt.trace.json"
+    path.write_bytes(seed_trace())
+    return _facts(path)
+
+
+def _written(case: Case, folder: Path) -> Path:
+    path = folder / case.file_name
+    path.write_bytes(case.data)
+    return path
+
+
+def test_the_seed_itself_is_sound(clean: Facts) -> None:
+    assert clean.reasons == {}
+    assert clean.kernels == 40
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_damage_costs_at_most_its_own_event(case: Case, clean: Facts, tmp_path: Path) -> None:
+    path = _written(case, tmp_path)
+    if case.expected.outcome == READS:
+        _compare(_facts(path), clean, case)
+        return
+    with pytest.raises(getattr(errors, case.expected.error)) as refusal:
+        read_file(path)
+    assert case.expected.message_has.lower() in str(refusal.value).lower()
+    assert str(path) in str(refusal.value)
+
+
+def _compare(found: Facts, clean: Facts, case: Case) -> None:
+    expected = case.expected
+    added = {reason: count - clean.reasons.get(reason, 0) for reason, count in found.reasons.items()}
+    added = {reason: count for reason, count in added.items() if count}
+    assert set(added) == set(expected.reasons)
+    assert {reason: added[reason] for reason in expected.counts} == dict(expected.counts)
+    assert clean.spans - found.spans == expected.lost_timed_events
+    if expected.same_kernels:
+        longer_ns = int(expected.kernel_time_added_us * 1000)
+        assert (found.kernels, found.kernel_ns) == (clean.kernels, clean.kernel_ns + longer_ns)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_strict_refuses_what_was_damaged(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _written(case, tmp_path)
+    harmless = case.expected.outcome == READS and not (set(case.expected.reasons) - HARMLESS)
+    code = main(["inspect", str(path), "--strict", "--quiet"])
+    assert code == (0 if harmless else 2), capsys.readouterr().err
+
+
+@pytest.mark.needs_traces
+def test_damage_in_a_real_trace(traces: Path, tmp_path: Path) -> None:
+    """The same corpus made from a real trace of 40,828 events, a sample of it here, all of it when slow tests run."""
+    for case in _sampled(_real_corpus(), every=16):
+        path = _written(case, tmp_path)
+        if case.expected.outcome == READS:
+            _compare(_facts(path), _facts(REAL_SEED), case)
+        else:
+            with pytest.raises(errors.InputError):
+                read_file(path)
+        path.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.needs_traces
+def test_damage_in_a_real_trace_costs_no_more_than_twice_the_time(traces: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "clean.json"
+    seed = next(iter(_real_corpus())).data
+    plain.write_bytes(seed)
+    for case in _real_corpus():
+        path = _written(case, tmp_path)
+        ratios = [_cpu_s(path) / _cpu_s(REAL_SEED) for _ in range(3)]
+        assert np.median(ratios) <= 2, f"{case.id}: {ratios}"
+
+
+def _cpu_s(path: Path) -> float:
+    begin = time.process_time()
+    with suppress(errors.InputError):
+        read_file(path)
+    return time.process_time() - begin
+
+
+def _real_corpus() -> Iterator[Case]:
+    import gzip
+
+    yield from corpus(gzip.decompress(REAL_SEED.read_bytes()))
+
+
+def _sampled(cases: Iterator[Case], every: int) -> Iterator[Case]:
+    return (case for index, case in enumerate(cases) if index % every == 0)
