@@ -5,6 +5,8 @@ The small builders below are imported by name: `from tests.conftest import kerne
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import redline
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import ReadOptions, read_file
@@ -125,11 +128,40 @@ def collective(
         "Process Group Name": "0",
         "Process Group Ranks": "[0, 1]",
     }
-    return kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ts, dur, stream=20, args={**described, **(args or {})})
+    return kernel(
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        ts,
+        dur,
+        correlation=999,
+        stream=20,
+        args={**described, **(args or {})},
+    )
 
 
 def process_name(pid: int, name: str) -> Event:
     return {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": {"name": name}}
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+REDLINE = [sys.executable, "-m", "redline"]
+
+
+def environment() -> dict[str, str]:
+    """That of a process which finds this very package from any folder."""
+    return {**os.environ, "PYTHONPATH": str(Path(redline.__file__).parents[1])}
+
+
+def run_redline(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*REDLINE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=cwd,
+        env=environment(),
+    )
 
 
 # --- documents and what is read from them -----------------------------------------------------------------------------

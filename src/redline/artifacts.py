@@ -67,7 +67,7 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
 
     An existing file is replaced only with `force`. Failures to write are OutputErrors; other errors of the block pass.
     """
-    _refuse_unless_free(path, force=force)
+    refuse_unless_free(path, force=force)
     # A link keeps pointing where it did: what it points at is replaced, not the link.
     target = Path(os.path.realpath(path))
     part = target.with_name(f"{target.name[:80]}.{secrets.token_hex(4)}.part")
@@ -75,7 +75,7 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     try:
         yield file
         file.flush()
-        _refuse_unless_free(path, force=force)
+        refuse_unless_free(path, force=force)
         _commit(file.fileno(), part, target, path)
     finally:
         with suppress(OutputError):  # the first failure to write is the one to report
@@ -103,7 +103,8 @@ class _PartFile(io.FileIO):
             raise _output_error(self._shown, error) from error
 
 
-def _refuse_unless_free(path: Path, *, force: bool) -> None:
+def refuse_unless_free(path: Path, *, force: bool) -> None:
+    """Raise OutputError where a file cannot go: on a folder or a device, or on an existing file without `force`."""
     try:
         if path.is_dir():
             raise OutputError(f"cannot write {path}: it is a folder; give the name of a file")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
+PLANNED = ("calibrate", "plan", "run", "diagnose", "compare", "tune", "explain")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
   0    fine
-  1    a threshold that you set was crossed
   2    the command line, an input or an output cannot be used
   130  interrupted
 """
@@ -67,13 +67,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(sys.argv[1:] if argv is None else list(argv))
     except RedlineError as error:
-        print(f"redline: {error}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         print("redline: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except _ReaderLeft:
         return EXIT_PIPE_CLOSED
+    except Exception:  # noqa: BLE001 (exit code 1, which Python would give, is for thresholds)
+        import traceback
+
+        traceback.print_exc()
+        print("redline: the above is a bug of Redline; please report it with the traceback", file=sys.stderr)
+        return RedlineError.exit_code
+
+
+def _complain(message: str) -> None:
+    """Names in a message may come from strangers' files: nothing in them may reach the terminal as a command."""
+    from redline.report.words import printable
+
+    lines = (printable(line, limit=1000) for line in message.split("\n"))
+    print("redline: " + "\n".join(lines), file=sys.stderr)
 
 
 def build_parser(name: str) -> Parser:
@@ -123,6 +137,8 @@ def _unknown(word: str) -> str:
 
     if word.startswith("-"):
         return f"{word} is not an option of redline itself; options follow the verb\nsee: redline --help"
+    if word in PLANNED:
+        return f"{word!r} is planned, but not there yet; there are: {', '.join(VERBS)}"
     near = difflib.get_close_matches(word, VERBS, n=1)
     if near:
         return f"there is no verb {word!r}; did you mean {near[0]!r}?"
@@ -206,15 +222,25 @@ def _size_bytes(text: str) -> int:
 
 
 def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a trace file, or a folder of the ranks of one job")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a trace, an archive, a folder or a pattern of them")
     parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
-    parser.add_argument("--step-regex", type=_regex, metavar="RE", help="annotations whose name matches are the steps")
-    parser.add_argument("--jobs", type=_positive, metavar="N", help="processes that read (default: one per core)")
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="processes that read (default: one per core; one for little data)",
+    )
     parser.add_argument("--no-cache", action="store_true", help="read the traces again, even where nothing changed")
 
 
 def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
     _add_reading_arguments(parser)
+    parser.add_argument(
+        "--step-regex",
+        type=_regex,
+        metavar="RE",
+        help="regions, operators or Python calls named like this are the steps",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
@@ -242,17 +268,27 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_inspect(options: argparse.Namespace) -> int:
     from redline.report import inspect_json, inspect_text
+    from redline.trace.merge import why_not_mergeable
     from redline.verbs.inspect import inspect
 
+    _refuse_unknown_format(options.output)
     job = inspect(options.paths, _job_options(options), _progress(options))
     if options.json or str(options.output or "").endswith(".json"):
         text = inspect_json.render(job)
     else:
         text = inspect_text.render(job, verbose=options.verbose)
     _deliver(text, options.output, force=options.force)
-    if not options.quiet and len(job.ranks) > 1:
-        _next(f"redline merge {_quoted(options.paths)} -o merged.json.gz")
+    files = {rank.source.name for rank in job.ranks}
+    if not options.quiet and len(files) > 1 and not why_not_mergeable(job):
+        _next(f"redline merge {_quoted(options.paths)} -o {_unused('merged.json.gz')}")
     return 0
+
+
+def _refuse_unknown_format(output: str | None) -> None:
+    from pathlib import Path
+
+    if output is not None and Path(output).suffix not in (".json", ".txt", ""):
+        raise UsageError(f"inspect: {output}: inspect writes .json or .txt; give the file such a name")
 
 
 def _run_merge(options: argparse.Namespace) -> int:
@@ -277,7 +313,7 @@ def _job_options(options: argparse.Namespace) -> JobOptions:
     from redline.trace.job import JobOptions
     from redline.trace.reader import ReadOptions
 
-    reading = ReadOptions(step_regex=options.step_regex, strict=options.strict)
+    reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
     return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache)
 
 
@@ -298,6 +334,12 @@ def _quoted(words: Sequence[str]) -> str:
     import shlex
 
     return shlex.join(words[:3]) + (" ..." if len(words) > 3 else "")
+
+
+def _unused(name: str) -> str:
+    from pathlib import Path
+
+    return next(free for free in (name, *(f"{number}-{name}" for number in range(2, 1000))) if not Path(free).exists())
 
 
 def _next(command: str) -> None:

@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -27,11 +28,11 @@ import pytest
 
 from redline import cli
 from redline.report import inspect_json
-from redline.testing.damage import RECIPES
+from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline
-from redline.trace import cache
+from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
 
@@ -256,6 +257,20 @@ def test_the_timeline_page_has_every_kind() -> None:
     assert documented == {(f"`{kind.name}`", str(int(kind))) for kind in Kind}
 
 
+def test_the_limits_of_the_reader_are_those_of_the_code() -> None:
+    limits = inflate.Limits()
+    documented = [row[1] for row in rows_of(section(DOCS / "explanation" / "reader.md", "Limits"))]
+    assert documented == [
+        f"{limits.ratio} times the compressed size, once {limits.ratio_from_bytes >> 20} MiB came out",
+        f"{limits.inflated_bytes >> 30} GiB",
+        f"{inflate.WRAPPERS_DEEP}",
+        f"{document.HEAD_LIMIT_BYTES >> 20} MiB",
+        f"{document.DEPTH_LIMIT:,} levels",
+        f"{document.TAIL_LIMIT_BYTES >> 20} MiB",
+        f"{document.EVENT_LIMIT_BYTES >> 20} MiB",
+    ]
+
+
 FREE_KEYS = {"ranks[].versions", "ranks[].spans_by_kind", "ranks[].events_in_file"}
 LISTS_OF_OBJECTS = {"ranks", "ranks[].problems", "failures"}
 
@@ -284,6 +299,14 @@ def test_the_inspect_page_has_every_key_of_the_json(tmp_path: Path) -> None:
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [DOCS / "design.md", ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_the_layers_are_those_that_are_checked(page: Path) -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    block = next(block for block in blocks_of(page) if block.kind == "layers")
+    drawn = [re.split(r"\s{2,}", line)[0] for line in block.text.splitlines()]
+    assert drawn == [re.sub(r"[()]", "", layer) for layer in contract["layers"]]
 
 
 @pytest.mark.parametrize(

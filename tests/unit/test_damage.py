@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from redline import errors
-from redline.testing.damage import READS, RECIPES, REFUSED, Case, corpus, seed_trace
-from redline.testing.damage_case import FILE_NAME
-from redline.testing.damage_text import TraceText
+from redline.testing.damage.case import FILE_NAME
+from redline.testing.damage.corpus import READS, RECIPES, REFUSED, Case, corpus, seed_trace
+from redline.testing.damage.text import TraceText
 from redline.timeline.problems import Reason
 
 ROWS = [f"F{number:02}" for number in range(1, 53)]

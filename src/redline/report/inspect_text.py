@@ -12,20 +12,7 @@ from redline.units import format_bytes, format_count, format_ns
 
 MOST_ROWS = 16
 _LABEL_WIDTH = 10
-_HEAD = (
-    "rank",
-    "known by",
-    "window",
-    "steps",
-    "median step",
-    "device busy",
-    "",
-    "communicating",
-    "spans",
-    "launch known",
-    "operator known",
-    "clock",
-)
+_HEAD = ("rank", "known by", "window", "steps", "median", "busy", "", "communicating", "linked", "clock", "read")
 
 
 def render(job: Job, *, verbose: bool = False) -> str:
@@ -47,15 +34,17 @@ def _headline(job: Job) -> str:
     size = sum(source.inflated_bytes for source in files.values())
     count = sum(sum(source.events.values()) for source in files.values())
     ranks = plural(len(job.ranks), "rank")
-    if job.world_size:
+    if job.world_size >= len(job.ranks):
         ranks += f" of {job.world_size:,}"
+    partial = sum(_state(rank) == "partial" for rank in job.ranks)
+    if partial:
+        ranks += f" ({partial:,} partial)"
     synthetic = " (synthetic, not a measurement)" if any(rank.metadata.synthetic for rank in job.ranks) else ""
     return f"{ranks} in {plural(len(files), 'trace')}: {format_count(count)} events, {format_bytes(size)}{synthetic}"
 
 
 def _facts(job: Job) -> Iterator[str]:
-    hardware = Counter(name for rank in job.ranks for name in rank.device_names or ("",))
-    yield _fact("hardware", ", ".join(printable(name) or "not named in the trace" for name in hardware))
+    yield _fact("hardware", ", ".join(map(printable, dict.fromkeys(map(_hardware, job.ranks)))))
     versions = dict.fromkeys(f"{key} {value}" for rank in job.ranks for key, value in rank.metadata.versions.items())
     if versions:
         yield _fact("versions", printable(", ".join(versions), limit=300))
@@ -68,7 +57,15 @@ def _facts(job: Job) -> Iterator[str]:
     if job.missing:
         yield _fact("missing", f"no trace of rank {rank_list(job.missing)}")
     if job.doubles:
-        yield _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}")
+        yield _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}: of different jobs?")
+    elif 0 < job.world_size < len(job.ranks):
+        yield _fact("too many", f"the job had only {plural(job.world_size, 'rank')}: traces of different jobs?")
+
+
+def _hardware(rank: RankSummary) -> str:
+    if not rank.coverage.pieces:
+        return "no device work in the trace"
+    return ", ".join(rank.device_names) or "devices that the trace does not name"
 
 
 def _fact(label: str, text: str) -> str:
@@ -90,7 +87,7 @@ def _steps(job: Job) -> Iterator[str]:
         times = sorted(time for rank in ranks for time in rank.step_ns)
         number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         middle = f"median {format_ns(round(median(times)))} ({_span(times)})" if times else "no time"
-        yield _fact("steps", f"{number} per rank, by {printable(anchor)}; {middle}")
+        yield _fact("steps", f"{number} per rank, from {printable(anchor)}; {middle}")
 
 
 def _clocks(job: Job) -> str:
@@ -105,7 +102,7 @@ def _clocks(job: Job) -> str:
         f"residual {format_ns(max(clocks.residual_ns))} (worst {format_ns(clocks.worst_ns)})"
     )
     if clocks.alone:
-        text += f"; rank {rank_list(job.ranks[index].rank for index in clocks.alone)} share none and stand as written"
+        text += f"; without a shared collective, as written: rank {rank_list(job.ranks[i].rank for i in clocks.alone)}"
     return text if clocks.trusted else f"{text}: TOO LARGE, times of different ranks cannot be compared"
 
 
@@ -133,11 +130,18 @@ def _row(job: Job, index: int) -> tuple[str, ...]:
         format_ns(rank.busy_ns) if coverage.pieces else "-",
         share(rank.busy_ns, rank.window_ns) if coverage.pieces else "-",
         format_ns(rank.communication_ns) if rank.communication_ns else "-",
-        format_count(rank.spans),
         share(coverage.with_launch, coverage.pieces),
-        share(coverage.with_operator, coverage.pieces),
-        f"{'+' if offset >= 0 else '-'}{format_ns(abs(offset))}",
+        "-" if index in job.clocks.alone else f"{'+' if offset >= 0 else '-'}{format_ns(abs(offset))}",
+        _state(rank),
     )
+
+
+def _state(rank: RankSummary) -> str:
+    """How much of a rank's trace was read."""
+    effects = {problem.reason.effect for problem in rank.source.problems}
+    if Effect.DROPPED in effects:
+        return "partial"
+    return "repaired" if Effect.REPAIRED in effects else "whole"
 
 
 def _events(job: Job) -> Iterator[str]:
@@ -161,7 +165,7 @@ def _coverage(job: Job, pieces: int) -> str:
         text += f"; the {format_count(pieces - launched)} without one are kept ({format_ns(without_ns)})"
     if graphs:
         launches = sum(rank.coverage.graph_launches for rank in job.ranks)
-        text += f"; {format_count(graphs)} came from {plural(launches, 'graph launch')}"
+        text += f"; {format_count(graphs)} came from {plural(launches, 'launch', 'launches')} of a graph"
     return text
 
 
@@ -185,7 +189,7 @@ def _problems(job: Job) -> Iterator[str]:
 def _problem(found: list[tuple[int, Problem]], ranks: int) -> str:
     first = found[0][1]
     count = sum(problem.count for _, problem in found)
-    where = f" (rank {rank_list(rank for rank, _ in found)})" if ranks > 1 else ""
+    where = f" (rank {rank_list({rank for rank, _ in found})})" if ranks > 1 else ""
     example = f", e.g. {printable(first.example, 80)}" if first.example else ""
     at = f" at byte {first.first_offset:,}" if first.first_offset >= 0 else ""
     return f"{first.reason.effect:<9} {format_count(count):>7}  {first.reason.sentence}{where}{example}{at}"

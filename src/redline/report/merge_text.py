@@ -1,18 +1,26 @@
 """The result of `merge` as text for a terminal."""
 
-from redline.report.words import plural, rank_list
+from redline.report.words import plural, printable, rank_list
 from redline.trace.merge import Merged
 from redline.units import format_bytes, format_count
 
 
 def render(merged: Merged) -> str:
-    clock = "on one clock" if merged.aligned or len(merged.ranks) == 1 else "on their own clocks (no shared collective)"
     lines = [
-        f"{merged.path}: {plural(len(merged.ranks), 'rank')} {clock}, {format_count(merged.events)} events and "
+        f"{merged.path}: {plural(len(merged.ranks), 'rank')}{_clock(merged)}, {format_count(merged.events)} events and "
         f"{format_count(merged.arrows)} arrows, {format_bytes(merged.size_bytes)} of JSON; all read back and counted",
     ]
     if merged.left_out_kinds:
         lines.append(f"left out to stay within the budget: {merged.left_out_kinds}")
     if merged.left_out_ranks:
         lines.append(f"left out to stay within the budget: rank {rank_list(merged.left_out_ranks)}")
+    if merged.on_own_clocks and len(merged.ranks) > 1:
+        lines.append(f"on their own clocks, for want of a shared collective: rank {rank_list(merged.on_own_clocks)}")
+    if merged.missing_ranks:
+        lines.append(f"not there: no trace of rank {rank_list(merged.missing_ranks)}")
+    lines += ["unread: " + printable(failure.message.replace("\n", " "), limit=300) for failure in merged.failures]
     return "\n".join(lines) + "\n"
+
+
+def _clock(merged: Merged) -> str:
+    return "" if merged.on_own_clocks or len(merged.ranks) == 1 else " on one clock"

@@ -29,8 +29,9 @@ def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
     return ", ".join(words[:limit]) + (f" and {len(words) - limit} more" if len(words) > limit else "")
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+def plural(count: int, word: str, words: str = "") -> str:
+    """1 rank, 2 ranks; `words` where the plural is not the word and an s."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

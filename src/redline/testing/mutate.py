@@ -22,125 +22,122 @@ from random import Random
 
 import zstandard
 
-from redline.testing.damage_text import DEVICE_WORK, SEPARATOR, Event, TraceText, to_bytes
+from redline.testing.damage.text import DEVICE_WORK, SEPARATOR, Event, TraceText, to_bytes
 
 MOST_BYTES = 96 << 10  # of a mutant's text: some mutators repeat, and must not do so without end
 
+# --- odd values -------------------------------------------------------------------------------------------------------
+
+
+def _by_key(table: bytes) -> dict[bytes, tuple[bytes, ...]]:
+    """A line for each key: the key, a bar, values without spaces."""
+    lines = [line.partition(b"|") for line in table.strip().splitlines()]
+    return {key.strip(): tuple(values.split()) for key, _, values in lines}
+
+
+_MANY_DIGITS = b"7" * 5000  # more than int() takes
 NUMBERS = (
-    *(b"0", b"-0", b"-1", b"1", b"-1000", b"0.0005", b"1e-400", b"1e15", b"1e18", b"1e308", b"1e400", b"-1e308"),
-    *(b"4294967295", b"2147483648", b"9007199254740993", b"9223372036854775.807", b"9999999999999999.9"),
-    *(b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551615"),
-    *(b"18446744073709551616", b"9" * 30, b"9" * 5000, b"-0.0", b"1e999999999", b"NaN", b"Infinity", b"-Infinity"),
+    *b"0 -0 -0.0 1 -1 -1000 0.0005 1e-400 1e15 1e18 1e308 -1e308 1e400 1e999999999 1e9999999999999999999".split(),
+    *b"2147483648 4294967295 9007199254740993 9223372036854775.807 9999999999999999.9 9223372036854775807".split(),
+    *b"9223372036854775808 -9223372036854775809 18446744073709551615 18446744073709551616 -1e18 4e15".split(),
+    *b"NaN Infinity -Infinity 00 1. .5 +1 0x10 999999999999999999999999999999".split(),
+    _MANY_DIGITS,
 )
 STRINGS = (
-    *(b'""', b'"0"', b'"-1"', b'"1.5"', b'"NaN"', b'"sNaN"', b'"1e400"', b'"Infinity"', b'"' + b"7" * 5000 + b'"'),
-    *(
-        b'"\\ud800"',
-        b'"\\udfff\\ud800"',
-        b'"\\u0000"',
-        b'"\xff"',
-        b'"\xed\xa0\x80"',
-        b'"\xe4\xb8\xad"',
-        b'"\\x"',
-        b'"a"b"',
-    ),
+    *rb'"" "0" "-1" "1.5" "NaN" "sNaN" "1e400" "1e99999999999999999999" "Infinity" "\u0000" "\x" "a"b"'.split(),
+    *rb'"\ud800" "\udfff\ud800" "\ud83d\ude00"'.split(),
+    *(b'"\xff"', b'"\xed\xa0\x80"', b'"\xe4\xb8\xad"', b'"%s"' % _MANY_DIGITS),
 )
-VALUES = (*NUMBERS, *STRINGS, b"null", b"true", b"false", b"[]", b"{}", b"[[1], []]", b'{"ph": "X"}', b'["\\ud800"]')
+VALUES = (*NUMBERS, *STRINGS, *rb'null true false [] {} [[1],[]] {"ph":"X"} ["\ud800"] {"\ud800":1}'.split())
 """JSON, and nearly JSON, to put where something else is expected."""
 
 TOKENS = (
-    *(b'"', b"'", b"{", b"}", b"[", b"]", b",", b":", b"\\", b'\\"', b"\\u", b"\\u12", b"},{", b"},\n  {", b'},{"ph":'),
-    *(b'"}', b'"]', b'": "', b'", "', b"]}", b"[[", b"/*", b"//", b"\n", b"\t", b"\x00", b"\x1b", b"\x7f", b" " * 40),
-    *(
-        b"\xff",
-        b"\xc3",
-        b"\xf0\x9f",
-        b"\xed\xa0\x80",
-        b"\xef\xbb\xbf",
-        b"\xff\xfe",
-        b"\xc0\x80",
-        b"\\ud83d",
-        b"\x00" * 64,
-    ),
-    *(b'"traceEvents": [', b'"cat": "kernel"', b'"dur": 1', b'"args": {', *VALUES),
+    *rb""" " ' { } [ ] , : \ \" \u \u12 },{ },{"ph": "} "] ]} [[ /* // \ud83d "traceEvents":[ """.split(),
+    *rb""" "cat":"kernel" "dur":1 "args":{ """.split(),
+    *(b'": "', b'", "', b"},\n  {", b"\n", b"\t", b"\0", b"\x1b", b"\x7f", b" " * 40, b"\0" * 64, b"\xff", b"\xc3"),
+    *(b"\xf0\x9f", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc0\x80"),
+    *VALUES,
 )
 
-ODD_FIELDS: dict[bytes, tuple[bytes, ...]] = {
-    b"ph": tuple(b'"%s"' % phase for phase in b"X B E M i I R C s t f b n e N O D P XX".split()),
-    b"cat": (
-        *(b'"cpu_op"', b'"user_annotation"', b'"python_function"', b'"cuda_runtime"', b'"cuda_driver"', b'"kernel"'),
-        *(b'"gpu_memcpy"', b'"gpu_memset"', b'"cuda_sync"', b'"gpu_user_annotation"', b'"overhead"', b'"Trace"'),
-        *(b'"ac2g"', b'"fwdbwd"', b'"cpu_instant_event"', b'"Kernel"', b'"Operator"', b'"\\ud800"', b'"traceEvents"'),
-    ),
-    b"name": (
-        *(b'"ProfilerStep#1"', b'"ProfilerStep"', b'"Optimizer.step#A"', b'"enumerate(DataLoader)#"', b'"unknown"'),
-        *(b'"process_name"', b'"thread_name"', b'"execute_context_1"', b'"cudaGraphLaunch"', b'"gloo:all_reduce"'),
-        *(b'"ncclDevKernel_AllReduce_Sum"', b'"record_param_comms"', b'"[memory]"', b'"Rank 3"', b'"rank \xd9\xa3"'),
-        *(b'"Rank ' + b"1" * 30 + b'"', b'"Rank ' + b"1" * 5000 + b'"'),
-    ),
-    b"pid": (b"1", b"0", b'"Spans"', b'"GPU 0"', b'"1"', b"-5"),
-    b"tid": (b"7", b"0", b'"stream 7"', b'"7"', b"-5"),
-    b"ts": (b'"12.5"', b"1e-3", b"3600000000.1", b"-5429721648872.169", b"9223372036854775.8", b"9223372036854775"),
-    b"dur": (b"-1", b"-1.5", b"0", b"3600000001", b'"10.5"', b"9223372036854775.8", b"7446744073709552"),
-    b"id": (b"1", b'"0x1f"'),
-    b"args": (b"null", b"[]", b'"x"', b"{}", b'{"name": "Rank 2"}', b'{"correlation": 1, "stream": "7"}'),
-    b"correlation": (b"1", b"2", b"3", b"0"),
-    b"External id": (b"1", b"2", b"3", b"0"),
-    b"Sequence number": (b"0", b"1"),
-    b"Fwd thread id": (b"0", b"1", b"2"),
-    b"device": (b"0", b"7", b"-1", b"4294967296"),
-    b"stream": (b"7", b'"7"', b"-1"),
-    b"bytes": (b"1024", b'"1024"', b'"\xc2\xb2"', b'"999999999999999999"'),
-    b"Bytes": (b"-512", b"4096"),
-    b"Device Id": (b"0", b"4294967296"),
-    b"Collective name": (b'"allreduce"', b'"_allgather_base"', b'"wait"'),
-    b"Group size": (b"2", b"4294967297"),
-    b"Process Group Name": (b'"0"', b'""'),
-    b"Process Group Ranks": (b'"[0, 1]"', b'"[0, ..."', b'"[true, 99999999999999999999]"', b'"' + b"[" * 900 + b'"'),
-    b"Rank": (b"0", b"1"),
-    b"Python id": (b"1", b"2"),
-    b"Python parent id": (b"1", b"2"),
-    b"graph node id": (b"0", b"1"),
-    b"Input Dims": (b"[[2, 3]]", b'["\\ud800"]', b"[" * 900 + b"]" * 900),
-    b"grid": (b"[1, 1, 1]",),
-    b"In msg nelems": (b"64", b"-64"),
-}
+ODD_FIELDS = _by_key(
+    rb"""
+    ph      | "X" "B" "E" "M" "i" "I" "R" "C" "s" "t" "f" "b" "n" "e" "N" "P" "XX"
+    cat     | "cpu_op" "user_annotation" "python_function" "cuda_runtime" "cuda_driver" "kernel" "gpu_memcpy" "Kernel"
+    name    | "ProfilerStep#1" "Optimizer.step#A" "enumerate(DataLoader)#" "unknown" "process_name" "thread_name"
+    pid     | 1 0 -5 "Spans" "1" "\ud800"
+    tid     | 7 0 -5 "stream" "7" "\ud800"
+    ts      | "12.5" 1e-3 3600000000.1 -5429721648872.169 9223372036854775.8 9223372036854775 4611686018427387
+    dur     | -1 -1.5 0 3600000001 "10.5" 9223372036854775.8 7446744073709552 4611686018427387
+    id      | 1 "0x1f"
+    args    | null [] "x" {} {"name":"Rank_2"} {"name":"rank_99999999999999999999"} {"correlation":1,"stream":"7"}
+    correlation         | 1 2 3 0
+    External id         | 1 2 3 0
+    Sequence number     | 0 1
+    Fwd thread id       | 0 1 2
+    device              | 0 7 -1 4294967296
+    stream              | 7 "7" -1 18446744073709551616
+    bytes               | 1024 "1024" "999999999999999999"
+    Bytes               | -512 4096
+    Device Id           | 0 4294967296
+    Collective name     | "allreduce" "_allgather_base" "wait" "\ud800"
+    Group size          | 2 4294967297
+    Process Group Name  | "0" ""
+    Process Group Ranks | "[0,1]" "[0,..." "[true,99999999999999999999]" "[-7,1e9]" "[\"\\ud800\"]"
+    Rank                | 0 1
+    Python id           | 1 2
+    Python parent id    | 1 2
+    graph node id       | 0 1
+    Input Dims          | [[2,3]] ["\ud800"]
+    grid                | [1,1,1]
+    In msg nelems       | 64 -64
+    """
+)
 """What is wrong, or merely unusual, for each field of an event; any other of VALUES is wrong too."""
+ODD_FIELDS[b"cat"] += tuple(
+    rb'"gpu_memset" "cuda_sync" "gpu_user_annotation" "overhead" "Trace" "ac2g" "fwdbwd" "Operator" "\ud800"'.split()
+)
+ODD_FIELDS[b"name"] += tuple(
+    b'"ncclDevKernel_AllReduce_Sum" "gloo:all_reduce" "cudaGraphLaunch" "execute_context_1" "[memory]" "Rank_3"'.split()
+)
+ODD_FIELDS[b"args"] += (b'{"name": "Rank %s"}' % _MANY_DIGITS, b'{"name": "rank \xd9\xa3"}')
+ODD_FIELDS[b"bytes"] += (b'"\xc2\xb2"', b'"\xd9\xa3"')  # digits to Python, one of them not to int()
+ODD_FIELDS[b"Process Group Ranks"] += (b'"%s"' % (b"[" * 2000), b'"[%s]"' % _MANY_DIGITS)
 
-TOP_FIELDS = frozenset({b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args"})
-METADATA: dict[bytes, tuple[bytes, ...]] = {
-    b"baseTimeNanoseconds": (b"1", b'"5"', b"9223372036854775807", b"1759300074000000000.5"),
-    b"distributedInfo": (
-        b'{"rank": 99999999999, "world_size": 4}',
-        b'{"rank": "3", "world_size": "x", "backend": ["\\ud800"]}',
-        b'{"rank": 0, "pg_config": [{"pg_name": "\\ud800", "ranks": [0, "a", 1e9]}, null]}',
-        b'{"rank": 0, "pg_config": "[{\\"ranks\\": [0"}',
-        b'{"rank": true, "pg_config": {}}',
-    ),
-    b"deviceProperties": (b'[{"id": 0, "name": "\\ud800"}]', b'[{"id": "a", "totalGlobalMem": 1e30}, 3]', b'{"id": 0}'),
-    b"host_name": (b'"\\ud800"', b'"node"'),
-    b"synthetic": (b'"by \\udc00"', b"1"),
-    b"schemaVersion": (b'"\\ud800"', b"[1]"),
-    b"with_stack": (b"1",),
-    b"traceEvents": (
-        b"[]",
-        b"{}",
-        b'[{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}]',
-    ),
-}
+METADATA = _by_key(
+    rb"""
+    baseTimeNanoseconds | 1 "5" 9223372036854775807 1759300074000000000.5 4611686018427387904
+    distributedInfo     | {"rank":99999999999,"world_size":4} {"rank":"3","world_size":"x","backend":["\ud800"]}
+    deviceProperties    | [{"id":0,"name":"\ud800"}] [{"id":"a","totalGlobalMem":1e30},3] {"id":0}
+    host_name           | "\ud800" "node"
+    synthetic           | "by\udc00" 1
+    schemaVersion       | "\ud800" [1]
+    with_stack          | 1
+    traceEvents         | [] {} [{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1}]
+    """
+)
+METADATA[b"distributedInfo"] += tuple(
+    rb"""
+    {"rank":0,"pg_config":[{"pg_name":"\ud800","ranks":[0,"a",1e9]},null]} {"rank":0,"pg_config":"[{\"ranks\":[0"}
+    {"rank":0,"pg_config":"[{\"pg_name\":\"\\ud800\",\"ranks\":[0]}]"} {"rank":true,"pg_config":{},"world_size":1e9}
+    {"rank":0,"world_size":9223372036854775807} {"rank":9223372036854775807}
+    """.split()
+)
+TOP_FIELDS = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args")
 NAMES = (
-    "trace.json",
-    "rank-0.pt.trace.json",
-    "rank-1.pt.trace.json.gz",
-    "worker12.json.tmp",
-    "a.tar",
-    "rank99999999.zst",
+    *[
+        "trace.json",
+        "rank-0.pt.trace.json",
+        "rank-1.pt.trace.json.gz",
+        "worker12.json.tmp",
+        "a.tar",
+        "rank99999999.zst",
+    ],
+    "r\udcff\u00e9!.json",  # no UTF-8, as file systems allow
 )
 
 _STRING = rb'"(?:[^"\\]|\\.)*"'
-_FIELD = re.compile(
-    rb"(" + _STRING + rb")(\s*:\s*)(" + _STRING + rb"|\[[^\[\]]*\]|\{[^{}]*\}|[^\s,\[\]{}\":]+)", re.DOTALL
-)
+_VALUE = rb"(" + _STRING + rb"|\[[^\[\]]*\]|\{[^{}]*\}|[^\s,\[\]{}\":]+)"
+_FIELD = re.compile(rb"(" + _STRING + rb")(\s*:\s*)(?=" + _VALUE + rb")", re.DOTALL)  # ahead: fields have fields inside
 _ARGS = re.compile(rb'"args"\s*:\s*\{')
 
 
@@ -363,8 +360,8 @@ def _dropped_key(parts: Parts, rng: Random) -> None:
     fields = list(_FIELD.finditer(event))
     if fields:
         field = rng.choice(fields)
-        after = re.compile(rb"\s*,").match(event, field.end())
-        parts.events[at] = event[: field.start()] + event[after.end() if after else field.end() :]
+        after = re.compile(rb"\s*,").match(event, field.end(3))
+        parts.events[at] = event[: field.start()] + event[after.end() if after else field.end(3) :]
 
 
 def _shifted_times(parts: Parts, rng: Random) -> None:

@@ -1,8 +1,11 @@
 """The reading ledger: what was repaired, dropped or noticed while a trace was read, by reason."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
+
+from redline.timeline.table import encodable
 
 
 class Effect(StrEnum):
@@ -17,7 +20,7 @@ class Reason(Enum):
     """Why something in a trace was not taken as written; the value is (effect, sentence for people)."""
 
     # the file as a whole
-    TRUNCATED_FILE = (Effect.NOTED, "the file ends in the middle of the trace")
+    TRUNCATED_FILE = (Effect.DROPPED, "the file is cut or broken: some of the trace may be lost")
     UNFINISHED_EXPORT = (Effect.NOTED, "read from a .tmp file: the export never finished")
     TRAILING_CONTENT = (Effect.DROPPED, "content after the end of the trace was ignored")
     BYTE_ORDER_MARK = (Effect.REPAIRED, "a byte order mark was skipped")
@@ -25,7 +28,6 @@ class Reason(Enum):
     BAD_METADATA = (Effect.DROPPED, "metadata of the trace could not be read")
     TRUNCATED_GROUP_CONFIG = (Effect.NOTED, "the process-group description was cut off by the profiler")
     NO_EVENTS = (Effect.NOTED, "the trace holds metadata but no timed events")
-    EVENTS_NOT_A_LIST = (Effect.DROPPED, "traceEvents is not a list of events")
     # text and syntax of single events
     LONE_BACKSLASH = (Effect.REPAIRED, "backslashes that begin no escape were doubled")
     CONTROL_CHARACTER = (Effect.REPAIRED, "control characters inside strings were replaced")
@@ -35,7 +37,7 @@ class Reason(Enum):
     NOT_A_NUMBER = (Effect.REPAIRED, "inf, NaN or N/A in place of a number was taken as missing")
     NUMBER_AS_STRING = (Effect.REPAIRED, "times or ids written as strings were read as numbers")
     BAD_FIELD = (Effect.REPAIRED, "a field with an unusable value was taken as missing")
-    DUPLICATE_KEY = (Effect.REPAIRED, "an event names a field twice; the first value was kept")
+    DUPLICATE_KEY = (Effect.REPAIRED, "an event names a field twice; what the profiler itself wrote was kept")
     UNREADABLE_EVENT = (Effect.DROPPED, "events that no repair makes readable")
     CUT_EVENT = (Effect.DROPPED, "the event that the end of the file cuts off")
     EMPTY_EVENT = (Effect.DROPPED, "events without any field")
@@ -88,24 +90,30 @@ class ProblemLog:
     """Collects problems while a file is read; one line per reason."""
 
     def __init__(self) -> None:
-        self._by_reason: dict[Reason, Problem] = {}
+        self._first: dict[Reason, Problem] = {}
+        self._counts: Counter[Reason] = Counter()
 
     def add(self, reason: Reason, count: int = 1, *, offset: int = -1, example: str = "") -> None:
         if count <= 0:
             return
-        known = self._by_reason.get(reason)
-        if known is None:
-            self._by_reason[reason] = Problem(reason, count, offset, example[:200])
-        else:
-            self._by_reason[reason] = replace(known, count=known.count + count)
+        self._counts[reason] += count
+        if reason not in self._first:
+            self._first[reason] = Problem(reason, count, offset, encodable(example[:200]))
 
     def __contains__(self, reason: Reason) -> bool:
-        return reason in self._by_reason
+        return reason in self._first
 
     def extend(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
             self.add(problem.reason, problem.count, offset=problem.first_offset, example=problem.example)
 
+    def restore(self, problems: Iterable[Problem]) -> None:
+        """Back to an earlier state, as frozen then."""
+        self._first, self._counts = {}, Counter()
+        self.extend(problems)
+
     def freeze(self) -> tuple[Problem, ...]:
         """The lines so far, in the order of the Reason list."""
-        return tuple(self._by_reason[reason] for reason in Reason if reason in self._by_reason)
+        return tuple(
+            replace(self._first[reason], count=self._counts[reason]) for reason in Reason if reason in self._first
+        )

@@ -24,6 +24,13 @@ def narrowed(array: Column) -> Column:
     return array
 
 
+def encodable(text: str) -> str:
+    """The text without halves of surrogate pairs, which JSON can spell but no encoding can write."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Arrays of one length, one per field."""

@@ -14,9 +14,9 @@ from redline.trace.reader import Reading, ReadOptions, read_file, refuse_damage,
 ENVIRONMENT = "REDLINE_CACHE"  # a folder, or "off"
 OFF = "off"
 LIMIT_BYTES = 4_000_000_000
-WORTH_BYTES = 4_000_000  # smaller traces are read again as fast
+WORTH_BYTES = 1_000_000  # smaller traces are read again as fast
 _SUFFIX = ".timelines"
-_READER_VERSION = 1  # raise it whenever the same file would be read differently
+_READER_VERSION = 3  # raise it whenever the same file would be read differently
 
 
 def cache_folder() -> Path | None:
@@ -45,7 +45,7 @@ def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> Readin
     reading = read_file(path, lenient)
     size = sum(timeline.source.inflated_bytes for timeline in reading.timelines)
     if size >= WORTH_BYTES and not reading.failures:
-        with suppress(OutputError, OSError):
+        with suppress(OutputError, OSError, ValueError):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             store.save(kept, reading.timelines, key)
     return replace(_as_asked(reading.timelines, options), failures=reading.failures)
@@ -71,7 +71,7 @@ def _key(path: Path) -> str:
         state = path.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror}).") from error
-    return f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{_READER_VERSION}"
+    return f"{path}|{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{_READER_VERSION}"
 
 
 def _as_asked(timelines: tuple[Timeline, ...], options: ReadOptions) -> Reading:

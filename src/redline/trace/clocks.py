@@ -48,14 +48,15 @@ def align(matched: Matched, ranks: int) -> Clocks:
         if (refined == offset).all():
             break
         offset = refined
-    offset -= offset[np.flatnonzero(known)[0]]
-    distance = np.abs(end - offset[rank] - _medians(operation, end - offset[rank])[operation])
+    offset = np.where(known, offset - offset[np.flatnonzero(known)[0]], 0)
+    aligned = known[rank]
+    distance = np.abs(end - offset[rank] - _medians(operation, end - offset[rank])[operation]) * aligned
     residual = np.where(known, _medians(rank, distance, ranks), 0)
     return Clocks(
         offset_ns=tuple(offset.tolist()),
         residual_ns=tuple(residual.tolist()),
         worst_ns=int(distance.max()),
-        operations=int(operation.max()) + 1,
+        operations=len(np.unique(operation[aligned])),
         alone=tuple(np.flatnonzero(~known).tolist()),
     )
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from redline.timeline.table import I64, Column, Table, column
-from redline.timeline.timeline import Timeline
+from redline.timeline.timeline import NONE, Communications, Timeline
 from redline.trace.schema import ENDS_TOGETHER
 
+_MOST_SHIFT = 3  # operations by which windows may begin apart
+_LEAST_OVERLAP = 0.5  # share of a rank's operations that a shift must leave matched
+_CLEARLY, _CLOCK_NOISE_NS = 4, 20_000  # how much better a shift must fit to be believed
 MOST_PER_RANK = 4096  # enough to align clocks by; keeps a rank's summary small
+
+
+Series = tuple[str, str, int]  # collective, group, size: what all ranks of one operation have in common
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +26,7 @@ class Arrivals(Table):
 
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
-    series: Column = column(np.int32)  # index into the series names: operations of one kind in one group
+    series: Column = column(np.int32)  # index into the series names: operations that look alike
     elements: I64 = column(np.int64)
 
 
@@ -27,7 +35,7 @@ class RankArrivals:
     """A rank's arrivals and the names of their series."""
 
     arrivals: Arrivals
-    series: tuple[tuple[str, str], ...]  # collective, group
+    series: tuple[Series, ...]
 
 
 def arrivals_of(timeline: Timeline) -> RankArrivals:
@@ -36,11 +44,8 @@ def arrivals_of(timeline: Timeline) -> RankArrivals:
     comms = timeline.communications
     comms = comms.take(np.isin(comms.collective, np.array(sorted(together), np.int32)))
     comms = comms.take(np.arange(len(comms)) < MOST_PER_RANK)
-    keys: dict[tuple[str, str], int] = {}
-    series = []
-    for collective, group, members in zip(comms.collective, comms.group, comms.group_ranks, strict=True):
-        key = (timeline.text(collective), timeline.text(members) or timeline.text(group))
-        series.append(keys.setdefault(key, len(keys)))
+    keys: dict[Series, int] = {}
+    series = [keys.setdefault(_series(timeline, comms, index), len(keys)) for index in range(len(comms))]
     spans = timeline.spans
     start_ns = spans.start_ns[comms.row] + timeline.zero_ns
     arrivals = Arrivals(
@@ -50,6 +55,14 @@ def arrivals_of(timeline: Timeline) -> RankArrivals:
         elements=comms.in_elements,
     )
     return RankArrivals(arrivals=arrivals, series=tuple(keys))
+
+
+def _series(timeline: Timeline, comms: Communications, index: int) -> Series:
+    """Ranks may pass different amounts to an all-to-all; to the others, one side of the exchange is equal for all."""
+    collective = timeline.text(int(comms.collective[index]))
+    sizes = {"all_gather": comms.out_elements, "all_reduce": comms.in_elements, "reduce_scatter": comms.in_elements}
+    size = int(sizes[collective][index]) if collective in sizes else NONE
+    return collective, timeline.text(int(comms.group_ranks[index])) or timeline.text(int(comms.group[index])), size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +96,7 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
     return _shared(parts)
 
 
-def _of_series(rank: RankArrivals, name: tuple[str, str]) -> Arrivals:
+def _of_series(rank: RankArrivals, name: Series) -> Arrivals:
     return rank.arrivals.take(rank.arrivals.series == rank.series.index(name))
 
 
@@ -94,17 +107,39 @@ def _shifts(members: Mapping[int, Arrivals]) -> dict[int, int]:
 
 
 def _shift(reference: Arrivals, other: Arrivals) -> int:
+    """Where in the reference the other rank's first operation is; most likely nowhere but at the same place."""
     surplus = len(reference) - len(other)
-    if surplus == 0 or not len(other):
-        return 0
-    spreads = []
-    for shift in range(surplus + 1):
-        same = slice(shift, shift + len(other))
-        distances = other.end_ns - reference.end_ns[same]
-        alike = bool((other.elements == reference.elements[same]).all())
-        spread = float(np.abs(distances - np.median(distances)).mean())
-        spreads.append((not alike, spread, abs(float(np.median(distances))), shift))
-    return min(spreads)[-1]
+    usual = _likeliest([_fit(reference, other, shift) for shift in range(surplus + 1)])
+    best = min(_fit(reference, other, shift) for shift in range(-_MOST_SHIFT, surplus + _MOST_SHIFT + 1))
+    clearly_better = (best.unlike, best.spread_ns * _CLEARLY + _CLOCK_NOISE_NS) < (usual.unlike, usual.spread_ns)
+    return best.shift if clearly_better else usual.shift
+
+
+class _Fit(NamedTuple):
+    """How well two ranks fit at a shift; less is better, from the first field to the last."""
+
+    unlike: bool
+    spread_ns: float  # of the distances between their ends
+    distance_ns: float
+    shift: int
+
+
+def _likeliest(fits: list[_Fit]) -> _Fit:
+    """Of those that fit about equally well, the one that needs the smallest correction of the clocks."""
+    best = min(fits)
+    near = [fit for fit in fits if fit.unlike == best.unlike and fit.spread_ns <= 2 * best.spread_ns + _CLOCK_NOISE_NS]
+    return min(near, key=lambda fit: fit.distance_ns)
+
+
+def _fit(reference: Arrivals, other: Arrivals, shift: int) -> _Fit:
+    first, last = max(0, -shift), min(len(other), len(reference) - shift)
+    if last - first < max(1, len(other) * _LEAST_OVERLAP):
+        return _Fit(True, inf, inf, shift)
+    ours, theirs = slice(first, last), slice(first + shift, last + shift)
+    distances = other.end_ns[ours] - reference.end_ns[theirs]
+    middle = float(np.median(distances))
+    unlike = bool((other.elements[ours] != reference.elements[theirs]).any())
+    return _Fit(unlike, float(np.abs(distances - middle).mean()), abs(middle), shift)
 
 
 def _shared(parts: list[tuple[I64, int, I64, I64]]) -> Matched:

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Raw
 
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I32, I64, Column, Table, column, narrowed
+from redline.timeline.table import I32, I64, Column, Table, column, encodable, narrowed
 from redline.timeline.timeline import (
     CALL_KINDS,
     NONE,
@@ -115,7 +115,8 @@ class _LaneNumbering(dict[tuple[int | str, int | str], int]):
 
     def __missing__(self, lane: tuple[int | str, int | str]) -> int:
         self[lane] = number = len(self._all)
-        self._all.append((*lane, self._on_device))
+        process, thread = (encodable(one) if isinstance(one, str) else one for one in lane)
+        self._all.append((process, thread, self._on_device))
         return number
 
 
@@ -148,6 +149,7 @@ class Collector:
         self._groups = _Numbering[tuple[str, str]]()  # phase and category
         self._texts = _Numbering[str]()
         self._raw_texts = _RawNumbering(self._texts)
+        self._arrow_ids = _Numbering[str]()  # of arrows whose id is a text
         self._lane_keys: list[LaneKey] = []
         self._lanes = {on_device: _LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
         self._lane_streams: dict[int, tuple[int, int]] = {}
@@ -170,14 +172,16 @@ class Collector:
             self._add_group(phase, category, indices, batch)
 
     def _add_group(self, phase: str, category: str, indices: I64, batch: Decoded) -> None:
-        category = schema.canonical_category(category)
+        category = encodable(schema.canonical_category(category))
         events = list(map(batch.events.__getitem__, indices.tolist()))
         start_ns, dur_ns = batch.start_ns[indices], batch.dur_ns[indices]
         self._events[category or f"ph:{phase}" if phase else "ph:"] += len(events)
         if phase == schema.COMPLETE:
             self._add_spans(schema.kind_of(category), events, start_ns, dur_ns)
         elif phase in (schema.BEGIN, schema.END):
-            self._open += zip(events, start_ns.tolist(), strict=True)
+            timed = [(event, at) for event, at in zip(events, start_ns.tolist(), strict=True) if at != NO_TIME]
+            self._log.add(Reason.MISSING_FIELD, len(events) - len(timed), example="a begin or end without ts")
+            self._open += timed
         elif phase in schema.FLOW_PHASES:
             if category == schema.FLOW_FORWARD_BACKWARD:
                 self._add_flows(events, start_ns)
@@ -289,7 +293,7 @@ class Collector:
         events = [event for event, use in zip(events, known.tolist(), strict=True) if use]
         self._append(
             Flows,
-            id=self._ints(events, lambda event: event.id if isinstance(event.id, int) else NONE),
+            id=self._ints(events, lambda event: event.id if isinstance(event.id, int) else self._arrow_ids[event.id]),
             at_ns=at_ns[known],
             lane=self._lane_column(events, on_device=False),
             is_start=np.array([event.ph == schema.FLOW_START for event in events], np.uint8),
@@ -318,7 +322,7 @@ class Collector:
             if event.name == "process_name" and args.name:
                 self._process_names.setdefault(event.pid, []).append(args.name)
             elif event.name == "thread_name" and args.name:
-                self._thread_names[event.pid, event.tid] = args.name.strip()
+                self._thread_names[event.pid, event.tid] = encodable(args.name.strip())
 
     def _refuse_phaseless(self, events: Sequence[AnyEvent]) -> None:
         empty = sum(1 for event in events if not event.name and not event.cat and event.args is None)
@@ -385,11 +389,10 @@ class Collector:
         )
 
     def _encodable_texts(self, spans: Spans) -> list[str]:
-        """All texts; half of a surrogate pair, which JSON can spell but no encoding can write, is replaced."""
         texts = list(self._texts)
         for index, text in enumerate(texts):
-            if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-                texts[index] = text.encode("utf-8", "replace").decode()
+            texts[index] = encodable(text)
+            if texts[index] != text:
                 self._log.add(Reason.INVALID_UTF8, max(1, int((spans.name == index).sum())), example=texts[index])
         return texts
 
@@ -414,9 +417,11 @@ class Collector:
             elif stack:
                 begin, start_ns = stack.pop()
                 done.setdefault(begin.cat, []).append((begin, start_ns, at_ns - start_ns))
+            else:
+                self._log.add(Reason.MISSING_FIELD, example="an end without its begin")
         for stack in open_by_lane.values():
             for begin, start_ns in stack:
-                done.setdefault(begin.cat, []).append((begin, start_ns, int(NO_TIME)))
+                done.setdefault(begin.cat, []).append((begin, start_ns, NO_TIME))
         for category, triples in done.items():
             events, starts, durations = zip(*triples, strict=True)
             kind = schema.kind_of(schema.canonical_category(category))

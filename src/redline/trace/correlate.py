@@ -11,7 +11,7 @@ def launching_calls(raw: RawColumns) -> tuple[I32, I64]:
     """Row of the launching call for each row of the device work (-1 for none), and which had several to choose from.
 
     Ids should be unique, but ranks merged into one file share them and writers have reused them:
-    of the calls with the same id, the latest that began before the work is taken.
+    with as many calls as pieces of work they pair in order; else the latest call before the work is taken.
     """
     calls, work = raw.calls, raw.device_work
     call_start = raw.spans.start_ns[calls.row]
@@ -23,9 +23,13 @@ def launching_calls(raw: RawColumns) -> tuple[I32, I64]:
     chosen = first.copy()
     several = np.flatnonzero(known & (last - first > 1))
     work_start = raw.spans.start_ns[work.row]
-    for index in several.tolist():
-        low, high = first[index], last[index]
-        chosen[index] = max(low, low + int(np.searchsorted(starts[low:high], work_start[index], "right")) - 1)
+    for one in np.unique(work.correlation[several]).tolist():
+        group = several[work.correlation[several] == one]
+        low, high = first[group[0]], last[group[0]]
+        if len(group) == high - low:
+            chosen[group] = np.arange(low, high)
+        else:
+            chosen[group] = np.maximum(low, low + np.searchsorted(starts[low:high], work_start[group], "right") - 1)
     launch = np.full(len(work), NONE, np.int32)
     launch[known] = rows[chosen[known]]
     return launch, several

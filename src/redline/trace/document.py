@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redline.errors import NotATraceError
+from redline.errors import NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace.inflate import PIECE_BYTES, Content, Readable
+from redline.trace.repair import double_backslashes
 from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
 
-HEAD_LIMIT_BYTES = 64 << 20  # of metadata before the first event
+HEAD_LIMIT_BYTES = 32 << 20  # of metadata before the first event; group lists of large jobs take megabytes
+DEPTH_LIMIT = 1000
+_KEY_BYTES = 64  # in which the key of the event list fits, with any sane white space
 TAIL_LIMIT_BYTES = 64 << 20
 EVENT_LIMIT_BYTES = 16 << 20  # of text without any sign of an event's end
 _LOOK_BACK_BYTES = 16 << 10
+_FILL_BYTES = 512 << 10
 
 BETWEEN_EVENTS = re.compile(rb"\}\s*,\s*(?=\{\s*(?:\}|\"(?:" + b"|".join(FIRST_KEYS) + rb')"\s*:))')
 """Where one event ends and another seems to begin. A string or a nested list may look like it: decoding decides."""
@@ -74,11 +78,13 @@ class Document:
     def end_events(self, rest: bytes) -> None:
         """The event list ended; `rest` is what followed its bracket in the batch."""
         self._tail = rest + self._buffer
+        self.offset += len(self._buffer)
         while len(self._tail) <= TAIL_LIMIT_BYTES:
             piece = self._stream.read(PIECE_BYTES)
             if not piece:
                 return
             self._tail += piece
+            self.offset += len(piece)
         self.log.add(Reason.TRAILING_CONTENT, example="a very long tail")
 
     @property
@@ -118,9 +124,13 @@ class Document:
             self.log.add(Reason.TRAILING_CONTENT, example=rest[:80].decode("utf-8", "replace"))
 
     def _fill(self) -> bool:
-        piece = self._stream.read(PIECE_BYTES)
-        self._buffer += piece
-        return bool(piece)
+        """Read on by a good deal, however little a stream gives at a time; False at the end."""
+        pieces, total = [], 0
+        while total < _FILL_BYTES and (piece := self._stream.read(PIECE_BYTES)):
+            pieces.append(piece)
+            total += len(piece)
+        self._buffer = b"".join((self._buffer, *pieces))
+        return bool(total)
 
     def _take(self, size: int, *, last: bool) -> Batch:
         batch = Batch(self._buffer[:size], self.offset, last)
@@ -151,21 +161,42 @@ class Document:
         if text.startswith(b"["):
             self._bare_list = True
             self._drop(self._buffer.index(b"[") + 1)
+            self._refuse_list_of_lists()
             return
         if not text.startswith(b"{"):
             raise NotATraceError(_what_it_seems(self.name, text))
-        while True:
-            match = _EVENTS_START.search(self._buffer)
-            if match is not None:
-                break
-            if len(self._buffer) > HEAD_LIMIT_BYTES or not self._fill():
-                raise NotATraceError(
-                    f"{self.name}: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it."
-                )
+        match = self._find_events_key()
         if match.group(1) != b"[":
             raise NotATraceError(f"{self.name}: its traceEvents is not a list, so there are no events in it.")
         self._head = self._buffer[: match.start()]
         self._drop(match.end())
+        self._refuse_list_of_lists()
+
+    def _find_events_key(self) -> re.Match[bytes]:
+        searched = 0
+        while True:
+            match = _EVENTS_START.search(self._buffer, max(0, searched - _KEY_BYTES))
+            if match is not None:
+                return match
+            searched = len(self._buffer)
+            self._refuse_deep_nesting()
+            if searched > HEAD_LIMIT_BYTES or not self._fill():
+                raise NotATraceError(
+                    f"{self.name}: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it."
+                )
+
+    def _refuse_deep_nesting(self) -> None:
+        opened = self._buffer.count(b"{") + self._buffer.count(b"[")
+        if opened - self._buffer.count(b"}") - self._buffer.count(b"]") > DEPTH_LIMIT:
+            raise RefusedInputError(
+                f"{self.name}: nests deeper than {DEPTH_LIMIT:,} levels, as no trace does; not read."
+            )
+
+    def _refuse_list_of_lists(self) -> None:
+        while not self._buffer.strip() and self._fill():
+            pass
+        if self._buffer.lstrip().startswith(b"["):
+            raise NotATraceError(f"{self.name}: a list of lists, so there are no events in it.")
 
 
 def _what_it_seems(name: str, text: bytes) -> str:
@@ -175,7 +206,7 @@ def _what_it_seems(name: str, text: bytes) -> str:
         b"<": "an HTML page (a failed download?)",
         b"version https://git-lfs": "a git-lfs pointer; run `git lfs pull` to get the trace",
         b"PK\x03\x04": "a zip archive; unpack it and give Redline the traces inside",
-        b"\x80": "a pickle (a memory snapshot?), not a trace",
+        b"\x80": "a pickle (a memory snapshot?)",
         b"PAR1": "a Parquet file",
     }
     for start, what in seems.items():
@@ -244,6 +275,10 @@ def _leading_object(text: bytes, log: ProblemLog) -> tuple[dict[str, Any], bytes
     try:
         value, end = _DECODER.raw_decode(decoded)
     except (ValueError, RecursionError) as error:
+        undamaged = double_backslashes(text)
+        if undamaged != text:  # paths of Windows
+            log.add(Reason.LONE_BACKSLASH, example="in the metadata")
+            return _leading_object(undamaged, log)
         whole = decoded.rstrip().endswith("}")
         log.add(Reason.BAD_METADATA if whole else Reason.TRUNCATED_FILE, example=str(error))
         return _known_keys(decoded), b""

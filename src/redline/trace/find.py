@@ -1,57 +1,62 @@
 """From what the user named (files, folders, patterns) to the trace files to read."""
 
 import glob
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from redline.errors import InputError
+from redline.trace.inflate import contents
 
 _ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
+_HEAD_BYTES = 500
+MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
 
 def find_traces(named: Iterable[str | Path]) -> list[Path]:
     """Every trace file meant, in a stable order, each once."""
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for one in named:
         for path in _meant_by(str(one)):
-            found[path] = None
-    return list(found)
+            found.setdefault(path.absolute(), path)
+    return list(found.values())
 
 
 def _meant_by(named: str) -> list[Path]:
     path = Path(named)
     if path.is_dir():
-        inside = sorted(_natural(inner) for inner in path.rglob("*") if inner.is_file() and _looks_like_a_trace(inner))
+        inside = sorted((inner for inner in path.rglob("*") if _looks_like_a_trace(inner)), key=_natural)
         if not inside:
             raise InputError(f"{named}: no trace in this folder (looked for {', '.join(_ENDINGS[:4])} and archives).")
-        return _without_superseded([inner for _, inner in inside])
+        return _without_superseded(inside)
     if path.exists():
         return [path]
-    matches = [Path(match) for match in sorted(glob.glob(named, recursive=True))]  # noqa: PTH207 (absolute patterns)
+    matches = sorted(map(Path, glob.glob(named, recursive=True)), key=_natural)  # noqa: PTH207 (absolute patterns)
     if not matches:
         raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
     return [inner for match in matches for inner in (_meant_by(str(match)) if match.is_dir() else [match])]
 
 
 def _looks_like_a_trace(path: Path) -> bool:
-    return path.name.endswith(_ENDINGS) and path.name not in _NOT_TRACES
+    """By its name; a merged trace beside the traces that it was made of would count every rank twice."""
+    named_so = path.name.endswith(_ENDINGS) and path.name not in _NOT_TRACES
+    return named_so and path.is_file() and not _is_merged(path)
 
 
-def _natural(path: Path) -> tuple[tuple[tuple[int, str], ...], Path]:
+def _is_merged(path: Path) -> bool:
+    with suppress(InputError):
+        for content in contents(path):
+            return MERGED_KIND.encode() in content.stream.read(_HEAD_BYTES)[:_HEAD_BYTES]
+    return False
+
+
+def _natural(path: Path) -> list[tuple[int, int | str]]:
     """A key by which rank-10 comes after rank-2."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for letter in f"{path}\0":
-        if letter.isdecimal() and letter.isascii():
-            digits += letter
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        parts.append((-1, letter))
-    return tuple(parts), path
+    words = re.split(r"([0-9]+)", str(path))
+    return [(1, int(word)) if word.isdecimal() else (0, word) for word in words]
 
 
 def _without_superseded(paths: list[Path]) -> list[Path]:

@@ -1,7 +1,11 @@
 """What belongs to what in one rank: launch to kernel, kernel to operator and annotation, forward to backward."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from redline.timeline.nesting import innermost_at, parents_of
@@ -114,16 +118,20 @@ def _by_external_id(raw: RawColumns, work_index: I64) -> I32:
     """Operators of device work by external id; of several, the last that began before the work."""
     is_operator = raw.spans.kind[raw.operators.row] == Kind.OPERATOR
     ids, rows = raw.operators.external_id[is_operator], raw.operators.row[is_operator]
-    order = np.argsort(ids, kind="stable")
-    ids, rows = ids[order], rows[order]
     wanted = raw.device_work.external_id[work_index]
     found = np.full(len(work_index), NONE, np.int32)
-    if not len(ids):
-        return found
-    at = np.maximum(np.searchsorted(ids, wanted, "right") - 1, 0)
-    match = (ids[at] == wanted) & (wanted > 0)
-    match &= raw.spans.start_ns[rows[at]] <= raw.spans.start_ns[raw.device_work.row[work_index]]
-    found[match] = rows[at[match]]
+    # One order by id and start for both; before each piece of work then stands the operator that is meant.
+    all_ids = np.concatenate([ids, wanted])
+    starts = raw.spans.start_ns[np.concatenate([rows, raw.device_work.row[work_index]])]
+    is_work = np.arange(len(all_ids)) >= len(ids)
+    order = np.lexsort((is_work, starts, all_ids))
+    last = np.maximum.accumulate(np.where(is_work[order], -1, np.arange(len(order))))
+    before = np.empty(len(order), np.int64)
+    before[order] = np.where(last >= 0, order[last], NONE)
+    before = before[len(ids) :]
+    match = (before != NONE) & (wanted > 0)
+    match[match] = ids[before[match]] == wanted[match]
+    found[match] = rows[before[match]]
     return found
 
 
@@ -224,11 +232,12 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
         values[described] = raw.descriptions.columns()[name][description[described]]
         return values
 
-    collective = _words(raw, rows, column("collective"), region, texts)
+    in_elements = column("in_elements")
+    in_elements[~described] = _recorded_elements(raw, rows[~described])
     return Communications(
         row=rows.astype(np.int32),
-        collective=collective,
-        in_elements=column("in_elements"),
+        collective=_words(raw, rows, column("collective"), region, texts),
+        in_elements=in_elements,
         out_elements=column("out_elements"),
         dtype=column("dtype").astype(np.int32),
         group=column("group").astype(np.int32),
@@ -252,6 +261,32 @@ def _descriptions(raw: RawColumns, rows: I64, launch: I32) -> I64:
         outward = launch.astype(np.int64) if level == 0 else at
         at = np.where(outward != NONE, raw.spans.parent[outward], NONE)
     return found
+
+
+def _recorded_elements(raw: RawColumns, rows: I64) -> I64:
+    """Elements of the tensors that a span was called with, from its recorded shapes; -1 where there are none."""
+    shapes = scattered(raw.operators, "shapes", rows)
+    counts = {index: elements_in(raw.texts[index]) for index in np.unique(shapes).tolist() if index != NONE}
+    return np.array([counts.get(index, NONE) for index in shapes.tolist()], np.int64)
+
+
+def elements_in(shapes: str) -> int:
+    """[[2, 3], [], [4]] -> 10: elements of all tensors in a list of shapes, nested or not; -1 for anything else."""
+    try:
+        value = msgspec.json.decode(shapes)
+    except (msgspec.DecodeError, RecursionError):
+        return NONE
+    found = [math.prod(shape) for shape in _tensor_shapes(value)]
+    return sum(found) if found and min(found) >= 0 and sum(found) < 2**62 else NONE
+
+
+def _tensor_shapes(value: Any) -> Iterator[list[int]]:
+    if isinstance(value, list):
+        if value and all(isinstance(size, int) for size in value):
+            yield value
+        else:
+            for inner in value:
+                yield from _tensor_shapes(inner)
 
 
 def _words(raw: RawColumns, rows: I64, metadata: I64, region: I32, texts: list[str]) -> I32:

@@ -10,14 +10,16 @@ from typing import BinaryIO, cast
 import msgspec
 from isal import igzip
 
-from redline.artifacts import Envelope, write_atomic
-from redline.errors import ClockError, OutputError
+from redline.artifacts import Envelope, refuse_unless_free, write_atomic
+from redline.errors import ClockError, InputError, OutputError
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
+from redline.trace.find import MERGED_KIND
 from redline.trace.inflate import contents
-from redline.trace.job import Job
+from redline.trace.job import Failure, Job
+from redline.trace.metadata import written_metadata
 from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
 from redline.trace.summary import RankSummary
 from redline.units import format_bytes, format_ns
@@ -52,7 +54,9 @@ class Merged:
     events: int
     arrows: int
     size_bytes: int  # of the JSON text, before compression: what a viewer has to hold
-    aligned: bool
+    on_own_clocks: tuple[int, ...]  # ranks that could not be aligned with the others
+    missing_ranks: tuple[int, ...]  # ranks of the job that no trace is of
+    failures: tuple[Failure, ...]  # files that could not be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +64,27 @@ class _Plan:
     indices: tuple[int, ...]  # into the job's ranks
     kinds: frozenset[Kind]
     left_out: str
+    budget_bytes: int
 
 
 def write_merged(job: Job, read: Read, path: Path, *, budget_bytes: int, force: bool) -> Merged:
     """Write the ranks of a job as one trace. `read` gives the timeline of a rank again, by file and number."""
-    _refuse_unalignable(job)
-    plan = _planned(job, read, budget_bytes)
-    written = _write(job, read, path, plan, force=force)
-    _check_nothing_lost(path, written.counts)
+    refusal = why_not_mergeable(job)
+    if refusal:
+        error = InputError if job.doubles else ClockError
+        raise error(f"{refusal}\nMerge only traces of the same steps of one job; `redline inspect` shows each.")
+    unchecked = path.with_name(f"unchecked-{path.name}")
+    try:
+        plan = _planned(job, read, budget_bytes)
+        written = _write(job, read, unchecked, plan)
+        while written.size_bytes > budget_bytes:  # sizes are estimated; what came out too large is planned smaller
+            plan = _planned(job, read, int(0.95 * plan.budget_bytes * budget_bytes / written.size_bytes))
+            written = _write(job, read, unchecked, plan)
+        _check_nothing_lost(unchecked, path, written.counts)
+        refuse_unless_free(path, force=force)
+        unchecked.replace(path)
+    finally:
+        unchecked.unlink(missing_ok=True)
     return Merged(
         path=str(path),
         ranks=tuple(job.ranks[index].rank for index in plan.indices),
@@ -76,27 +93,42 @@ def write_merged(job: Job, read: Read, path: Path, *, budget_bytes: int, force: 
         events=sum(count for (_, category), count in written.counts.items() if category not in _ARROWS),
         arrows=sum(count for (_, category), count in written.counts.items() if category in _ARROWS) // 2,
         size_bytes=written.size_bytes,
-        aligned=bool(job.clocks.operations),
+        on_own_clocks=tuple(job.ranks[index].rank for index in job.clocks.alone),
+        missing_ranks=job.missing,
+        failures=job.failures,
     )
 
 
-def _refuse_unalignable(job: Job) -> None:
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse a place that cannot be written to before hours of reading, not after."""
+    if not path.name.endswith((".json", ".json.gz")):
+        raise OutputError(f"{path}: a merged trace is written as .json or .json.gz; give it such a name.")
+    refuse_unless_free(path, force=force)
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"cannot write {path}: the folder {path.absolute().parent} does not exist; create it first")
+
+
+def why_not_mergeable(job: Job) -> str:
+    """What forbids to put these ranks on one clock, or ""."""
     clocks = job.clocks
+    if job.doubles:
+        return f"more than one trace claims rank {job.doubles[0]}: {', '.join(_claiming(job, job.doubles[0]))}."
     if not clocks.trusted:
         worst = max(range(len(job.ranks)), key=lambda index: clocks.residual_ns[index])
-        raise ClockError(
-            f"the clocks of the ranks do not fit together: after alignment, rank {job.ranks[worst].rank}'s collectives "
-            f"still end {format_ns(clocks.residual_ns[worst])} apart from the others'.\n"
-            "Merge only traces of the same steps of one job; `redline inspect` shows what each holds."
+        return (
+            f"the clocks of the ranks do not fit together: once aligned, collectives of rank {job.ranks[worst].rank} "
+            f"still end {format_ns(clocks.residual_ns[worst])} apart from the others'."
         )
-    starts = [rank.start_ns for rank in job.ranks]
-    ends = [rank.start_ns + rank.window_ns for rank in job.ranks]
+    starts = [rank.start_ns - offset for rank, offset in zip(job.ranks, clocks.offset_ns, strict=True)]
+    ends = [start + rank.window_ns for rank, start in zip(job.ranks, starts, strict=True)]
     if clocks.alone and max(starts) > min(ends):
-        raise ClockError(
-            "the ranks share no collective to align their clocks on, and their windows do not overlap "
-            f"({format_ns(max(starts) - min(ends))} apart).\n"
-            "Merge only traces of the same steps of one job; `redline inspect` shows what each holds."
-        )
+        apart = format_ns(max(starts) - min(ends))
+        return f"ranks share no collective to align their clocks on, and their windows lie {apart} apart."
+    return ""
+
+
+def _claiming(job: Job, rank: int) -> list[str]:
+    return [one.source.name for one in job.ranks if one.rank == rank]
 
 
 def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
@@ -111,7 +143,7 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
         per_span = level_bytes / max(_spans(job.ranks[largest], kinds), 1)
         sizes = [per_span * _spans(rank, kinds) * _MARGIN for rank in job.ranks]
         if sum(sizes) <= budget_bytes:
-            return _Plan(indices=everyone, kinds=kinds, left_out=left_out)
+            return _Plan(indices=everyone, kinds=kinds, left_out=left_out, budget_bytes=budget_bytes)
     affordable = int(budget_bytes // max(*sizes, 1))
     if not affordable:
         raise OutputError(
@@ -119,7 +151,7 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
             "raise --budget."
         )
     spread = {round(place * (len(everyone) - 1) / max(affordable - 1, 1)) for place in range(affordable)}
-    return _Plan(indices=tuple(sorted(spread)), kinds=kinds, left_out=left_out)
+    return _Plan(indices=tuple(sorted(spread)), kinds=kinds, left_out=left_out, budget_bytes=budget_bytes)
 
 
 def _bytes_by_category(timeline: Timeline) -> Counter[str]:
@@ -149,11 +181,11 @@ class _Written:
     size_bytes: int
 
 
-def _write(job: Job, read: Read, path: Path, plan: _Plan, *, force: bool) -> _Written:
+def _write(job: Job, read: Read, path: Path, plan: _Plan) -> _Written:
     counts: Counter[tuple[int, str]] = Counter()
     size_bytes = 0
-    zero_ns = min(rank.start_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
-    with write_atomic(path, force=force) as file, _compressed(file, path) as text:
+    zero_ns = min(rank.zero_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
+    with write_atomic(path, force=True) as file, _compressed(file, path) as text:
         for piece in _document(job, read, plan, zero_ns, counts):
             size_bytes += len(piece)
             text.write(piece)
@@ -161,7 +193,7 @@ def _write(job: Job, read: Read, path: Path, plan: _Plan, *, force: bool) -> _Wr
 
 
 def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]]) -> Iterator[bytes]:
-    yield b'{"schemaVersion": 1,\n' + b'"' + schema.EVENTS_NAME.encode() + b'": [\n'
+    yield msgspec.json.encode(_head(job, zero_ns))[:-1] + b',\n"' + schema.EVENTS_NAME.encode() + b'": [\n'
     separator = b""
     for index in plan.indices:
         rank = job.ranks[index].rank
@@ -172,20 +204,26 @@ def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[t
                 counts[rank, category] += 1
             yield separator + text
             separator = _SEPARATOR
-    envelope = Envelope(
-        kind="merged-trace",
-        schema_version=1,
-        made_by="redline merge",
-        synthetic=any(bool(rank.metadata.synthetic) for rank in job.ranks),
-    )
-    tail = {"displayTimeUnit": "ms", schema.BASE_TIME_KEY: zero_ns, "redline": envelope.to_dict()}
-    yield b"\n],\n" + msgspec.json.encode(tail)[1:]
+    yield b"\n]}\n"
 
 
-def _check_nothing_lost(path: Path, counts: Counter[tuple[int, str]]) -> None:
+def _head(job: Job, zero_ns: int) -> dict[str, object]:
+    """Metadata of the merged trace: what it is comes first, so that a glance at the file tells."""
+    first = job.ranks[0].metadata
+    synthetic = next((rank.metadata.synthetic for rank in job.ranks if rank.metadata.synthetic), "")
+    envelope = Envelope(kind=MERGED_KIND, schema_version=1, made_by="redline merge", synthetic=bool(synthetic))
+    return {
+        "redline": envelope.to_dict(),
+        schema.BASE_TIME_KEY: zero_ns,
+        "displayTimeUnit": "ms",
+        **written_metadata(replace(first, world_size=job.world_size, synthetic=synthetic)),
+    }
+
+
+def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]) -> None:
     """Read the file back and compare what is in it with what was put in."""
     found: Counter[tuple[int, str]] = Counter()
-    for content in contents(path):
+    for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
             for event in batch.events:

@@ -5,33 +5,62 @@ from collections.abc import Mapping
 from typing import Any
 
 from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.table import encodable
 from redline.timeline.timeline import NONE, Device, Metadata
 from redline.trace import schema
+from redline.trace.ranks import LARGEST_JOB, is_rank
+
+_LATEST_NS = 2**62  # the year 2116
 
 
 def metadata_of(raw: Mapping[str, Any], log: ProblemLog) -> Metadata:
     info = schema.distributed_info(raw)
-    versions = {key: str(value) for key in schema.VERSION_KEYS for value in (raw.get(key, info.get(key)),) if value}
+    versions = {key: _text(value) for key in schema.VERSION_KEYS for value in (raw.get(key, info.get(key)),) if value}
     return Metadata(
-        devices=_devices(raw.get("deviceProperties")),
-        backend=str(info.get("backend", "")),
-        world_size=max(0, as_int(info.get("world_size"), 0)),
-        group_ranks=_groups(info.get("pg_config"), log),
+        devices=_devices(raw.get(schema.DEVICES_KEY)),
+        backend=_text(info.get(schema.BACKEND_KEY)),
+        world_size=min(max(0, as_int(info.get(schema.WORLD_SIZE_KEY), 0)), LARGEST_JOB),
+        group_ranks=_groups(info.get(schema.GROUPS_KEY), log),
         versions=versions,
         recorded=tuple(word for key, word in schema.RECORDED_FLAGS.items() if raw.get(key)),
-        host=str(raw.get("host_name", "")),
-        synthetic=str(raw.get(schema.SYNTHETIC_KEY, "")),
+        host=_text(raw.get(schema.HOST_KEY)),
+        synthetic=_text(raw.get(schema.SYNTHETIC_KEY)),
     )
+
+
+def written_metadata(metadata: Metadata) -> dict[str, Any]:
+    """The metadata as a trace states it, of several ranks together: so without a rank."""
+    devices = [
+        {
+            "id": device.id,
+            "name": device.name,
+            schema.DEVICE_MEMORY_KEY: device.memory_bytes,
+            schema.DEVICE_SMS_KEY: device.multiprocessors,
+        }
+        for device in metadata.devices
+    ]
+    flags = {key: 1 for key, word in schema.RECORDED_FLAGS.items() if word in metadata.recorded}
+    info = {schema.BACKEND_KEY: metadata.backend, schema.WORLD_SIZE_KEY: metadata.world_size}
+    synthetic = {schema.SYNTHETIC_KEY: metadata.synthetic} if metadata.synthetic else {}
+    return {
+        **synthetic,
+        schema.DEVICES_KEY: devices,
+        schema.DISTRIBUTED_KEY: info if metadata.world_size else {},
+        **metadata.versions,
+        **flags,
+    }
 
 
 def stated_rank(raw: Mapping[str, Any]) -> int:
     """The rank that the metadata states, -1 if it states none."""
-    return max(NONE, as_int(schema.distributed_info(raw).get("rank"), NONE))
+    rank = as_int(schema.distributed_info(raw).get(schema.RANK_KEY), NONE)
+    return rank if is_rank(rank) else NONE
 
 
 def base_time_ns(raw: Mapping[str, Any]) -> int:
     """Unix time to which every time stamp of the file is to be added."""
-    return max(0, as_int(raw.get(schema.BASE_TIME_KEY), 0))
+    base_ns = as_int(raw.get(schema.BASE_TIME_KEY), 0)
+    return base_ns if 0 <= base_ns < _LATEST_NS else 0
 
 
 def as_int(value: Any, otherwise: int) -> int:
@@ -44,15 +73,20 @@ def as_int(value: Any, otherwise: int) -> int:
     return number if abs(number) < 2**63 else otherwise
 
 
+def _text(value: Any) -> str:
+    """What a field says, "" where it says nothing; half of a surrogate pair cannot be written anywhere."""
+    return encodable(str(value)) if value else ""
+
+
 def _devices(properties: Any) -> tuple[Device, ...]:
     if not isinstance(properties, list):
         return ()
     return tuple(
         Device(
             id=as_int(one.get("id"), index),
-            name=str(one.get("name", "")),
-            memory_bytes=as_int(one.get("totalGlobalMem"), 0),
-            multiprocessors=as_int(one.get("numSms"), 0),
+            name=_text(one.get("name")),
+            memory_bytes=as_int(one.get(schema.DEVICE_MEMORY_KEY), 0),
+            multiprocessors=as_int(one.get(schema.DEVICE_SMS_KEY), 0),
         )
         for index, one in enumerate(properties)
         if isinstance(one, dict)
@@ -71,7 +105,7 @@ def _groups(config: Any, log: ProblemLog) -> dict[str, tuple[int, ...]]:
         return {}
     groups = {}
     for one in config:
-        ranks = one.get("ranks") if isinstance(one, dict) else None
+        ranks = one.get(schema.GROUP_RANKS_KEY) if isinstance(one, dict) else None
         if isinstance(ranks, list):
-            groups[str(one.get("pg_name", ""))] = tuple(as_int(rank, NONE) for rank in ranks)
+            groups[_text(one.get(schema.GROUP_NAME_KEY))] = tuple(as_int(rank, NONE) for rank in ranks)
     return groups

@@ -4,8 +4,10 @@ Perfetto drops a slice that begins inside another of its track and outlives it. 
 regions that cross Python calls) go to a further track of their lane.
 """
 
+import heapq
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -18,7 +20,7 @@ from redline.trace import schema
 from redline.trace.schema import ABSENT, Args, Arrow, Event, Naming
 
 PIDS_PER_RANK = 1000  # the first for the host, then one for each device
-TRACKS_PER_LANE = 100
+TIDS_PER_RANK = 100_000
 MEMORY = "memory marks"
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -33,12 +35,16 @@ class RankEvents:
         self._timeline = timeline
         self._shift_ns = shift_ns
         self._memory = memory
+        self._first_pid = timeline.rank * PIDS_PER_RANK + 1
         spans = timeline.spans
         self._kept = np.isin(spans.kind, np.array(sorted(kinds), np.uint8))
-        devices = np.array([lane.device for lane in timeline.lanes] or [NONE])
-        first_pid = timeline.rank * PIDS_PER_RANK + 1
-        self._pid = first_pid + (devices[spans.lane] + 1)
-        self._tid = spans.lane.astype(np.int64) * TRACKS_PER_LANE + _tracks(timeline, self._kept)
+        self._devices = sorted({lane.device for lane in timeline.lanes} - {NONE})
+        place = {device: 1 + number for number, device in enumerate(self._devices)}
+        pids = [self._first_pid + place.get(lane.device, 0) for lane in timeline.lanes]
+        self._pid = np.array(pids or [0])[spans.lane]
+        self._tids = _ThreadNumbers(timeline.rank * TIDS_PER_RANK + 1)  # Perfetto wants them unique, and none to be 0
+        tracks = zip(spans.lane.tolist(), _tracks(timeline, self._kept).tolist(), strict=True)
+        self._tid = np.fromiter(map(self._tids.__getitem__, tracks), np.int64, len(spans))
         self._name = [timeline.texts[name] for name in spans.name.tolist()]
         self._start_us = (spans.start_ns + shift_ns) / 1000  # shifted times are small: a double holds them exactly
         self._dur_us = spans.dur_ns / 1000
@@ -52,37 +58,39 @@ class RankEvents:
             yield from self._memory_marks()
 
     def _namings(self) -> Iterator[Written]:
-        lanes = self._timeline.lanes
         rank = self._timeline.rank
         rows = np.flatnonzero(self._kept)
         for pid in np.unique(self._pid[rows]).tolist():
-            device = pid - rank * PIDS_PER_RANK - 2
-            label = f"Rank {rank}" if device == NONE else f"Rank {rank} GPU {device}"
+            number = pid - self._first_pid
+            label = f"Rank {rank} GPU {self._devices[number - 1]}" if number else f"Rank {rank}"
             yield _naming("process_name", pid, 0, {"name": label})
             yield _naming("process_sort_index", pid, 0, {"sort_index": pid})
-        tracks = sorted(set(zip(self._pid[rows].tolist(), self._tid[rows].tolist(), strict=True)))
-        for pid, tid in tracks:
-            lane, track = lanes[tid // TRACKS_PER_LANE], tid % TRACKS_PER_LANE
+        track_of = {tid: track for (_, track), tid in self._tids.items()}
+        where = (self._pid, self._tid, self._timeline.spans.lane)
+        for pid, tid, number in sorted(set(zip(*(column[rows].tolist() for column in where), strict=True))):
+            lane, track = self._timeline.lanes[number], track_of[tid]
             label = lane.label or (f"stream {lane.stream}" if lane.on_device else f"thread {lane.thread}")
             yield _naming("thread_name", pid, tid, {"name": f"{label} ({track + 1})" if track else label})
             yield _naming("thread_sort_index", pid, tid, {"sort_index": tid})
 
     def _spans(self) -> Iterator[Written]:
-        """Spans with what their side table knows, then those without one."""
+        """Spans with what their side table knows, in the order of the timeline: of two that start together,
+        Perfetto takes the one written first for the outer."""
         timeline = self._timeline
-        without = self._kept.copy()
-        for rows, arguments in (
+        tables = (
             (timeline.operators.row, self._operator_args()),
             (timeline.calls.row, self._call_args()),
             (timeline.device_work.row, self._device_args()),
             (timeline.python_calls.row, self._python_args()),
-        ):
-            without[rows] = False
-            for row, args in zip(rows.tolist(), arguments, strict=True):
-                if self._kept[row]:
-                    yield self._span(row, args)
-        for row in np.flatnonzero(without).tolist():
-            yield self._span(row, None)
+        )
+        bare = np.ones(len(timeline.spans), bool)
+        for rows, _ in tables:
+            bare[rows] = False
+        numbered = [zip(rows.tolist(), arguments, strict=True) for rows, arguments in tables]
+        without = ((row, None) for row in np.flatnonzero(bare).tolist())
+        for row, args in heapq.merge(*numbered, without, key=itemgetter(0)):
+            if self._kept[row]:
+                yield self._span(row, args)
 
     def _span(self, row: int, args: Args | None) -> Written:
         category = self._category(row)
@@ -204,14 +212,13 @@ class RankEvents:
 
     def _memory_marks(self) -> Iterator[Written]:
         marks = self._timeline.memory
-        pid = self._timeline.rank * PIDS_PER_RANK + 1
         for index in range(len(marks)):
             event = Event(
                 ph=schema.INSTANT,
                 cat=schema.MEMORY_CATEGORY,
                 name=schema.MEMORY_NAME,
-                pid=pid,
-                tid=int(marks.lane[index]) * TRACKS_PER_LANE,
+                pid=self._first_pid,
+                tid=self._tids[int(marks.lane[index]), 0],
                 ts=(int(marks.at_ns[index]) + self._shift_ns) / 1000,
                 args=Args(
                     memory_bytes=int(marks.bytes[index]),
@@ -221,6 +228,18 @@ class RankEvents:
                 ),
             )
             yield MEMORY, _ENCODE(event)
+
+
+class _ThreadNumbers(dict[tuple[int, int], int]):
+    """Numbers for the tracks of lanes, in the order in which they are first asked for."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self._first = first
+
+    def __missing__(self, lane_and_track: tuple[int, int]) -> int:
+        self[lane_and_track] = number = self._first + len(self)
+        return number
 
 
 def _naming(what: str, pid: int, tid: int, args: dict[str, str | int]) -> Written:
@@ -252,7 +271,7 @@ def _untangled(starts: list[int], ends: list[int]) -> list[int]:
             if track == len(open_ends):
                 open_ends.append([])
         open_ends[track].append(end)
-        chosen.append(min(track, TRACKS_PER_LANE - 1))
+        chosen.append(track)
     return chosen
 
 

@@ -10,48 +10,49 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 WORTH_BYTES = 8_000_000  # of compressed traces; less is read sooner than processes start
-_TRIES = 2
 _AHEAD = 2  # tasks queued per process, so that none waits
 
 
 class WorkerDied(Exception):  # noqa: N818 (an outcome that is passed on, not raised)
-    """The process that worked on a file was killed, twice: most likely for its memory."""
+    """The process that worked on a file was killed, even when it had the machine to itself: likely for its memory."""
 
 
 def over_files(
     work: Callable[[Path], Result], paths: Sequence[Path], jobs: int | None = None
 ) -> Iterator[tuple[int, Result | WorkerDied]]:
     """Index and result for each path, in the order in which they finish."""
-    processes = min(jobs or os.cpu_count() or 1, len(paths))
+    processes = min(jobs or len(os.sched_getaffinity(0)), len(paths))
     if processes <= 1 or (jobs is None and _total_bytes(paths) < WORTH_BYTES):
         for index, path in enumerate(paths):
             yield index, work(path)
         return
-    waiting = [(index, 1) for index in reversed(range(len(paths)))]
+    waiting = list(reversed(range(len(paths))))
     while waiting:
-        yield from _until_broken(work, paths, waiting, processes)
+        suspects: list[int] = []
+        yield from _until_broken(work, paths, waiting, suspects, processes)
+        for index in suspects:  # one of them kills its worker: alone, it can only harm itself
+            still_suspect: list[int] = []
+            yield from _until_broken(work, paths, [index], still_suspect, processes=1)
+            if still_suspect:
+                yield index, WorkerDied()
 
 
 def _until_broken(
-    work: Callable[[Path], Result], paths: Sequence[Path], waiting: list[tuple[int, int]], processes: int
-) -> Iterator[tuple[int, Result | WorkerDied]]:
-    """Work through `waiting` with one pool; if the pool breaks, put back what was under way."""
-    running: dict[Future[Result], tuple[int, int]] = {}
+    work: Callable[[Path], Result], paths: Sequence[Path], waiting: list[int], suspects: list[int], processes: int
+) -> Iterator[tuple[int, Result]]:
+    """Work through `waiting` with one pool; if a worker is killed, what was under way goes to `suspects`."""
+    running: dict[Future[Result], int] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < processes * _AHEAD:
-                    task = waiting.pop()
-                    running[pool.submit(work, paths[task[0]])] = task
+                    running[pool.submit(work, paths[waiting[-1]])] = waiting[-1]
+                    waiting.pop()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     result = future.result()
-                    yield running.pop(future)[0], result
+                    yield running.pop(future), result
         except BrokenProcessPool:
-            for index, tries in running.values():
-                if tries < _TRIES:
-                    waiting.append((index, tries + 1))
-                else:
-                    yield index, WorkerDied()
+            suspects += running.values()
 
 
 def _total_bytes(paths: Sequence[Path]) -> int:

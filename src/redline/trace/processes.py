@@ -8,6 +8,7 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace.columns import LaneKey, RawColumns
 from redline.trace.correlate import launching_calls
+from redline.trace.ranks import rank_from
 from redline.trace.sanity import reindexed
 from redline.trace.schema import RANK_PROCESS_NAME
 
@@ -21,8 +22,10 @@ def by_process(raw: RawColumns) -> list[tuple[int | str, RawColumns]]:
     processes = _working_processes(raw)
     if len(processes) < 2:
         return [(processes[0] if processes else NONE, raw)]
-    owner = _owners(raw, processes)
-    return [(process, _part(raw, owner, index)) for index, process in enumerate(processes)]
+    number = {process: index for index, process in enumerate(processes)}
+    lane_owner = np.array([_lane_owner(raw, lane, number) for lane in raw.lanes], np.int64)
+    owner = _owners(raw, lane_owner)
+    return [(process, _part(raw, owner, lane_owner, index)) for index, process in enumerate(processes)]
 
 
 def named_rank(raw: RawColumns, process: int | str) -> int:
@@ -30,7 +33,7 @@ def named_rank(raw: RawColumns, process: int | str) -> int:
     for name in raw.process_names.get(process, ()):
         match = RANK_PROCESS_NAME.search(name)
         if match:
-            return int(match.group(1))
+            return rank_from(match.group(1))
     return NONE
 
 
@@ -57,10 +60,8 @@ def _working_processes(raw: RawColumns) -> list[int | str]:
     return [process for process, count in totals.items() if count >= least]
 
 
-def _owners(raw: RawColumns, processes: list[int | str]) -> Column:
+def _owners(raw: RawColumns, lane_owner: I64) -> I64:
     """For each span the index of its process; what no process claims goes to the first."""
-    number = {process: index for index, process in enumerate(processes)}
-    lane_owner = np.array([_lane_owner(raw, lane, number) for lane in raw.lanes], np.int64)
     owner = lane_owner[raw.spans.lane]
     launch, _ = launching_calls(raw)
     unclaimed = owner[raw.device_work.row] == NONE
@@ -94,9 +95,9 @@ def _follow_the_lane(raw: RawColumns, owner: I64) -> None:
         owner[here if whole else here[owner[here] == NONE]] = votes.argmax()
 
 
-def _part(raw: RawColumns, owner: Column, index: int) -> RawColumns:
+def _part(raw: RawColumns, owner: Column, lane_owner: Column, index: int) -> RawColumns:
     part = reindexed(raw, np.flatnonzero(owner == index))
-    lanes = np.unique(part.spans.lane)
+    lanes = np.flatnonzero(lane_owner == index)
     return replace(
         part,
         memory=raw.memory.take(np.isin(raw.memory.lane, lanes)),

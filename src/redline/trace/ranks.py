@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePath
 
 from redline.timeline.timeline import NONE
@@ -11,6 +12,8 @@ from redline.trace.columns import Descriptions
 
 _IN_FILE_NAME = re.compile(r"(?:rank|worker|gpu)[\s_.-]*(\d+)|(?:^|[_.-])r(\d+)(?=[_.-])", re.IGNORECASE)
 
+LARGEST_JOB = 1_000_000  # ranks; a larger number in a trace is damage
+MOST_MISSING = 100_000  # that are listed
 FROM_METADATA = "distributedInfo"
 FROM_PROCESS_NAME = "process name"
 FROM_COLLECTIVES = "collective metadata"
@@ -27,17 +30,27 @@ def rank_in_groups(descriptions: Descriptions, texts: Sequence[str]) -> int:
             ranks = json.loads(texts[members]) if members != NONE else []
         except (ValueError, RecursionError):
             continue
-        if isinstance(ranks, list) and 0 <= within < len(ranks) and isinstance(ranks[within], int):
+        if isinstance(ranks, list) and 0 <= within < len(ranks) and is_rank(ranks[within]):
             return int(ranks[within])
     return NONE
+
+
+def is_rank(value: object) -> bool:
+    """Whether a value can be a rank: a number that some job could have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_JOB
 
 
 def rank_in_file_name(name: str) -> int:
     match = _IN_FILE_NAME.search(PurePath(name).name)
     if match is None:
         return NONE
-    digits = match.group(1) or match.group(2)
-    return int(digits) if len(digits) <= 7 else NONE
+    return rank_from(match.group(1) or match.group(2))
+
+
+def rank_from(digits: str) -> int:
+    """The rank that digits spell, -1 if no job is that large."""
+    rank = int(digits) if len(digits) <= len(str(LARGEST_JOB)) else NONE
+    return rank if is_rank(rank) else NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,5 +82,6 @@ def job_ranks(claims: Sequence[tuple[int, str]], world_size: int) -> JobRanks:
             taken.add(ranks[-1])
             origins.append(FROM_ORDER)
     doubles = tuple(sorted({rank for rank in ranks if ranks.count(rank) > 1})) if len(set(ranks)) < len(ranks) else ()
-    missing = tuple(sorted(set(range(world_size)) - set(ranks)))
+    absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in taken)
+    missing = tuple(islice(absent, MOST_MISSING))
     return JobRanks(ranks=tuple(ranks), origins=tuple(origins), doubles=doubles, missing=missing)

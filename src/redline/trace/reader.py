@@ -20,6 +20,7 @@ from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import sane
 from redline.trace.steps import find_steps
 
+_MOST_DEVICES = 256
 HARMLESS = frozenset({Reason.STREAM_OVERLAP, Reason.CHILD_OUTLIVES_PARENT, Reason.RANK_INFERRED, Reason.UNKNOWN_PHASE})
 """Notes that say nothing against a trace, so that even a strict reading accepts them."""
 
@@ -46,14 +47,19 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
     options = options or ReadOptions()
     timelines: list[Timeline] = []
     failures: list[str] = []
-    for content in contents(path, options.limits):
-        try:
-            timelines += _read_document(path, content, options)
-        except InputError as error:
-            if not content.member:
-                raise
-            failures.append(str(error))
-    if not timelines and failures:
+    try:
+        for content in contents(path, options.limits):
+            try:
+                timelines += _read_document(path, content, options)
+            except InputError as error:
+                if not content.member or options.strict:
+                    raise
+                failures.append(str(error))
+    except InputError as error:
+        if not timelines or options.strict:
+            raise
+        failures.append(str(error))
+    if not timelines:
         raise InputError(failures[0])
     return Reading(timelines=tuple(timelines), failures=tuple(failures))
 
@@ -121,8 +127,9 @@ def with_steps(timeline: Timeline, step_regex: str | None) -> Timeline:
 
 
 def _from_zero(raw: RawColumns, base_ns: int) -> int:
-    """Make times count from the first span, and give the Unix time of that."""
-    first_ns = int(raw.spans.start_ns[0]) if len(raw.spans) else 0
+    """Make times count from the first span or mark, and give the Unix time of that."""
+    firsts = [int(times.min()) for times in (raw.spans.start_ns, raw.memory.at_ns) if len(times)]
+    first_ns = min(firsts, default=0)
     for times in (raw.spans.start_ns, raw.memory.at_ns, raw.flows.at_ns):
         np.subtract(times, first_ns, out=times)  # in place: the columns are the reader's own
     return base_ns + first_ns
@@ -151,8 +158,8 @@ def _lane(raw: RawColumns, index: int, key: LaneKey) -> Lane:
     if not on_device:
         return Lane(process=str(process), thread=str(thread), label=label)
     device, stream = raw.lane_streams.get(index, (NONE, NONE))
-    if device == NONE:
-        device = process if isinstance(process, int) and process >= 0 else 0
+    if device == NONE:  # Kineto takes the device for the process; a large number is a process of the host
+        device = process if isinstance(process, int) and 0 <= process < _MOST_DEVICES else 0
     return Lane(process=str(process), thread=str(thread), label=label, device=device, stream=stream)
 
 
@@ -182,7 +189,8 @@ def refuse_damage(source: Source) -> None:
     damage = [problem for problem in source.problems if problem.reason not in HARMLESS]
     if damage:
         worst = damage[0]
-        more = f" (and {len(damage) - 1} more kinds of damage)" if len(damage) > 1 else ""
+        more = f", and more kinds of damage: {len(damage) - 1}" if len(damage) > 1 else ""
         raise DamagedError(
-            f"{source.name}: {worst.reason.sentence}: {worst.count}{more}.\nRead it without --strict to use the rest."
+            f"{source.name}: damaged ({worst.count} x {worst.reason.code}: {worst.reason.sentence}{more}).\n"
+            "Read it without --strict to use the rest."
         )

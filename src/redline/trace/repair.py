@@ -10,7 +10,9 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 _RARE_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _CONTROLS_TO_SPACES = bytes.maketrans(bytes(range(32)), b" " * 32)
 _BACKSLASH = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
-_BARE_WORD = re.compile(rb"(?<=[:,\[])(\s*)(?:-?(?:inf(?:inity)?|nan)|N/A)(?=\s*[,}\]])", re.IGNORECASE)
+_BARE_WORD = re.compile(
+    rb'("(?:[^"\\]|\\.)*")|(?<=[:,\[])(\s*)(?:-?(?:inf(?:inity)?|nan)|N/A)(?=\s*[,}\]])', re.IGNORECASE | re.DOTALL
+)
 _UNOPENED_KEY = re.compile(rb'(?<=[{,])(\s*)([A-Za-z_][\w ]*)"(\s*:)')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TEXT_FIELD = re.compile(rb'"[^"\\]{1,40}"\s*:\s*"')
@@ -22,9 +24,15 @@ _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 Mend = tuple[Callable[[bytes], bytes], Callable[[bytes], bool], Reason]
 
 
-def mends_of(text: bytes) -> tuple[Mend, ...]:
-    """The mends that change this text, among those that are safe on any stretch of it, damaged or not."""
-    return tuple(mend for mend in _SAFE_MENDS if mend[0](text) != text)
+def mends_of(text: bytes) -> Iterator[tuple[Mend, ...]]:
+    """Mends that are safe on any stretch of text, damaged or not: first those that this text shows a need of, then all.
+
+    Whether a control character stands inside a string is costly to tell, so blanking them is the last resort.
+    """
+    needed = tuple(mend for mend in _SAFE_MENDS[:-1] if mend[0](text) != text)
+    if needed:
+        yield needed
+    yield (*needed, _SAFE_MENDS[-1])
 
 
 def repairs(text: bytes) -> Iterator[tuple[bytes, tuple[Reason, ...]]]:
@@ -59,11 +67,16 @@ def _escape_quotes(text: bytes, end_of_value: re.Pattern[bytes]) -> bytes:
     return b"".join([*parts, text[position:]])
 
 
+def _null_for_word(match: re.Match[bytes]) -> bytes:
+    """Strings as they are, words in place of a number as null."""
+    return match.group(1) or match.group(2) + b"null"
+
+
 def _as_utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode("utf-8")
 
 
-def _double_backslashes(text: bytes) -> bytes:
+def double_backslashes(text: bytes) -> bytes:
     if b"\\" not in text:
         return text
     return _BACKSLASH.sub(lambda match: match.group() if match.group(1) else b"\\\\", text)
@@ -82,11 +95,11 @@ def _has_control_in_string(text: bytes) -> bool:
 
 _SAFE_MENDS: tuple[Mend, ...] = (
     (_as_utf8, lambda text: _as_utf8(text) != text, Reason.INVALID_UTF8),
-    (_double_backslashes, lambda text: _double_backslashes(text) != text, Reason.LONE_BACKSLASH),
+    (double_backslashes, lambda text: double_backslashes(text) != text, Reason.LONE_BACKSLASH),
     (_blank_controls, _has_control_in_string, Reason.CONTROL_CHARACTER),
 )
 
-_FIELD_MENDS = (
-    (_BARE_WORD, rb"\1null", Reason.NOT_A_NUMBER),
+_FIELD_MENDS: tuple[tuple[re.Pattern[bytes], bytes | Callable[[re.Match[bytes]], bytes], Reason], ...] = (
+    (_BARE_WORD, _null_for_word, Reason.NOT_A_NUMBER),
     (_UNOPENED_KEY, rb'\1"\2"\3', Reason.MISSING_QUOTE),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import I32, I64, Column, Table
-from redline.timeline.timeline import NONE, Kind
+from redline.timeline.timeline import NONE, Kind, MemoryMarks
 from redline.trace.columns import RawColumns, TableType
 from redline.trace.decode import NO_TIME
 
@@ -30,7 +30,8 @@ def sane(raw: RawColumns, log: ProblemLog) -> RawColumns:
     if repeated.any():
         log.add(Reason.DUPLICATED_EVENT, int(repeated.sum()), example=_example(ordered, repeated))
         ordered = reindexed(ordered, np.flatnonzero(~repeated))
-    return replace(ordered, spans=replace(ordered.spans, dur_ns=_cut_overruns(ordered, log)))
+    spans = replace(ordered.spans, dur_ns=_cut_overruns(ordered, log))
+    return replace(ordered, spans=spans, memory=_memory_near(ordered))
 
 
 def reindexed(raw: RawColumns, rows: I64, *, in_place: bool = False) -> RawColumns:
@@ -66,8 +67,9 @@ def _closed(raw: RawColumns, log: ProblemLog) -> I64:
     if not unfinished.any():
         return spans.dur_ns
     log.add(Reason.UNFINISHED_EVENT, int(unfinished.sum()), example=_example(raw, unfinished))
-    finished = ~unfinished & (spans.dur_ns >= 0) & (spans.dur_ns < HOUR_NS)
-    ends = spans.end_ns[finished] if finished.any() else spans.start_ns
+    own = ~_foreign(spans.start_ns)
+    finished = own & ~unfinished & (spans.dur_ns >= 0) & (spans.dur_ns < HOUR_NS)
+    ends = spans.end_ns[finished] if finished.any() else spans.start_ns[own]
     return np.where(unfinished, np.maximum(ends.max() - spans.start_ns, 0), spans.dur_ns)
 
 
@@ -78,7 +80,7 @@ def _plausible(raw: RawColumns, log: ProblemLog) -> Column:
         return np.empty(0, bool)
     foreign = _foreign(spans.start_ns)
     own = spans.start_ns[~foreign]
-    longest_ns = max(HOUR_NS, 2 * int(own.max() - own.min()))
+    longest_ns = max(HOUR_NS, 2 * (int(own.max()) - int(own.min())))
     verdicts = {
         Reason.FOREIGN_CLOCK: foreign,
         Reason.NEGATIVE_DURATION: ~foreign & (spans.dur_ns < 0),
@@ -102,6 +104,14 @@ def _foreign(start_ns: I64) -> Column:
     first, last = ordered[edges[largest]], ordered[edges[largest + 1] - 1]
     outside: Column = (start_ns < first) | (start_ns > last)
     return outside
+
+
+def _memory_near(raw: RawColumns) -> MemoryMarks:
+    """Allocator marks of the time of the spans; like spans, some may carry another clock."""
+    starts, at_ns = raw.spans.start_ns, raw.memory.at_ns
+    if not len(starts):
+        return raw.memory
+    return raw.memory.take((at_ns > starts[0] - HOUR_NS) & (at_ns < starts[-1] + HOUR_NS))
 
 
 def _time_order(start_ns: I64, dur_ns: I64) -> I64:

@@ -125,6 +125,8 @@ KEPT_FIRST = frozenset({"ph", "cat", "name"})
 """Where a field is written twice: these precede free text, so the first value is the profiler's; of others the last."""
 
 TIME_AS_STRING = re.compile(rb'"ts"\s*:\s*"')
+LARGE_FRACTION = re.compile(rb'"ts"\s*:\s*[0-9]{13,}\.[0-9]*[1-9]')
+"""A stamp that a double cannot hold: many digits, and some after the point that matter."""
 CATEGORY_KEY, DURATION_KEY = b'"cat"', b'"dur"'
 
 # --- categories -------------------------------------------------------------------------------------------------------
@@ -275,6 +277,10 @@ def launches_work(name: str) -> bool:
 
 # --- metadata of the file ---------------------------------------------------------------------------------------------
 
+DEVICES_KEY, DEVICE_MEMORY_KEY, DEVICE_SMS_KEY = "deviceProperties", "totalGlobalMem", "numSms"
+DISTRIBUTED_KEY, RANK_KEY, WORLD_SIZE_KEY, BACKEND_KEY = "distributedInfo", "rank", "world_size", "backend"
+GROUPS_KEY, GROUP_NAME_KEY, GROUP_RANKS_KEY = "pg_config", "pg_name", "ranks"
+HOST_KEY = "host_name"
 RECORDED_FLAGS = {
     "record_shapes": "shapes",
     "with_stack": "stack",
@@ -283,7 +289,6 @@ RECORDED_FLAGS = {
     "with_modules": "modules",
 }
 VERSION_KEYS = (
-    "schemaVersion",
     "cuda_runtime_version",
     "cuda_driver_version",
     "cupti_version",
@@ -294,10 +299,9 @@ VERSION_KEYS = (
 )
 METADATA_KEYS = (
     BASE_TIME_KEY,
-    "distributedInfo",
-    "deviceProperties",
-    "traceName",
-    "host_name",
+    DISTRIBUTED_KEY,
+    DEVICES_KEY,
+    HOST_KEY,
     SYNTHETIC_KEY,
     *RECORDED_FLAGS,
     *VERSION_KEYS,
@@ -308,5 +312,5 @@ RANK_PROCESS_NAME = re.compile(r"\b[Rr]ank[\s_-]*(\d+)\b")
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    info = metadata.get("distributedInfo")
+    info = metadata.get(DISTRIBUTED_KEY)
     return info if isinstance(info, dict) else {}

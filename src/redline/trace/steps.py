@@ -32,13 +32,13 @@ def find_steps(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], s
         found = anchored(spans, texts, window_ns)
         if found is not None:
             return found
-    return _whole_window(window_ns, "none: the whole window")
+    return _whole_window(window_ns, "no mark: the whole window is one")
 
 
 def _by_regex(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]) -> Found:
     rows = _named(spans, texts, lambda text: regex.search(text) is not None, (*_REGION_KINDS, Kind.PYTHON))
     if not len(rows):
-        return _whole_window(window_ns, f"none: nothing is named like {regex.pattern!r}")
+        return _whole_window(window_ns, f"no mark: nothing is named like {regex.pattern!r}")
     return _own_windows(spans, rows, f"spans named like {regex.pattern!r}")
 
 
@@ -102,7 +102,7 @@ def repeating_part(sequence: I64) -> tuple[int, int]:
             return 0, 0
         places = np.flatnonzero(inverse == number)
         period = int(places[1] - places[0])
-        if not (np.diff(places) == period).all():
+        if 2 * period > len(sequence) or not (np.diff(places) == period).all():
             continue
         if float((sequence[period:] == sequence[:-period]).mean()) >= _LEAST_LIKENESS:
             return int(places[0]), period

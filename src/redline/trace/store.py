@@ -1,6 +1,6 @@
 """Timelines as a file of columns: what was read once need not be decoded again.
 
-Layout: magic, length of the header, header (JSON, zstd), then each column (raw little-endian, zstd) in header order.
+Layout: magic, length of the header, checksum, header (JSON, zstd), then each column (little-endian, zstd) in order.
 """
 
 import struct
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import zstandard
+from isal import isal_zlib
 
 from redline.artifacts import Envelope, check_envelope, write_atomic
 from redline.errors import InputError
@@ -20,7 +21,7 @@ from redline.timeline.timeline import TABLES, Lane, Metadata, Origin, Source, Ti
 KIND = "timelines"
 SCHEMA_VERSION = 1
 _MAGIC = b"REDLINE\n"
-_LENGTH = struct.Struct("<Q")
+_FRAME = struct.Struct("<QI")  # length of the header, checksum of it and all that follows
 _LEVEL = 1  # a third more speed than the default, for a tenth more size
 _REASONS = {reason.code: reason for reason in Reason}
 
@@ -32,8 +33,11 @@ def save(path: Path, timelines: tuple[Timeline, ...], key: str) -> None:
     described = [_described(timeline, compressor, blobs) for timeline in timelines]
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline.trace.store")
     header = compressor.compress(msgspec.json.encode({**envelope.to_dict(), "key": key, "timelines": described}))
+    checksum = isal_zlib.crc32(header)
+    for blob in blobs:
+        checksum = isal_zlib.crc32(blob, checksum)
     with write_atomic(path, force=True) as file:
-        file.write(_MAGIC + _LENGTH.pack(len(header)) + header)
+        file.write(_MAGIC + _FRAME.pack(len(header), checksum) + header)
         for blob in blobs:
             file.write(blob)
 
@@ -48,15 +52,18 @@ def load(path: Path, key: str) -> tuple[Timeline, ...]:
             raise InputError(f"{path}: made from another state of the trace")
         body = memoryview(data)[position:]
         return tuple(_restored(one, body) for one in header["timelines"])
-    except (zstandard.ZstdError, msgspec.MsgspecError, struct.error, KeyError, ValueError) as error:
+    except (zstandard.ZstdError, msgspec.MsgspecError, struct.error, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: damaged ({error})") from error
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
-    start = len(_MAGIC) + _LENGTH.size
+    start = len(_MAGIC) + _FRAME.size
     if not data.startswith(_MAGIC):
         raise ValueError("not a file of timelines")
-    end = start + _LENGTH.unpack(data[len(_MAGIC) : start])[0]
+    length, checksum = _FRAME.unpack(data[len(_MAGIC) : start])
+    if isal_zlib.crc32(memoryview(data)[start:]) != checksum:
+        raise ValueError("its checksum is wrong")
+    end = start + length
     header: dict[str, Any] = msgspec.json.decode(zstandard.ZstdDecompressor().decompress(data[start:end]))
     return header, end
 

@@ -35,7 +35,8 @@ class RankSummary:
     source: Source
     metadata: Metadata
     device_names: tuple[str, ...]  # of the devices that did work
-    start_ns: int  # Unix time, on the rank's own clock
+    zero_ns: int  # Unix time of the first thing in the trace, on the rank's own clock
+    start_ns: int  # the same, of the first work: where the window begins
     window_ns: int
     busy_ns: int  # union over all streams
     communication_ns: int  # union
@@ -57,6 +58,7 @@ def summarise(timeline: Timeline) -> RankSummary:
         source=timeline.source,
         metadata=timeline.metadata,
         device_names=_device_names(timeline),
+        zero_ns=timeline.zero_ns,
         start_ns=timeline.zero_ns + start_ns,
         window_ns=end_ns - start_ns,
         busy_ns=_union_ns(timeline, device_rows(timeline)),

@@ -7,7 +7,7 @@ from redline.timeline.timeline import Timeline
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.find import find_traces
 from redline.trace.job import JobOptions, Progress, read_job
-from redline.trace.merge import Merged, write_merged
+from redline.trace.merge import Merged, check_output, write_merged
 
 BUDGET_BYTES = 200_000_000
 
@@ -22,6 +22,7 @@ def merge(
     progress: Progress | None = None,
 ) -> Merged:
     """Merge the traces named by files, folders or patterns into `output`."""
+    check_output(Path(output), force=force)
     options = options or JobOptions()
     job = read_job(find_traces(paths), options, progress)
     folder = cache_folder() if options.use_cache else None

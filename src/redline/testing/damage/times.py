@@ -5,8 +5,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TypeVar
 
-from redline.testing.damage_case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage_text import (
+from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from redline.testing.damage.text import (
     CPU_SPANS,
     SEPARATOR,
     Edits,

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from redline.testing.damage_case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage_text import (
+from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from redline.testing.damage.text import (
     SEPARATOR,
     Edits,
     Event,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from redline.testing.damage_text import Event, NoSuitableEventError, TraceText
+from redline.testing.damage.text import Event, NoSuitableEventError, TraceText
 from redline.timeline.problems import Reason
 
 READS = "reads"

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from redline.testing.damage_case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage_text import (
+from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from redline.testing.damage.text import (
     SEPARATOR,
     Event,
     NoSuitableEventError,
@@ -168,7 +168,7 @@ FRAME = (
 )
 
 METADATA = (
-    edit_trace("F02-trace-name-backslash", _trace_name(r'"C:\Users\me\trace.json"'), BAD_MEMBER),
+    edit_trace("F02-trace-name-backslash", _trace_name(r'"C:\Users\me\trace.json"'), {Reason.LONE_BACKSLASH: 1}),
     Recipe("F32-group-config-unescaped", _group_config(_quoted_config)),
     Recipe("F47-quote-in-group-description", _group_config(_quoted_description)),
     edit_trace("F47-quote-in-metadata", _first_metadata("comment", '"say "hi" now"'), BAD_MEMBER),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from redline.testing.damage_case import FILE_NAME, Expected, Made, Recipe, edit_one, edit_trace, reads, refused
-from redline.testing.damage_fields import DEPTH, NESTED
-from redline.testing.damage_text import Event, NoSuitableEventError, TraceText, a_cpu_op, has_key, to_bytes
+from redline.testing.damage.case import FILE_NAME, Expected, Made, Recipe, edit_one, edit_trace, reads, refused
+from redline.testing.damage.fields import DEPTH, NESTED
+from redline.testing.damage.text import Event, NoSuitableEventError, TraceText, a_cpu_op, has_key, to_bytes
 from redline.timeline.problems import Reason
 
 GZ_NAME = "rank-0.json.gz"

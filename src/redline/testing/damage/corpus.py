@@ -11,21 +11,21 @@ The damage is put into the text of the seed and keeps every other byte. A case f
 
 from collections.abc import Iterator
 
-from redline.testing import damage_fields, damage_files, damage_links, damage_syntax, damage_times
-from redline.testing.damage_case import READS, REFUSED, Case, Expected, Recipe
-from redline.testing.damage_seed import seed_trace
-from redline.testing.damage_text import NoSuitableEventError, TraceText
+from redline.testing.damage import fields, files, links, syntax, times
+from redline.testing.damage.case import READS, REFUSED, Case, Expected, Recipe
+from redline.testing.damage.seed import seed_trace
+from redline.testing.damage.text import NoSuitableEventError, TraceText
 
 __all__ = ["READS", "RECIPES", "REFUSED", "Case", "Expected", "corpus", "seed_trace"]
 
 RECIPES: tuple[Recipe, ...] = tuple(
     sorted(
         (
-            *damage_syntax.RECIPES,
-            *damage_fields.RECIPES,
-            *damage_times.RECIPES,
-            *damage_links.RECIPES,
-            *damage_files.RECIPES,
+            *syntax.RECIPES,
+            *fields.RECIPES,
+            *times.RECIPES,
+            *links.RECIPES,
+            *files.RECIPES,
         ),
         key=lambda recipe: recipe.id,
     )

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from redline.testing.damage_case import Made, Recipe, edit_trace, reads
-from redline.testing.damage_text import (
+from redline.testing.damage.case import Made, Recipe, edit_trace, reads
+from redline.testing.damage.text import (
     DEVICE_WORK,
     RUNTIME,
     Edits,

@@ -1,0 +1,123 @@
+"""What the reader promises of time and memory, as ratios to json.load measured in the same run."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from redline.testing.synthetic import JobSpec, write_job, write_large_file
+from redline.trace.cache import read_cached
+from redline.trace.job import JobOptions, read_job
+from redline.trace.reader import ReadOptions
+
+ROUNDS = 3
+TRACE_BYTES = 120_000_000
+JSON_LOAD = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"
+TELL_PEAK = """
+import atexit, sys
+atexit.register(lambda: print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0]))
+"""
+COMMAND = "from redline.cli import main; sys.exit(main(sys.argv[1:]))"
+READ = "import sys; from pathlib import Path; from redline.trace.reader import read_file; read_file(Path(sys.argv[1]))"
+
+
+@dataclass(frozen=True)
+class Cost:
+    cpu_s: float
+    peak_bytes: int
+    stderr: str = ""
+    exit_code: int = 0
+
+
+def _cost(code: str, *arguments: str) -> Cost:
+    """CPU time and peak memory of Python code in a fresh process."""
+    # The process tells its own peak: what the system reports for a child includes the parent's pages before exec.
+    command = [sys.executable, "-c", f"{TELL_PEAK}\n{code}", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        stdout, stderr = process.stdout.read(), process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    peak_kib = int(stdout.rpartition("VmHWM:")[2].split()[0])
+    return Cost(usage.ru_utime + usage.ru_stime, peak_kib * 1024, stderr, process.returncode)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("speed") / "rank-0.json.gz"
+    write_large_file(path, TRACE_BYTES)
+    return path
+
+
+def test_a_cold_reading_costs_less_than_json_load(trace: Path) -> None:
+    ratios, halves = [], []
+    for _ in range(ROUNDS):
+        loaded, read = _cost(JSON_LOAD, str(trace)), _cost(READ, str(trace))
+        ratios.append(read.cpu_s / loaded.cpu_s)
+        halves.append(read.peak_bytes / loaded.peak_bytes)
+    assert median(ratios) <= 0.7, ratios
+    assert median(halves) <= 0.5, halves
+
+
+def test_a_second_reading_is_ten_times_faster(trace: Path, tmp_path: Path) -> None:
+    def cpu_s() -> float:
+        begin = time.process_time()
+        read_cached(trace, ReadOptions(), tmp_path)
+        return time.process_time() - begin
+
+    first = cpu_s()
+    assert min(cpu_s() for _ in range(ROUNDS)) <= first / 10
+
+
+def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
+    """64 ranks through one worker: what is kept of each is its summary."""
+    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
+    code = (
+        "import resource, sys; from pathlib import Path; from redline.trace.job import JobOptions, read_job\n"
+        "paths = sorted(Path(sys.argv[1]).glob('rank-*.gz'))\n"
+        "job = read_job(paths[: int(sys.argv[2])], JobOptions(jobs=1, use_cache=False))\n"
+        "assert len(job.ranks) == int(sys.argv[2])"
+    )
+    few, many = (_cost(code, str(tmp_path / "job"), number) for number in ("4", "64"))
+    assert many.exit_code == 0, many.stderr
+    assert many.peak_bytes <= few.peak_bytes + 20_000_000
+
+
+def test_a_job_of_64_ranks_reads_whole(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
+    job = read_job(sorted((tmp_path / "job").glob("rank-*.gz")), JobOptions(jobs=2, use_cache=False))
+    assert [rank.rank for rank in job.ranks] == list(range(64))
+    assert job.clocks.trusted
+
+
+def test_a_bomb_is_refused_at_once(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.json.gz"
+    bomb.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 200_000_000, compresslevel=9))
+    _refused_at_once(bomb)
+
+
+def test_a_deeply_nested_document_is_refused_at_once(tmp_path: Path) -> None:
+    for number, text in enumerate((b"[" * 5_000_000, b'{"a":' * 1_000_000, b'{"traceEvents": ' + b"[" * 5_000_000)):
+        nested = tmp_path / f"nested-{number}.json"
+        nested.write_bytes(text)
+        _refused_at_once(nested)
+
+
+def _refused_at_once(path: Path) -> None:
+    """Within a second and 100 MB beyond what a harmless file costs."""
+    harmless = path.with_name("harmless.json")
+    harmless.write_text(json.dumps({"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}))
+    idle, refused = (_cost(COMMAND, "inspect", str(one)) for one in (harmless, path))
+    assert (idle.exit_code, refused.exit_code) == (0, 2)
+    assert "Traceback" not in refused.stderr
+    assert refused.cpu_s - idle.cpu_s < 1
+    assert refused.peak_bytes < 100_000_000

@@ -1,0 +1,183 @@
+"""Whatever the bytes, the reader answers or refuses, soon; what it drops it counts, and damage stays where it is."""
+
+import gzip
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redline.errors import NotATraceError
+from redline.testing.mutate import Mutant
+from redline.timeline.problems import Effect
+from redline.timeline.timeline import Timeline
+from redline.trace.reader import read_file
+
+if TYPE_CHECKING:
+    from scripts import fuzz_reader
+else:
+    _spec = importlib.util.spec_from_file_location("fuzz_reader", Path(__file__).parents[2] / "scripts/fuzz_reader.py")
+    fuzz_reader = sys.modules["fuzz_reader"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(fuzz_reader)
+
+SEED = 20_000
+CHUNKS, CHUNK_INPUTS = 8, 2_500
+UNFIXED: frozenset[str] = frozenset()
+"""Failures that are known and wait for their fix; each is an xfail in test_fuzz_regressions."""
+
+
+@pytest.fixture(scope="session")
+def own_seeds() -> list[bytes]:
+    return fuzz_reader.own_seeds()
+
+
+def assert_promise_kept(tally: "fuzz_reader.Tally") -> None:
+    broken = {key: failures[0] for key, failures in tally.failures.items() if key not in UNFIXED}
+    told = [f"{key}: input {one.index} {one.input.how}\n{one.input.data!r:.2000}\n" for key, one in broken.items()]
+    assert not broken, "\n".join(told)
+
+
+# mutants of real traces
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_mutant_of_a_trace_breaks_the_reader(chunk: int, own_seeds: list[bytes], tmp_path: Path) -> None:
+    indices = range(chunk * CHUNK_INPUTS, (chunk + 1) * CHUNK_INPUTS)
+    tally = fuzz_reader.run_share(own_seeds, SEED, indices, tmp_path)
+    assert_promise_kept(tally)
+    assert tally.inputs == CHUNK_INPUTS
+    assert tally.outcomes["read"] > CHUNK_INPUTS / 2  # mutants that nothing can be read of would prove little
+    assert len(tally.reasons) > 25
+
+
+@pytest.mark.needs_traces
+@pytest.mark.usefixtures("traces")
+def test_no_mutant_of_a_trace_of_a_real_gpu_breaks_the_reader(tmp_path: Path) -> None:
+    seeds = fuzz_reader.real_seeds()
+    assert len(seeds) > 10
+    assert_promise_kept(fuzz_reader.run_share(seeds, SEED, range(2_500), tmp_path))
+
+
+# documents from nothing, where it is known how many events there are
+
+ODD_NUMBERS: st.SearchStrategy[object] = st.sampled_from(
+    [-1, -1.5, 0, 1e-3, 1e12, 1e17, 1e30, -1e17, 2**63, None, "7.25", "x", True, [], {}]
+)
+TIMES = st.integers(0, 10**9).map(lambda ns: ns / 1000)
+CATEGORIES = st.sampled_from(["cpu_op", "user_annotation", "cuda_runtime", "kernel", "gpu_memcpy", "Trace", "odd", ""])
+IDS = st.sampled_from([0, 1, 7, "Spans", -3, 2**70])
+ARGS = st.dictionaries(
+    st.sampled_from(["correlation", "External id", "stream", "device", "Input Dims", "Collective name", "odd"]),
+    st.one_of(st.integers(0, 3), ODD_NUMBERS, st.text(max_size=3)),
+    max_size=3,
+)
+SPANS = st.fixed_dictionaries(
+    {
+        "ph": st.just("X"),
+        "name": st.sampled_from(["a", "b", "ProfilerStep#1", "ncclKernel_AllReduce", "\u4e2d"]),
+        "cat": CATEGORIES,
+        "pid": IDS,
+        "tid": IDS,
+        "ts": st.one_of(TIMES, TIMES, TIMES, ODD_NUMBERS),
+        "dur": st.one_of(TIMES, TIMES, TIMES, ODD_NUMBERS),
+    },
+    optional={"args": st.one_of(ARGS, ODD_NUMBERS)},
+)
+NO_SPANS: st.SearchStrategy[object] = st.one_of(
+    st.just({}), st.none(), st.integers(), st.text(max_size=5), SPANS.map(lambda event: [event])
+)
+
+
+def read(data: bytes, folder: Path) -> tuple[Timeline, ...]:
+    path = folder / "rank-0.json"
+    path.write_bytes(data)
+    timelines = read_file(path).timelines
+    for timeline in timelines:
+        fuzz_reader.check_timeline(timeline)
+    return timelines
+
+
+@settings(max_examples=200)
+@given(st.lists(st.one_of(SPANS, SPANS, SPANS, NO_SPANS), max_size=12))
+def test_every_event_is_a_span_or_counted_as_dropped(
+    tmp_path_factory: pytest.TempPathFactory, events: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("events")
+    data = json.dumps({"traceEvents": events}).encode()
+    if events and isinstance(events[0], list):
+        with pytest.raises(NotATraceError):  # a list of lists is something else than a trace
+            read(data, folder)
+        return
+    timelines = read(data, folder)
+    dropped = [one.count for one in timelines[0].source.problems if one.reason.effect == Effect.DROPPED]
+    assert sum(len(timeline.spans) for timeline in timelines) + sum(dropped) == len(events)
+
+
+WRONG_BYTES = st.sampled_from([b"", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\0", b"\xff", b"\n", b"7", b"x"])
+
+
+@settings(max_examples=400)
+@given(st.integers(0, 9), st.floats(0, 1), WRONG_BYTES, st.integers(0, 1))
+def test_one_wrong_byte_costs_its_own_event_and_at_most_the_next(
+    tmp_path_factory: pytest.TempPathFactory, victim: int, place: float, wrong: bytes, replaced: int
+) -> None:
+    form = b'{"ph": "X", "cat": "cpu_op", "name": "op%d", "pid": 1, "tid": 1, "ts": %d.5, "dur": 2, "args": {"x": [1]}}'
+    events = [form % (number, 10 * number) for number in range(10)]
+    text = events[victim]
+    at = 1 + int(place * (len(text) - 2))
+    events[victim] = text[:at] + wrong + text[at + replaced :]
+    timelines = read(b'{"traceEvents": [' + b", ".join(events) + b"]}", tmp_path_factory.mktemp("events"))
+    found = {timeline.texts[name] for timeline in timelines for name in timeline.spans.name.tolist()}
+    assert {f"op{number}" for number in range(10)} - found <= {f"op{victim}", f"op{victim + 1}"}
+
+
+# the harness itself
+
+
+def crashing(_: Path) -> None:
+    raise ZeroDivisionError
+
+
+def hanging(_: Path) -> None:
+    while True:
+        time.sleep(0.001)
+
+
+def test_a_crash_is_a_failure_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_reader, "read_file", crashing)
+    outcome, _, failure = fuzz_reader.examine(Mutant(name="a", data=b"x", how=()), tmp_path)
+    assert outcome == "failed"
+    assert failure is not None
+    assert failure.key.startswith("ZeroDivisionError")
+
+
+def test_a_hang_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_reader, "read_file", hanging)
+    monkeypatch.setattr(fuzz_reader, "DEADLINE_S", 0.05)
+    _, _, failure = fuzz_reader.examine(Mutant(name="a", data=b"x", how=()), tmp_path)
+    assert failure is not None
+    assert failure.key.startswith("DeadlineError")
+
+
+def test_a_failure_is_made_as_small_as_it_gets() -> None:
+    whole = Mutant(name="a", data=bytes(range(256)) * 20, how=())
+    small = fuzz_reader.minimised(whole, lambda made: b"\x07" in made.data and b"\xf0" in made.data)
+    assert sorted(small.data) == [0x07, 0xF0]
+
+
+def test_packed_inputs_are_unpacked() -> None:
+    made = Mutant(name="a.gz", data=gzip.compress(gzip.compress(b"{}")), how=())
+    assert list(fuzz_reader.unpacked(made)) == [b"{}"]
+
+
+def test_tallies_add_up(own_seeds: list[bytes], tmp_path: Path) -> None:
+    whole = fuzz_reader.run_share(own_seeds, 1, range(40), tmp_path)
+    halves = fuzz_reader.Tally()
+    for part in (range(20), range(20, 40)):
+        halves.add(fuzz_reader.run_share(own_seeds, 1, part, tmp_path))
+    assert (halves.inputs, halves.outcomes, halves.reasons) == (whole.inputs, whole.outcomes, whole.reasons)
