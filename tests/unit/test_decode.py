@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace import document as document_module
-from redline.trace.decode import NO_TIME, decoded_batches
+from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
 from redline.trace.inflate import Content
 from redline.trace.schema import AnyEvent
+from redline.trace.times import NO_TIME
 from tests.conftest import document, kernel, ledger_of, names_of, op, read_one
 
 BASES_US = (0, 3_852_162_000_000, 8_795_000_000_000, 1_790_857_026_000_000)

@@ -23,15 +23,13 @@ from redline.timeline.timeline import (
     Spans,
 )
 from redline.trace import schema
-from redline.trace.decode import NO_TIME, Decoded
+from redline.trace.growing import Growing, LaneKey, LaneNumbering, Numbering, RawNumbering
 from redline.trace.schema import AnyEvent, Args
+from redline.trace.times import NO_TIME, Decoded
 
-LaneKey = tuple[int | str, int | str, bool]  # process, thread, whether a stream of a device
 _ON_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC, Kind.DEVICE_ANNOTATION})
 _WORK_OF_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC})
 _INT64 = np.iinfo(np.int64)
-_FIRST_ROWS = 1024
-_GROWTH = 8  # grow by an eighth: what is grown and not used yet is memory too
 _NO_ARGS = Args()
 _GROUP = attrgetter("ph", "cat")
 _LANE = attrgetter("pid", "tid")
@@ -83,62 +81,6 @@ class RawColumns:
 
 
 TableType = TypeVar("TableType", bound=Table)
-Key = TypeVar("Key")
-
-
-class _Numbering(dict[Key, int]):
-    """Numbers things in the order in which they are first asked for. Lookups run in C: this is the hottest loop."""
-
-    def __missing__(self, key: Key) -> int:
-        self[key] = number = len(self)
-        return number
-
-
-class _RawNumbering(dict[bytes, int]):
-    """Numbers of JSON values among all texts, by their bytes; nothing at all is -1."""
-
-    def __init__(self, texts: _Numbering[str]) -> None:
-        super().__init__({b"": NONE})
-        self._texts = texts
-
-    def __missing__(self, raw: bytes) -> int:
-        self[raw] = number = self._texts[raw.decode("utf-8", "replace")]
-        return number
-
-
-class _LaneNumbering(dict[tuple[int | str, int | str], int]):
-    """Numbers of threads, or of streams, in one list of lanes."""
-
-    def __init__(self, lanes: list[LaneKey], on_device: bool) -> None:
-        super().__init__()
-        self._all, self._on_device = lanes, on_device
-
-    def __missing__(self, lane: tuple[int | str, int | str]) -> int:
-        self[lane] = number = len(self._all)
-        process, thread = (encodable(one) if isinstance(one, str) else one for one in lane)
-        self._all.append((process, thread, self._on_device))
-        return number
-
-
-class _Growing:
-    """A column that grows in place: thousands of small arrays, joined in the end, would take twice the memory."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._held = np.empty(_FIRST_ROWS, dtype)
-        self._count = 0
-
-    def append(self, values: Column) -> None:
-        if values.dtype.itemsize > self._held.dtype.itemsize:
-            self._held = self._held.astype(values.dtype)
-        count = self._count + len(values)
-        if count > len(self._held):
-            self._held.resize(count + count // _GROWTH, refcheck=False)
-        self._held[self._count : count] = values
-        self._count = count
-
-    def finish(self) -> Column:
-        self._held.resize(self._count, refcheck=False)
-        return self._held
 
 
 class Collector:
@@ -146,16 +88,16 @@ class Collector:
 
     def __init__(self, log: ProblemLog) -> None:
         self._log = log
-        self._groups = _Numbering[tuple[str, str]]()  # phase and category
-        self._texts = _Numbering[str]()
-        self._raw_texts = _RawNumbering(self._texts)
-        self._arrow_ids = _Numbering[str]()  # of arrows whose id is a text
+        self._groups = Numbering[tuple[str, str]]()  # phase and category
+        self._texts = Numbering[str]()
+        self._raw_texts = RawNumbering(self._texts)
+        self._arrow_ids = Numbering[str]()  # of arrows whose id is a text
         self._lane_keys: list[LaneKey] = []
-        self._lanes = {on_device: _LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
+        self._lanes = {on_device: LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
         self._lane_streams: dict[int, tuple[int, int]] = {}
         self._process_names: dict[int | str, list[str]] = {}
         self._thread_names: dict[tuple[int | str, int | str], str] = {}
-        self._tables: dict[type[Table], dict[str, _Growing]] = {}
+        self._tables: dict[type[Table], dict[str, Growing]] = {}
         self._events: Counter[str] = Counter()
         self._open: list[tuple[AnyEvent, int]] = []  # begin and end events with their times
         self._rows = 0
@@ -335,7 +277,7 @@ class Collector:
         growing = self._tables.setdefault(table, {})
         for name, values in columns.items():
             if name not in growing:
-                growing[name] = _Growing(values.dtype)
+                growing[name] = Growing(values.dtype)
             growing[name].append(values)
 
     def _intern(self, values: Iterable[str], count: int) -> I32:

@@ -4,37 +4,19 @@ A batch is first decoded as a whole. Where that fails, the whole batch is mended
 again; where that fails too, each event is decoded, mended or dropped by itself, so damage costs at most its own event.
 """
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any
 
 import msgspec
-import numpy as np
 
-from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I64
+from redline.timeline.problems import Reason
 from redline.trace.document import BETWEEN_EVENTS, Batch, Document
+from redline.trace.loose import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
-from redline.trace.schema import (
-    CATEGORY_KEY,
-    DURATION_KEY,
-    KEPT_FIRST,
-    LARGE_FRACTION,
-    TIME_AS_STRING,
-    AnyEvent,
-    Args,
-    Event,
-    ExactEvent,
-)
+from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, Event, ExactEvent
+from redline.trace.times import NO_TIME, Decoded, with_exact_times, with_times
 
-NO_TIME = int(np.iinfo(np.int64).min)
-_LARGEST_NS = 2**62 // 1000 * 1000  # times beyond are held here, so that no sum or difference leaves 64 bits
-_DOUBLE_HOLDS_US = 2**43  # above this, doubles of microseconds are 2 ns and more apart
-_DIGITS_OF_US = 16
 _PUT_BACK_LIMIT_BYTES = 256 << 10
 _REPAIR_LIMIT_BYTES = 1 << 20
 _PATIENCE = 1000
@@ -45,15 +27,6 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError, Arithmet
 _FAST = msgspec.json.Decoder(list[Event])
 _EXACT = msgspec.json.Decoder(list[ExactEvent])
 _EXACT_ONE = msgspec.json.Decoder(ExactEvent)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Events with their times in whole nanoseconds; NO_TIME where a field is missing or no number."""
-
-    events: Sequence[AnyEvent]
-    start_ns: I64
-    dur_ns: I64
 
 
 def decoded_batches(document: Document) -> Iterator[Decoded]:
@@ -112,7 +85,7 @@ class _Decoder:
         as_list = b"[" + text.rstrip().removesuffix(b",") + b"]"
         if not self._needs_exact:
             try:
-                fast = _with_times(_FAST.decode(as_list), as_list)
+                fast = with_times(_FAST.decode(as_list), as_list)
             except msgspec.ValidationError:
                 fast = None
             if fast is not None:
@@ -120,7 +93,7 @@ class _Decoder:
         events = _EXACT.decode(as_list)
         self._needs_exact = True
         self._log.add(Reason.NUMBER_AS_STRING, len(TIME_AS_STRING.findall(text)))
-        return _with_exact_times(events, self._log)
+        return with_exact_times(events, self._log)
 
     def _count_mended(self, text: bytes, offset: int, mends: tuple[Mend, ...]) -> None:
         """How many events each mend touches."""
@@ -140,7 +113,7 @@ class _Decoder:
             found, used = self._events_of(text, pieces, index, offset, last=last)
             events += found
             index += used
-        return _with_exact_times(events, self._log)
+        return with_exact_times(events, self._log)
 
     def _events_of(
         self, text: bytes, pieces: list[tuple[int, bytes]], index: int, offset: int, *, last: bool
@@ -205,7 +178,7 @@ class _Decoder:
         text, position = piece.decode("utf-8", "replace"), 0
         events: list[ExactEvent] = []
         oddities: set[Reason] = set()
-        decoder = _loose_decoder(oddities)
+        decoder = loose_decoder(oddities)
         while True:
             between = _BETWEEN_VALUES.match(text, position)
             position = between.end() if between else position
@@ -221,7 +194,7 @@ class _Decoder:
                 self._note(reason, offset, piece)
             oddities.clear()
             position = end
-            event = event or _event_from(value, self._log, offset)
+            event = event or event_from(value, self._log, offset)
             if event is not None:
                 events.append(event)
 
@@ -333,120 +306,3 @@ def _is_unfinished(text: bytes) -> bool:
 
 def _shown(text: bytes) -> str:
     return " ".join(text[:160].decode("utf-8", "replace").split())
-
-
-# --- times ------------------------------------------------------------------------------------------------------------
-
-
-def _with_times(events: list[Event], text: bytes) -> Decoded | None:
-    """Times of the fast path, or None where a double cannot hold them exactly."""
-    count = len(events)
-    ts = np.fromiter(map(attrgetter("ts"), events), np.float64, count)
-    dur = np.fromiter(map(attrgetter("dur"), events), np.float64, count)
-    with np.errstate(invalid="ignore"):
-        if bool((np.abs(ts) > _DOUBLE_HOLDS_US).any()) and LARGE_FRACTION.search(text):
-            return None
-    return Decoded(events, _ns_of(ts), _ns_of(dur))
-
-
-def _ns_of(us: np.typing.NDArray[np.float64]) -> I64:
-    """Whole nanoseconds. The fraction of a microsecond is taken apart: times 1000, a large double would round again."""
-    usable = np.clip(np.where(np.isnan(us), 0, us), -_LARGEST_NS // 1000, _LARGEST_NS // 1000)
-    whole = np.floor(usable)
-    ns: I64 = whole.astype(np.int64) * 1000 + np.rint((usable - whole) * 1000).astype(np.int64)
-    ns[np.isnan(us)] = NO_TIME
-    return ns
-
-
-def _with_exact_times(events: list[ExactEvent], log: ProblemLog) -> Decoded:
-    count = len(events)
-    start = np.fromiter((_exact_ns(event.ts, log) for event in events), np.int64, count)
-    return Decoded(events, start, np.fromiter((_exact_ns(event.dur, log) for event in events), np.int64, count))
-
-
-def _exact_ns(us: Decimal | None, log: ProblemLog) -> int:
-    if us is None:
-        return NO_TIME
-    if not us.is_finite() or us.adjusted() > _DIGITS_OF_US:
-        log.add(Reason.BAD_FIELD, example=f"a time of {us:.3e} us")
-        return NO_TIME
-    return max(-_LARGEST_NS, min(int((us * 1000).to_integral_value()), _LARGEST_NS))
-
-
-# --- events whose JSON is sound but whose fields are not --------------------------------------------------------------
-
-
-def _loose_decoder(oddities: set[Reason]) -> json.JSONDecoder:
-    """A decoder of any JSON that resolves repeated keys and takes inf and NaN as missing, and says so."""
-
-    def resolve(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        resolved: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in resolved:
-                oddities.add(Reason.DUPLICATE_KEY)
-                if key in KEPT_FIRST:
-                    continue
-            resolved[key] = value
-        return resolved
-
-    def nothing(_: str) -> None:
-        oddities.add(Reason.NOT_A_NUMBER)
-
-    return json.JSONDecoder(
-        object_pairs_hook=resolve, parse_float=_bounded_decimal, parse_int=_bounded_int, parse_constant=nothing
-    )
-
-
-def _bounded_decimal(number: str) -> Decimal | None:
-    try:
-        return Decimal(number)
-    except ArithmeticError:  # an exponent beyond what even a Decimal holds
-        return None
-
-
-def _bounded_int(digits: str) -> int | str:
-    return int(digits) if len(digits) < 40 else digits
-
-
-def _event_from(value: Any, log: ProblemLog, offset: int) -> ExactEvent | None:
-    """An event from a JSON value, field by field; fields of the wrong type are taken as missing."""
-    if not isinstance(value, dict):
-        log.add(Reason.NOT_AN_EVENT, offset=offset, example=str(value)[:80])
-        return None
-    event = ExactEvent()
-    bad = _fill(event, value)
-    args = value.get("args")
-    if isinstance(args, dict):
-        event.args = Args()
-        bad += _fill(event.args, args)
-    elif args is not None:
-        bad.append("args")
-    if bad:
-        log.add(Reason.BAD_FIELD, offset=offset, example=", ".join(bad))
-    return event
-
-
-_FIELDS = {
-    struct: {one.encode_name: (one.name, one.type) for one in msgspec.structs.fields(struct) if one.name != "args"}
-    for struct in (ExactEvent, Args)
-}
-
-
-def _fill(struct: ExactEvent | Args, values: dict[str, Any]) -> list[str]:
-    """Set what fits the struct's types, and give the names of what does not."""
-    bad = []
-    known = _FIELDS[type(struct)]
-    for key, value in values.items():
-        if value is None or key not in known:
-            continue
-        name, wanted = known[key]
-        try:
-            if wanted is msgspec.Raw:
-                converted: Any = msgspec.Raw(msgspec.json.encode(value))
-            else:
-                converted = msgspec.convert(value, wanted, strict=False)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
-            bad.append(key)
-            continue
-        setattr(struct, name, converted)
-    return bad

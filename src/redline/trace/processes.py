@@ -6,8 +6,9 @@ import numpy as np
 
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
-from redline.trace.columns import LaneKey, RawColumns
+from redline.trace.columns import RawColumns
 from redline.trace.correlate import launching_calls
+from redline.trace.growing import LaneKey
 from redline.trace.ranks import rank_from
 from redline.trace.sanity import reindexed
 from redline.trace.schema import RANK_PROCESS_NAME

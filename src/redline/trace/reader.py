@@ -10,9 +10,10 @@ from redline.errors import DamagedError, InputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
 from redline.trace import ranks, schema
-from redline.trace.columns import Collector, LaneKey, RawColumns
+from redline.trace.columns import Collector, RawColumns
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
+from redline.trace.growing import LaneKey
 from redline.trace.inflate import Content, Limits, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_rank

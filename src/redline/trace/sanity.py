@@ -8,7 +8,7 @@ from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import I32, I64, Column, Table
 from redline.timeline.timeline import NONE, Kind, MemoryMarks
 from redline.trace.columns import RawColumns, TableType
-from redline.trace.decode import NO_TIME
+from redline.trace.times import NO_TIME
 
 HOUR_NS = 3_600_000_000_000
 _UNFINISHED_NS = -1000  # writers put a duration of -1 us for "not ended yet"
