@@ -20,7 +20,7 @@ def share(part: int, whole: int) -> str:
 def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
     """Numbers with runs folded: 0-3, 7, 9-12."""
     runs: list[list[int]] = []
-    for rank in sorted(ranks):
+    for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:
             runs[-1][1] = rank
         else:
