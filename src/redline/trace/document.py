@@ -16,10 +16,11 @@ from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
 HEAD_LIMIT_BYTES = 32 << 20  # of metadata before the first event; group lists of large jobs take megabytes
 DEPTH_LIMIT = 1000
 _KEY_BYTES = 64  # in which the key of the event list fits, with any sane white space
-TAIL_LIMIT_BYTES = 64 << 20
+TAIL_LIMIT_BYTES = 4 << 20  # of metadata after the last event; a second document may follow, and is not wanted
 EVENT_LIMIT_BYTES = 16 << 20  # of text without any sign of an event's end
 _LOOK_BACK_BYTES = 16 << 10
 _FILL_BYTES = 512 << 10
+_FIRST_LOOK_BYTES = 256 << 10
 
 BETWEEN_EVENTS = re.compile(rb"\}\s*,\s*(?=\{\s*(?:\}|\"(?:" + b"|".join(FIRST_KEYS) + rb')"\s*:))')
 """Where one event ends and another seems to begin. A string or a nested list may look like it: decoding decides."""
@@ -120,7 +121,7 @@ class Document:
 
     def _note_trailing(self, rest: bytes) -> None:
         rest = rest.strip(b" \t\r\n\0")
-        if rest:
+        if rest and Reason.TRAILING_CONTENT not in self.log:
             self.log.add(Reason.TRAILING_CONTENT, example=rest[:80].decode("utf-8", "replace"))
 
     def _fill(self) -> bool:
@@ -270,19 +271,23 @@ def _object_from(text: bytes, log: ProblemLog) -> dict[str, Any]:
 
 
 def _leading_object(text: bytes, log: ProblemLog) -> tuple[dict[str, Any], bytes]:
-    """The object that the text begins with and what follows it; key by key where it does not parse as a whole."""
-    decoded = text.decode("utf-8", "replace").lstrip()
-    try:
-        value, end = _DECODER.raw_decode(decoded)
-    except (ValueError, RecursionError) as error:
-        undamaged = double_backslashes(text)
-        if undamaged != text:  # paths of Windows
-            log.add(Reason.LONE_BACKSLASH, example="in the metadata")
-            return _leading_object(undamaged, log)
-        whole = decoded.rstrip().endswith("}")
-        log.add(Reason.BAD_METADATA if whole else Reason.TRUNCATED_FILE, example=str(error))
-        return _known_keys(decoded), b""
-    return value if isinstance(value, dict) else {}, decoded[end:].encode("utf-8", "replace")
+    """The object that the text begins with and some of what follows; key by key where it does not parse as a whole."""
+    decoded = problem = ""
+    for size in (_FIRST_LOOK_BYTES, len(text)):  # what follows may be long, and is only asked for whether it is there
+        decoded = text[:size].decode("utf-8", "replace").lstrip()
+        try:
+            value, end = _DECODER.raw_decode(decoded)
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+            continue
+        return value if isinstance(value, dict) else {}, decoded[end:].encode("utf-8", "replace")
+    undamaged = double_backslashes(text)
+    if undamaged != text:  # paths of Windows
+        log.add(Reason.LONE_BACKSLASH, example="in the metadata")
+        return _leading_object(undamaged, log)
+    whole = decoded.rstrip().endswith("}")
+    log.add(Reason.BAD_METADATA if whole else Reason.TRUNCATED_FILE, example=problem)
+    return _known_keys(decoded), b""
 
 
 def _known_keys(text: str) -> dict[str, Any]:
