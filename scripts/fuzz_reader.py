@@ -360,19 +360,23 @@ class Worker:
 
 
 def run_all(seeds: list[bytes], seed: int, indices: range, jobs: int) -> Tally:
-    """Examine all inputs on several processes, telling the progress on stderr."""
+    """Examine all inputs on several processes, telling the progress on stderr; when stopped, what there is so far."""
     workers = [Worker(seeds, seed, indices[job::jobs]) for job in range(jobs)]
     total, started = Tally(), time.monotonic()
-    while workers:
-        ready = wait([worker.results for worker in workers], timeout=60)
-        for worker in [worker for worker in workers if worker.results in ready]:
-            tally = worker.next_tally()
-            if tally is None:
-                workers.remove(worker)
-            else:
-                total.add(tally)
-        rate = total.inputs / (time.monotonic() - started)
-        print(f"\r{total.inputs} inputs, {rate:.0f}/s, {sum(total.failed.values())} failed", end="", file=sys.stderr)
+    try:
+        while workers:
+            ready = wait([worker.results for worker in workers], timeout=60)
+            for worker in [worker for worker in workers if worker.results in ready]:
+                tally = worker.next_tally()
+                if tally is None:
+                    workers.remove(worker)
+                else:
+                    total.add(tally)
+            rate = total.inputs / (time.monotonic() - started)
+            failed = sum(total.failed.values())
+            print(f"\r{total.inputs} inputs, {rate:.0f}/s, {failed} failed", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("\nstopped before the end", end="", file=sys.stderr)
     print(file=sys.stderr)
     return total
 
@@ -419,6 +423,7 @@ def main() -> int:
     print(f"{len(seeds)} seeds of {min(map(len, seeds))} to {max(map(len, seeds))} bytes", file=sys.stderr)
     started = time.monotonic()
     indices = range(arguments.first, arguments.first + arguments.inputs)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     tally = run_all(seeds, arguments.seed, indices, arguments.jobs)
     report(tally, time.monotonic() - started)
     if tally.failures:
