@@ -49,3 +49,16 @@ def innermost_at(points_ns: I64, start_ns: I64, end_ns: I64) -> I64:
     has = parent >= 0
     around[order[has]] = order[parent[has]]
     return around[spans:]
+
+
+def innermost_segments(start_ns: I64, end_ns: I64) -> tuple[I64, I64, I64]:
+    """The covered time cut wherever a span begins or ends: start and end of each piece, and its innermost span.
+
+    Spans may come in any order.
+
+        [a      [b ]     ]   ->   a b a
+    """
+    points = np.unique(np.concatenate([start_ns, end_ns]))
+    inner = innermost_at(points[:-1], start_ns, end_ns)
+    covered = inner >= 0
+    return points[:-1][covered], points[1:][covered], inner[covered]

@@ -141,6 +141,8 @@ class Communications(Table):
     group: I32 = column(np.int32)  # text
     group_ranks: I32 = column(np.int32)  # text: a JSON list
     group_size: I32 = column(np.int32)
+    source: I32 = column(np.int32)  # of a send or receive: who sends, as a rank of the group; none if it is this rank
+    destination: I32 = column(np.int32)
     described: Column = column(np.uint8)  # 1: from metadata, 0: known by its kernel's name only
 
 

@@ -47,6 +47,8 @@ class Descriptions(Table):
     group: I32 = column(np.int32)  # text
     group_ranks: I32 = column(np.int32)  # text
     group_size: I32 = column(np.int32)
+    source: I32 = column(np.int32)  # rank within the group, of a send or receive
+    destination: I32 = column(np.int32)
     rank: I64 = column(np.int64)  # of the process, within the group
 
 
@@ -225,6 +227,8 @@ class Collector:
             group=self._intern((arg.group or "" for arg in some), count),
             group_ranks=self._intern((arg.group_ranks or "" for arg in some), count),
             group_size=self._ints(some, attrgetter("group_size")).astype(np.int32),
+            source=self._ints(some, attrgetter("source_rank")).astype(np.int32),
+            destination=self._ints(some, attrgetter("destination_rank")).astype(np.int32),
             rank=self._ints(some, attrgetter("comm_rank")),
         )
 

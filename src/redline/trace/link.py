@@ -243,6 +243,8 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
         group=column("group").astype(np.int32),
         group_ranks=column("group_ranks").astype(np.int32),
         group_size=column("group_size").astype(np.int32),
+        source=column("source").astype(np.int32),
+        destination=column("destination").astype(np.int32),
         described=described.astype(np.uint8),
     )
 

@@ -176,6 +176,8 @@ class RankEvents:
                 group=timeline.text(int(comms.group[index])),
                 group_ranks=timeline.text(int(comms.group_ranks[index])),
                 group_size=int(comms.group_size[index]),
+                source_rank=int(comms.source[index]),
+                destination_rank=int(comms.destination[index]),
             )
         return found
 

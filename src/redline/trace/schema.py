@@ -59,6 +59,8 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     group: str | None = field(name="Process Group Name", default=None)
     group_ranks: str | None = field(name="Process Group Ranks", default=None)
     comm_rank: int | None = field(name="Rank", default=NONE)
+    source_rank: int | None = field(name="Src Rank", default=NONE)
+    destination_rank: int | None = field(name="Dst Rank", default=NONE)
     global_rank_start: int | None = field(name="Global rank start", default=NONE)
     global_rank_stride: int | None = field(name="Global rank stride", default=NONE)
     memory_bytes: int | None = field(name="Bytes", default=NONE)
@@ -273,6 +275,42 @@ def is_graph_launch(name: str) -> bool:
 def launches_work(name: str) -> bool:
     """Whether a runtime or driver call puts work on a device."""
     return "Launch" in name or "Memcpy" in name or "Memset" in name
+
+
+_BLOCKING_CALL = re.compile(
+    r"(Stream|Device|Event|Ctx)Synchronize|Memcpy(WithStream|2D|3D|Peer|DtoH|HtoD|DtoD)?(_v\d+)?$"
+)
+_BOOKKEEPING_OPERATOR = re.compile(
+    r"^aten::(empty\w*|view\w*|_unsafe_view|reshape|_reshape_alias|t|transpose|permute|as_strided|expand\w*|slice|select"
+    r"|squeeze\w*|unsqueeze|narrow|detach\w*|alias|unbind|split\w*|chunk|result_type|is_\w+|set_|resize_|to|flatten)$"
+    r"|^(autograd|c10d|profiler|torch::autograd)::|^record_param_comms$|^detach_?$|^Optimizer\.|^DistributedDataParallel"
+)
+_COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
+_COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
+BACKWARD_ENGINE = "autograd::engine::evaluate_function"
+
+
+def is_blocking_call(name: str) -> bool:
+    """Whether a runtime or driver call returns only after the device has done something; asynchronous copies may not."""
+    return _BLOCKING_CALL.search(name) is not None
+
+
+def is_bookkeeping_operator(name: str) -> bool:
+    """Whether an operator computes nothing itself: views, allocations, autograd's nodes, waits for other ranks."""
+    return _BOOKKEEPING_OPERATOR.match(name) is not None
+
+
+def is_compiled_region(name: str) -> bool:
+    """Whether compiled code runs inside this operator without operators of its own."""
+    return _COMPILED_REGION.match(name) is not None
+
+
+def is_copying_operator(name: str) -> bool:
+    return _COPYING_OPERATOR.match(name) is not None
+
+
+def is_data_loader(name: str) -> bool:
+    return name.startswith(DATA_LOADER)
 
 
 # --- metadata of the file ---------------------------------------------------------------------------------------------
