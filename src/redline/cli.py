@@ -263,6 +263,13 @@ def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
 
 
+def _add_hardware_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a record, part of its name, or a profile (.json)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+
+
 # --- verbs ----------------------------------------------------------------------------------------------------------
 
 
@@ -271,7 +278,7 @@ def _run_inspect(options: argparse.Namespace) -> int:
     from redline.trace.merge import why_not_mergeable
     from redline.verbs.inspect import inspect
 
-    _refuse_unknown_format(options.output)
+    _refuse_unknown_format("inspect", options.output)
     job = inspect(options.paths, _job_options(options), _progress(options))
     if options.json or str(options.output or "").endswith(".json"):
         text = inspect_json.render(job)
@@ -284,11 +291,11 @@ def _run_inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_unknown_format(output: str | None) -> None:
+def _refuse_unknown_format(verb: str, output: str | None) -> None:
     from pathlib import Path
 
     if output is not None and Path(output).suffix not in (".json", ".txt", ""):
-        raise UsageError(f"inspect: {output}: inspect writes .json or .txt; give the file such a name")
+        raise UsageError(f"{verb}: {output}: {verb} writes .json or .txt; give the file such a name")
 
 
 def _run_merge(options: argparse.Namespace) -> int:
@@ -306,6 +313,22 @@ def _run_merge(options: argparse.Namespace) -> int:
     _show(merge_text.render(result))
     if not options.quiet:
         _next(f"open {options.output} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")
+    return 0
+
+
+def _run_hardware(options: argparse.Namespace) -> int:
+    from redline.report import hardware_json, hardware_text
+    from redline.verbs.hardware import find_hardware
+
+    _refuse_unknown_format("hardware", options.output)
+    machines = find_hardware(options.name)
+    if options.json or str(options.output or "").endswith(".json"):
+        text = hardware_json.render(machines)
+    elif options.name is not None and len(machines) == 1:
+        text = hardware_text.render_one(machines[0])
+    else:
+        text = hardware_text.render_table(machines)
+    _deliver(text, options.output, force=options.force)
     return 0
 
 
@@ -349,4 +372,5 @@ def _next(command: str) -> None:
 VERBS = {
     "inspect": Verb("say what is in traces, and how far it can be trusted", _add_inspect_arguments, _run_inspect),
     "merge": Verb("put the ranks of a job on one clock, in one trace for Perfetto", _add_merge_arguments, _run_merge),
+    "hardware": Verb("show what accelerators can do at best, and who says so", _add_hardware_arguments, _run_hardware),
 }

@@ -6,7 +6,8 @@ RedlineError                  2   anything expected to go wrong
 │   ├── NotATraceError        2   the content is not a PyTorch trace
 │   ├── RefusedInputError     2   inflates or nests beyond the limits
 │   ├── DamagedError          2   damage was found and --strict was given
-│   └── ClockError            2   the ranks' clocks cannot be aligned
+│   ├── ClockError            2   the ranks' clocks cannot be aligned
+│   └── UnknownHardwareError  2   no record of the catalogue fits, or more than one
 └── OutputError               2   a result cannot be written
 
 A message is one or two lines: what failed, in which file, why, and what to do about it.
@@ -41,6 +42,10 @@ class DamagedError(InputError):
 
 class ClockError(InputError):
     """The ranks' clocks cannot be aligned well enough to merge them."""
+
+
+class UnknownHardwareError(InputError):
+    """No record of the catalogue fits a device or a name, or more than one does."""
 
 
 class OutputError(RedlineError):

@@ -17,6 +17,13 @@ BARE = [sys.executable, "-c", "pass"]
 
 # A new flag is added here on purpose, never by accident.
 FLAGS = {
+    "hardware": [
+        "--force",
+        "--json",
+        "-h --help",
+        "-o --output FILE",
+        "NAME",
+    ],
     "inspect": [
         "--force",
         "--jobs N",

@@ -1,0 +1,165 @@
+"""What one accelerator can do at best: figures, each with its value, source, date and origin."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+PEAK, BEST_MATMUL = "peak_flops_per_s", "best_matmul_flops_per_s"
+
+
+def _work_unit(dtype: str) -> str:
+    return "OP/s" if dtype.startswith("int") else "FLOP/s"
+
+
+# Every figure that a machine may have, and the unit of its value.
+FIGURE_UNITS: Mapping[str, str] = {
+    "memory_bytes": "B",
+    "memory_bytes_per_s": "B/s",
+    **{f"{PEAK}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    **{f"{BEST_MATMUL}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    "fabric_bytes_per_s": "B/s",
+    "pair_bytes_per_s": "B/s",
+    "fabric_devices": "",
+    "nic_bytes_per_s": "B/s",
+    "pcie_bytes_per_s": "B/s",
+    "multiprocessors": "",
+    "power_w": "W",
+    "launch_ns": "ns",
+}
+
+
+class Origin(StrEnum):
+    """Where a figure comes from."""
+
+    CATALOGUE = "catalogue"
+    CALIBRATED = "calibrated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number about a machine, and how far it can be trusted."""
+
+    value: float
+    source: str
+    """Who published it, or how it was measured."""
+    date: str
+    """When it was taken down or measured: 2026-08 or 2026-08-14."""
+    origin: Origin = Origin.CATALOGUE
+    low_confidence: bool = False
+    spread: float | None = None
+    """Of a measured figure: how far its repetitions lay apart, as a share of the value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One accelerator. A figure that is not known is None: never that of another dtype, link or machine."""
+
+    name: str
+    vendor: str = ""
+    architecture: str = ""
+    form: str = ""
+    year: int = 0
+    driver_names: tuple[str, ...] = ()
+    memory_type: str = ""
+    link: str = ""
+    engines: str = ""
+    """What it computes with, where that is not a number of multiprocessors."""
+    base: str = ""
+    """Of a calibrated profile: the record of the catalogue that the other figures are from."""
+    synthetic: bool = False
+    """True when any figure was made up rather than published or measured."""
+    notes: tuple[str, ...] = ()
+    # Outside the hash, so that machines can be keys; equality still compares it.
+    figures: Mapping[str, Figure] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.figures) - set(FIGURE_UNITS))
+        if unknown:
+            raise ValueError(f"{self.name}: there is no figure {unknown[0]!r}")
+
+    def peak_flops_per_s(self, dtype: str) -> Figure | None:
+        """The dense peak. fp32 is that of the vector units; a matmul in fp32 that may use tf32 has the peak of tf32."""
+        return self.figures.get(f"{PEAK}.{_known(dtype)}")
+
+    def best_matmul_flops_per_s(self, dtype: str) -> Figure | None:
+        """The most that was ever measured in a matmul of any shape: what to plan with where it is known."""
+        return self.figures.get(f"{BEST_MATMUL}.{_known(dtype)}")
+
+    def ridge_flops_per_byte(self, dtype: str) -> float | None:
+        """The FLOPs per byte of memory traffic above which the peak, and not the memory, is the limit."""
+        peak, bandwidth = self.peak_flops_per_s(dtype), self.memory_bytes_per_s
+        return None if peak is None or bandwidth is None else peak.value / bandwidth.value
+
+    @property
+    def memory_bytes(self) -> Figure | None:
+        """As vendors state it; a device reports a few percent more or less."""
+        return self.figures.get("memory_bytes")
+
+    @property
+    def memory_bytes_per_s(self) -> Figure | None:
+        return self.figures.get("memory_bytes_per_s")
+
+    @property
+    def fabric_bytes_per_s(self) -> Figure | None:
+        """All that one device can send to the others of its scale-up domain, in one direction."""
+        return self.figures.get("fabric_bytes_per_s")
+
+    @property
+    def pair_bytes_per_s(self) -> Figure | None:
+        """What one device can send to one other of its scale-up domain, in one direction."""
+        return self.figures.get("pair_bytes_per_s")
+
+    @property
+    def fabric_devices(self) -> Figure | None:
+        """How many devices the scale-up domain has."""
+        return self.figures.get("fabric_devices")
+
+    @property
+    def nic_bytes_per_s(self) -> Figure | None:
+        """The network of a usual server, per device, in one direction."""
+        return self.figures.get("nic_bytes_per_s")
+
+    @property
+    def pcie_bytes_per_s(self) -> Figure | None:
+        return self.figures.get("pcie_bytes_per_s")
+
+    @property
+    def multiprocessors(self) -> Figure | None:
+        """Streaming multiprocessors or compute units."""
+        return self.figures.get("multiprocessors")
+
+    @property
+    def power_w(self) -> Figure | None:
+        return self.figures.get("power_w")
+
+    @property
+    def launch_ns(self) -> Figure | None:
+        """The least time from one kernel's launch to the next one's. Known only where it was calibrated."""
+        return self.figures.get("launch_ns")
+
+
+def calibrated(
+    machine: Machine,
+    name: str,
+    figures: Mapping[str, Figure],
+    *,
+    synthetic: bool = False,
+    notes: tuple[str, ...] = (),
+) -> Machine:
+    """The machine under a name of its own, with these measured figures in the place of the published ones."""
+    measured = {key: replace(figure, origin=Origin.CALIBRATED) for key, figure in figures.items()}
+    return replace(
+        machine,
+        name=name,
+        base=machine.base or machine.name,
+        synthetic=machine.synthetic or synthetic,
+        notes=(*machine.notes, *notes),
+        figures={**machine.figures, **measured},
+    )
+
+
+def _known(dtype: str) -> str:
+    if dtype not in DTYPES:
+        raise ValueError(f"there is no dtype {dtype!r}; there are: {', '.join(DTYPES)}")
+    return dtype

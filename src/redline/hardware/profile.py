@@ -1,0 +1,172 @@
+"""A calibrated profile: a file of figures measured on one machine, and the choice between it and the catalogue."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from math import isfinite
+from pathlib import Path
+
+import msgspec
+
+from redline.artifacts import Envelope, check_envelope, write_atomic
+from redline.errors import InputError
+from redline.hardware import catalogue
+from redline.hardware.machine import FIGURE_UNITS, Figure, Machine, Origin, calibrated
+
+KIND = "machine-profile"
+SCHEMA_VERSION = 1
+_LARGEST_BYTES = 1_000_000
+_DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
+_ENVELOPE = frozenset(field.name for field in fields(Envelope))
+
+
+class _Measured(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One figure as the file writes it."""
+
+    value: float
+    when: str
+    how: str
+    spread: float | None = None
+
+
+class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What the file holds beside its envelope."""
+
+    name: str
+    base: str = ""
+    vendor: str = ""
+    architecture: str = ""
+    notes: list[str] = []
+    figures: dict[str, _Measured]
+
+
+def choose(text: str | None, device_name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Machine:
+    """The machine that the user named, by a record or a profile; the record of the device where the user named none."""
+    if text is None:
+        return catalogue.match(device_name, memory_bytes, multiprocessors)
+    return load_profile(Path(text)) if is_profile_path(text) else catalogue.find(text)
+
+
+def is_profile_path(text: str) -> bool:
+    """Whether this names a file rather than a record. A record wins over a file that happens to have its name."""
+    looks_like_one = text.endswith(".json") or os.sep in text
+    return looks_like_one or (not catalogue.search(text) and _is_file(Path(text)))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have, such as one that is too long
+        return False
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def load_profile(path: Path) -> Machine:
+    """The machine of a profile: its own figures, and those of the record that it is based on for all others."""
+    record = _read(path)
+    envelope = check_envelope(record, KIND, SCHEMA_VERSION, where=str(path))
+    content = {key: value for key, value in record.items() if key not in _ENVELOPE}
+    try:
+        profile = msgspec.convert(content, _Profile)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path} is not a sound machine profile: {error}; correct or remake it") from error
+    if not profile.name.strip():
+        raise InputError(f"{path} names no machine: its field 'name' is empty; correct or remake it")
+    return _machine(profile, path, synthetic=envelope.synthetic)
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the machine profile {path}: {error.strerror}; check its name") from error
+    if len(data) > _LARGEST_BYTES:
+        raise InputError(f"{path} is above {_LARGEST_BYTES // 1_000_000} MB, so it is no machine profile; give another")
+    try:
+        record = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged or no machine profile: {error}; remake it or give another") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path} is no machine profile: it holds no JSON object; give another")
+    return record
+
+
+def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
+    figures = {name: _figure(name, measured, path) for name, measured in profile.figures.items()}
+    if not profile.base:
+        return Machine(
+            name=profile.name,
+            vendor=profile.vendor,
+            architecture=profile.architecture,
+            synthetic=synthetic,
+            notes=tuple(profile.notes),
+            figures=figures,
+        )
+    base = catalogue.record(profile.base)
+    if base is None:
+        raise InputError(
+            f"{path} is based on the record {profile.base!r}, which the catalogue does not have; "
+            "`redline hardware` lists the records"
+        )
+    return calibrated(base, profile.name, figures, synthetic=synthetic, notes=tuple(profile.notes))
+
+
+def _figure(name: str, measured: _Measured, path: Path) -> Figure:
+    where = f"{path}: figures: {name}"
+    if name not in FIGURE_UNITS:
+        raise InputError(f"{path}: there is no figure {name!r}; there are: {', '.join(FIGURE_UNITS)}")
+    if not isfinite(measured.value) or measured.value <= 0:
+        raise InputError(f"{where}: the value {measured.value} is not above zero; leave out what is not known")
+    if not _DATE.fullmatch(measured.when):
+        raise InputError(f"{where}: {measured.when!r} in 'when' is not a date; write it like 2026-08-14")
+    if not measured.how.strip():
+        raise InputError(f"{where}: 'how' is empty; say how it was measured")
+    if measured.spread is not None and not 0 <= measured.spread < float("inf"):
+        raise InputError(f"{where}: the spread {measured.spread} is not a share of the value, such as 0.02")
+    return Figure(
+        value=measured.value,
+        source=measured.how,
+        date=measured.when,
+        origin=Origin.CALIBRATED,
+        spread=measured.spread,
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def save_profile(machine: Machine, path: Path, *, made_by: str, force: bool = False) -> None:
+    """Write the calibrated figures of a machine. The published ones stay in the record that it is based on."""
+    base = catalogue.record(machine.base)
+    published = [name for name, figure in machine.figures.items() if figure.origin is not Origin.CALIBRATED]
+    if machine.base and base is None:
+        raise ValueError(f"{machine.name}: its base {machine.base!r} is no record of the catalogue")
+    if published and base is None:
+        raise ValueError(f"{machine.name}: {published[0]} was not calibrated and has no record to be read from again")
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=machine.synthetic)
+    record = {**envelope.to_dict(), **dict(_content(machine, base))}
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with write_atomic(path, force=force) as file:
+        file.write(text.encode())
+
+
+def _content(machine: Machine, base: Machine | None) -> Iterator[tuple[str, object]]:
+    yield "name", machine.name
+    if base is not None:
+        yield "base", base.name
+    else:
+        yield from (("vendor", machine.vendor), ("architecture", machine.architecture))
+    yield "notes", list(machine.notes[len(base.notes) if base else 0 :])
+    yield (
+        "figures",
+        {
+            name: {"value": figure.value, "when": figure.date, "how": figure.source, "spread": figure.spread}
+            for name, figure in machine.figures.items()
+            if figure.origin is Origin.CALIBRATED
+        },
+    )
