@@ -104,6 +104,7 @@ SCALAR_TYPES = {
 
 # In names of the kernels that work on lists of tensors: the type that the functor is made for, or its size alone.
 _FUNCTOR = re.compile(r"(?:Functor|CatArrayBatchedCopy\w*)<(?:\w+::)*?((?:c10::)?\w+(?: \w+)?)[,>]")
+_COPY = re.compile(r"CopyFunctor<([^,<>]+), ([^,<>]+),")  # between types: no single one
 _OPAQUE = re.compile(r"OpaqueType<(\d+)u?>")
 
 
@@ -121,5 +122,8 @@ def of_list_kernel(kernel_name: str) -> Dtype | None:
     opaque = _OPAQUE.search(kernel_name)
     if opaque is not None:
         return Dtype("", int(opaque[1]), Category.INTEGER) if len(opaque[1]) < 3 else None
+    copy = _COPY.search(kernel_name)
+    if copy is not None and copy[1] != copy[2]:
+        return None
     functor = _FUNCTOR.search(kernel_name)
     return PROFILER_NAMES.get(functor[1]) if functor is not None else None

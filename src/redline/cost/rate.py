@@ -3,12 +3,33 @@
 from collections.abc import Callable, Mapping
 
 from redline.cost.arguments import Call, UnknownWorkError, call_of
-from redline.cost.operators import attention, convolution, copy, elementwise, matmul
+from redline.cost.operators import (
+    attention,
+    convolution,
+    copy,
+    elementwise,
+    index,
+    matmul,
+    norm,
+    optimizer,
+    reduction,
+    resize,
+    softmax,
+    triton,
+    vendor,
+)
 from redline.cost.work import Work
 
 RULES: Mapping[str, Callable[[Call], Work]] = {
     **copy.RULES,
     **elementwise.RULES,
+    **reduction.RULES,
+    **norm.RULES,
+    **softmax.RULES,
+    **resize.RULES,
+    **index.RULES,
+    **optimizer.RULES,
+    **vendor.RULES,
     **attention.RULES,
     **convolution.RULES,
     **matmul.RULES,
@@ -23,7 +44,7 @@ def work_of(
     The types of tensors in a list (aten::cat, aten::_foreach_*) are in none of these texts. They are known where
     `kernel_name`, a kernel that the call launched, states them. No other operator needs it.
     """
-    rule = RULES.get(name)
+    rule = triton.rate if name.startswith(triton.PREFIX) else RULES.get(name)
     if rule is None:
         return None
     try:

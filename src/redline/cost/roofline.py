@@ -2,25 +2,12 @@
 
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Literal, Protocol
+from typing import Literal
 
 from redline.cost.work import Work
+from redline.hardware.machine import Machine
 
 NS_PER_S = 1_000_000_000
-
-
-class HasValue(Protocol):
-    @property
-    def value(self) -> float: ...
-
-
-class Limits(Protocol):
-    """What of a machine the roofline needs."""
-
-    def peak_flops_per_s(self, dtype: str) -> HasValue | None: ...
-
-    @property
-    def memory_bytes_per_s(self) -> HasValue | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +30,7 @@ class Roof:
         return "compute" if self.math_ns > self.memory_ns else "memory"
 
 
-def roof_of(work: Work, dtype: str, machine: Limits) -> Roof | None:
+def roof_of(work: Work, dtype: str, machine: Machine) -> Roof | None:
     """The roof for work that the hardware computes in `dtype`; None where the memory bandwidth is not known."""
     bandwidth = machine.memory_bytes_per_s
     if bandwidth is None:

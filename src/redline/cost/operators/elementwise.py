@@ -20,7 +20,7 @@ def words(text: str) -> tuple[str, ...]:
 _UNARY = words(
     "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh cosh "
     "tanh asinh acosh atanh sigmoid relu relu6 silu mish erf erfc erfinv floor ceil trunc frac round sign sgn positive "
-    "hardsigmoid hardswish log_sigmoid softsign selu bitwise_not logical_not lgamma digamma i0 sinc deg2rad rad2deg "
+    "hardsigmoid hardswish selu bitwise_not logical_not lgamma digamma i0 sinc deg2rad rad2deg "
     "conj_physical"
 )
 # One tensor, then so many scalars.
@@ -36,8 +36,6 @@ _WITH_SCALARS = {
     "softshrink": 1,
     "nan_to_num": 3,
     "logit": 1,
-    "cumsum": 2,
-    "cumprod": 2,
     "flip": 1,
     "roll": 2,
     "tril": 1,
@@ -45,12 +43,15 @@ _WITH_SCALARS = {
 }
 _BINARY = words(
     "mul div true_divide floor_divide remainder fmod pow atan2 maximum minimum fmax fmin bitwise_and bitwise_or "
-    "bitwise_xor logaddexp hypot copysign xlogy prelu bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ "
-    "__iand__ __ior__ __ixor__"
+    "bitwise_xor logaddexp hypot copysign xlogy prelu bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__"
 )
 _BINARY_SCALED = ["add", "sub", "rsub"]  # with alpha
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")
 _TESTS = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit")
+_NOT_IN_PLACE = words(
+    "positive hardshrink softplus softshrink flip roll fmax fmin maximum minimum logaddexp prelu rsub __and__ __or__ "
+    "__xor__"
+)
 _TERNARY = {"addcmul": 4, "addcdiv": 4, "lerp": 3, "clamp": 3, "clamp_min": 2, "clamp_max": 2, "masked_fill": 3}
 # gradient of the result and one or two saved tensors, then scalars
 _BACKWARDS = {
@@ -168,11 +169,13 @@ def _rules() -> dict[str, Callable[[Call], Work]]:
         fractional = (name in _UNARY and name not in keeps_integers) or name in {"div", "true_divide"}
         fractional &= name not in {"bitwise_not", "logical_not", "conj_physical"}
         rules[f"aten::{name}"] = _mapped(count, BOOL if name == "logical_not" else None, fractional=fractional)
-        rules[f"aten::{name}_"] = _in_place(count)
-    for name in (*_COMPARISONS, *_TESTS):
-        count = 1 if name in _TESTS else 2
-        rules[f"aten::{name}"] = _mapped(count, BOOL)
-        rules[f"aten::{name}_"] = _in_place(count)
+        if name not in _NOT_IN_PLACE:
+            rules[f"aten::{name}_"] = _in_place(count)
+    for name in _COMPARISONS:
+        rules[f"aten::{name}"] = _mapped(2, BOOL)
+        rules[f"aten::{name}_"] = _in_place(2)
+    for name in _TESTS:
+        rules[f"aten::{name}"] = _mapped(1, BOOL)
     for name, count in _BACKWARDS.items():
         rules[f"aten::{name}"] = _mapped(count)
     return rules
@@ -185,4 +188,7 @@ RULES: Mapping[str, Callable[[Call], Work]] = {
     "aten::_fused_dropout": _dropout,
     "aten::glu": _glu,
     "aten::log_sigmoid_forward": _log_sigmoid_forward,
+    "aten::__iand__": _in_place(2),
+    "aten::__ior__": _in_place(2),
+    "aten::__ixor__": _in_place(2),
 }
