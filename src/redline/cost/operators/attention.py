@@ -35,7 +35,7 @@ class Places:
     cumulative: int | None = None  # of queries, keys follow: packed sequences
     longest: int | None = None
     window: int | None = None  # left, right follows
-    must_be_absent: tuple[int, ...] = ()
+    data: tuple[int, ...] = ()  # tensors that decide how much is computed
     backward: bool = False
 
 
@@ -70,14 +70,19 @@ def visible_pairs(queries: int, keys: int, shift: int, left: int | None, right: 
 
 def _rule(places: Places) -> Callable[[Call], Work]:
     def rate(call: Call) -> Work:
-        if any(call.optional(place) is not None for place in places.must_be_absent):
-            raise UnknownWorkError
+        _refuse_data(call, places)
         left, right = _window(call, places.window)
         if call.flag(places.causal):
             right = 0
         return _rate(call, places, _Mask(places.corner, left, right))
 
     return rate
+
+
+def _refuse_data(call: Call, places: Places) -> None:
+    """Lengths and pages in tensors are data."""
+    if any(call.optional(place) is not None for place in places.data):
+        raise UnknownWorkError
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,7 @@ def _efficient(places: Places) -> Callable[[Call], Work]:
     """Memory-efficient attention, whose mask is a number."""
 
     def rate(call: Call) -> Work:
+        _refuse_data(call, places)
         # In the forward pass the number follows the dropout probability, whose place changed between versions.
         place = places.causal if places.backward else _first_fraction(call) + 1
         kind = call.value(place)
@@ -193,12 +199,14 @@ def _has_window(call: Call, places: Places) -> bool:
 
 
 def _cudnn(call: Call) -> Work:
-    """Up to PyTorch 2.4 there was no bias before the other arguments."""
+    """Older versions had no bias before the other arguments."""
     newer = len(call.types) > 7
     return _rule(Places(bias=3, causal=6) if newer else Places(causal=4))(call)
 
 
-_FLASH = Places(causal=8, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=11)
+_FLASH = Places(
+    causal=8, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=11, data=(13, 15)
+)
 _FLASH_BACKWARD = Places(
     query=1,
     causal=11,
@@ -209,15 +217,15 @@ _FLASH_BACKWARD = Places(
     window=15,
     backward=True,
 )
-_EFFICIENT = Places(causal=9, heads_first=False, bias=3, cumulative=4, must_be_absent=(4, 5))
-_EFFICIENT_BACKWARD = Places(
-    query=1, causal=14, heads_first=False, bias=4, cumulative=6, must_be_absent=(6, 7), backward=True
-)
+_EFFICIENT = Places(causal=9, heads_first=False, bias=3, data=(4, 5, 11, 12))
+_EFFICIENT_BACKWARD = Places(query=1, causal=14, heads_first=False, bias=4, data=(6, 7), backward=True)
 
 # The operators of the flash-attn package, 2.7 and newer.
 _PACKAGE = Places(causal=5, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=6)
 _PACKAGE_BACKWARD = Places(query=1, causal=11, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=12, backward=True)
-_PACKAGE_PACKED = Places(causal=9, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=10)
+_PACKAGE_PACKED = Places(
+    causal=9, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=10, data=(15,)
+)
 _PACKAGE_PACKED_BACKWARD = Places(
     query=1,
     causal=15,
@@ -242,8 +250,8 @@ RULES: Mapping[str, Callable[[Call], Work]] = {
     "aten::_efficient_attention_backward": _efficient(_EFFICIENT_BACKWARD),
     "aten::_scaled_dot_product_cudnn_attention": _cudnn,
     "aten::_scaled_dot_product_cudnn_attention_backward": _rule(Places(query=1, bias=8, causal=14, backward=True)),
-    "aten::_cudnn_attention_forward": _rule(Places(bias=3, causal=10, must_be_absent=(4, 5))),
-    "aten::_cudnn_attention_backward": _rule(Places(query=1, bias=8, causal=14, must_be_absent=(9, 10), backward=True)),
+    "aten::_cudnn_attention_forward": _rule(Places(bias=3, causal=10, data=(4, 5))),
+    "aten::_cudnn_attention_backward": _rule(Places(query=1, bias=8, causal=14, data=(9, 10), backward=True)),
     "aten::_scaled_dot_product_flash_attention_for_cpu": _rule(Places(bias=5, causal=4)),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _rule(
         Places(query=1, bias=8, causal=7, backward=True)
