@@ -23,6 +23,7 @@ def aligned(observed: list[Observed], ranks: int) -> Clocks:
     table = Matched(
         operation=np.array([operation for operation, _, _ in rows], np.int64),
         rank=np.array([rank for _, rank, _ in rows], np.int32),
+        place=np.zeros(len(rows), np.int32),
         start_ns=ends - 10,
         end_ns=ends,
     )

@@ -12,6 +12,7 @@ from redline.timeline.timeline import NONE, Communications, Timeline
 from redline.trace.schema import ENDS_TOGETHER
 
 _MOST_SHIFT = 3  # operations by which windows may begin apart
+_LEAST_SHIFTED = 5  # operations that a rank must have seen for that to be told
 _LEAST_OVERLAP = 0.5  # share of a rank's operations that a shift must leave matched
 _CLEARLY, _CLOCK_NOISE_NS = 4, 20_000  # how much better a shift must fit to be believed
 MOST_PER_RANK = 4096  # enough to align clocks by; keeps a rank's summary small
@@ -71,6 +72,7 @@ class Matched(Table):
 
     operation: I64 = column(np.int64)
     rank: Column = column(np.int32)  # index of the rank in the order given
+    place: Column = column(np.int32)  # row of the rank's arrivals
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
 
@@ -81,23 +83,40 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
     Where ranks saw different numbers of them (a window that began a step earlier), the shift is chosen that makes the
     distances between the ranks most equal.
     """
-    parts: list[tuple[I64, int, I64, I64]] = []
+    parts: list[Matched] = []
     operations = 0
-    for name in dict.fromkeys(key for rank in ranks for key in rank.series):
-        members = {index: _of_series(rank, name) for index, rank in enumerate(ranks) if name in rank.series}
+    for members in _by_series(ranks).values():
         if len(members) < 2:
             continue
-        shifts = _shifts(members)
+        arrivals = {index: ranks[index].arrivals.take(places) for index, places in members.items()}
+        shifts = _shifts(arrivals)
         lowest = min(shifts.values())
-        for index, arrivals in members.items():
-            numbers = np.arange(len(arrivals)) + (shifts[index] - lowest) + operations
-            parts.append((numbers, index, arrivals.start_ns, arrivals.end_ns))
+        for index, places in members.items():
+            numbers = np.arange(len(places)) + (shifts[index] - lowest) + operations
+            parts.append(_part(numbers, index, places, arrivals[index]))
         operations += max(len(members[index]) + shift - lowest for index, shift in shifts.items())
     return _shared(parts)
 
 
-def _of_series(rank: RankArrivals, name: Series) -> Arrivals:
-    return rank.arrivals.take(rank.arrivals.series == rank.series.index(name))
+def _by_series(ranks: Sequence[RankArrivals]) -> dict[Series, dict[int, I64]]:
+    """For each series its ranks, and which of their arrivals belong to it."""
+    found: dict[Series, dict[int, I64]] = {}
+    for index, rank in enumerate(ranks):
+        order = np.argsort(rank.arrivals.series, kind="stable")
+        edges = np.searchsorted(rank.arrivals.series[order], np.arange(len(rank.series) + 1))
+        for number, name in enumerate(rank.series):
+            found.setdefault(name, {})[index] = order[edges[number] : edges[number + 1]]
+    return found
+
+
+def _part(operation: I64, index: int, places: I64, arrivals: Arrivals) -> Matched:
+    return Matched(
+        operation=operation,
+        rank=np.full(len(places), index, np.int32),
+        place=places.astype(np.int32),
+        start_ns=arrivals.start_ns,
+        end_ns=arrivals.end_ns,
+    )
 
 
 def _shifts(members: Mapping[int, Arrivals]) -> dict[int, int]:
@@ -109,8 +128,11 @@ def _shifts(members: Mapping[int, Arrivals]) -> dict[int, int]:
 def _shift(reference: Arrivals, other: Arrivals) -> int:
     """Where in the reference the other rank's first operation is; most likely nowhere but at the same place."""
     surplus = len(reference) - len(other)
+    if surplus == 0 and _agrees(_fit(reference, other, 0)):
+        return 0
     usual = _likeliest([_fit(reference, other, shift) for shift in range(surplus + 1)])
-    best = min(_fit(reference, other, shift) for shift in range(-_MOST_SHIFT, surplus + _MOST_SHIFT + 1))
+    most = _MOST_SHIFT if len(other) >= _LEAST_SHIFTED else 0  # a few operations fit anywhere by chance
+    best = min(_fit(reference, other, shift) for shift in range(-most, surplus + most + 1))
     clearly_better = (best.unlike, best.spread_ns * _CLEARLY + _CLOCK_NOISE_NS) < (usual.unlike, usual.spread_ns)
     return best.shift if clearly_better else usual.shift
 
@@ -122,6 +144,11 @@ class _Fit(NamedTuple):
     spread_ns: float  # of the distances between their ends
     distance_ns: float
     shift: int
+
+
+def _agrees(fit: _Fit) -> bool:
+    """So good a fit that no other shift could be clearly better."""
+    return not fit.unlike and fit.spread_ns <= _CLOCK_NOISE_NS
 
 
 def _likeliest(fits: list[_Fit]) -> _Fit:
@@ -142,13 +169,11 @@ def _fit(reference: Arrivals, other: Arrivals, shift: int) -> _Fit:
     return _Fit(unlike, float(np.abs(distances - middle).mean()), abs(middle), shift)
 
 
-def _shared(parts: list[tuple[I64, int, I64, I64]]) -> Matched:
+def _shared(parts: list[Matched]) -> Matched:
+    """The parts in one table, without operations that only one rank took part in."""
     if not parts:
         return Matched.empty()
-    operation = np.concatenate([part[0] for part in parts])
-    rank = np.concatenate([np.full(len(part[0]), part[1], np.int32) for part in parts])
-    start_ns, end_ns = (np.concatenate([part[place] for part in parts]) for place in (2, 3))
-    order = np.lexsort((rank, operation))
-    table = Matched(operation=operation[order], rank=rank[order], start_ns=start_ns[order], end_ns=end_ns[order])
-    _, first, counts = np.unique(table.operation, return_index=True, return_counts=True)
-    return table.take(np.repeat(counts, counts) > 1) if len(first) else table
+    table = Matched(**{name: np.concatenate([part.columns()[name] for part in parts]) for name in Matched.layout()})
+    table = table.take(np.lexsort((table.rank, table.operation)))
+    _, counts = np.unique(table.operation, return_counts=True)
+    return table.take(np.repeat(counts, counts) > 1)

@@ -13,22 +13,25 @@ _ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
+DIGEST_ENDING = ".digest"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
 
-def find_traces(named: Iterable[str | Path]) -> list[Path]:
-    """Every trace file meant, in a stable order, each once."""
+def find_traces(named: Iterable[str | Path], *, digests: bool = False) -> list[Path]:
+    """Every trace file meant, in a stable order, each once; where asked for, digests of traces as well."""
     found: dict[Path, Path] = {}
     for one in named:
-        for path in _meant_by(str(one)):
+        for path in _meant_by(str(one), digests):
             found.setdefault(path.absolute(), path)
     return list(found.values())
 
 
-def _meant_by(named: str) -> list[Path]:
+def _meant_by(named: str, digests: bool) -> list[Path]:
     path = Path(named)
     if path.is_dir():
         inside = sorted((inner for inner in path.rglob("*") if _looks_like_a_trace(inner)), key=_natural)
+        if digests and not inside:  # raw traces beside their digests would count every rank twice
+            inside = sorted(path.rglob(f"*{DIGEST_ENDING}"), key=_natural)
         if not inside:
             raise InputError(f"{named}: no trace in this folder (looked for {', '.join(_ENDINGS[:4])} and archives).")
         return _without_superseded(inside)
@@ -37,7 +40,7 @@ def _meant_by(named: str) -> list[Path]:
     matches = sorted(map(Path, glob.glob(named, recursive=True)), key=_natural)  # noqa: PTH207 (absolute patterns)
     if not matches:
         raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
-    return [inner for match in matches for inner in (_meant_by(str(match)) if match.is_dir() else [match])]
+    return [inner for match in matches for inner in (_meant_by(str(match), digests) if match.is_dir() else [match])]
 
 
 def _looks_like_a_trace(path: Path) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from redline.errors import InputError
 from redline.trace.cache import cache_folder, prune, read_cached
@@ -14,6 +15,7 @@ from redline.trace.ranks import job_ranks
 from redline.trace.reader import ReadOptions
 from redline.trace.summary import RankSummary, summarise
 
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]  # files done, files in all
 
 
@@ -48,16 +50,28 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FileSummary:
-    ranks: tuple[RankSummary, ...]
+class OfFile(Generic[Result]):
+    """What was made of the ranks in one file, and messages on those of its members that could not be read."""
+
+    ranks: tuple[Result, ...]
     failures: tuple[str, ...]
 
 
 def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | None = None) -> Job:
     """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""
     folder = cache_folder() if options.use_cache else None
-    work = partial(_summarised, options=options.reading, folder=folder)
-    results: dict[int, _FileSummary] = {}
+    results, failures = gather(partial(_summarised, options=options.reading, folder=folder), paths, options, progress)
+    return _job(paths, results, failures)
+
+
+def gather(
+    work: Callable[[Path], OfFile[Result] | InputError],
+    paths: Sequence[Path],
+    options: JobOptions,
+    progress: Progress | None = None,
+) -> tuple[dict[int, OfFile[Result]], list[Failure]]:
+    """The work done on every file, by its index, and what failed. Raises InputError only where nothing succeeded."""
+    results: dict[int, OfFile[Result]] = {}
     failures: list[Failure] = []
     for done, (index, outcome) in enumerate(over_files(work, paths, options.jobs), start=1):
         if isinstance(outcome, InputError):
@@ -73,22 +87,23 @@ def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | No
             failures += [Failure(path=str(paths[index]), message=message) for message in outcome.failures]
         if progress is not None:
             progress(done, len(paths))
-    prune(folder)
+    if options.use_cache:
+        prune(cache_folder())
     if not results:
         raise InputError(failures[0].message)
-    return _job(paths, results, failures)
+    return results, sorted(failures, key=lambda failure: failure.path)
 
 
-def _summarised(path: Path, options: ReadOptions, folder: Path | None) -> _FileSummary | InputError:
+def _summarised(path: Path, options: ReadOptions, folder: Path | None) -> OfFile[RankSummary] | InputError:
     """Errors are returned, so that one bad file among a thousand ends nothing."""
     try:
         reading = read_cached(path, options, folder)
     except InputError as error:
         return error
-    return _FileSummary(ranks=tuple(map(summarise, reading.timelines)), failures=reading.failures)
+    return OfFile(ranks=tuple(map(summarise, reading.timelines)), failures=reading.failures)
 
 
-def _job(paths: Sequence[Path], results: dict[int, _FileSummary], failures: list[Failure]) -> Job:
+def _job(paths: Sequence[Path], results: dict[int, OfFile[RankSummary]], failures: list[Failure]) -> Job:
     found = [
         (summary, (paths[index], number))
         for index in sorted(results)
@@ -110,5 +125,5 @@ def _job(paths: Sequence[Path], results: dict[int, _FileSummary], failures: list
         doubles=numbering.doubles,
         missing=numbering.missing if len(found) > 1 else (),
         world_size=world_size,
-        failures=tuple(sorted(failures, key=lambda failure: failure.path)),
+        failures=tuple(failures),
     )

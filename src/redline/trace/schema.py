@@ -291,7 +291,7 @@ BACKWARD_ENGINE = "autograd::engine::evaluate_function"
 
 
 def is_blocking_call(name: str) -> bool:
-    """Whether a runtime or driver call returns only after the device has done something; asynchronous copies may not."""
+    """Whether a runtime or driver call returns only after the device has done something."""
     return _BLOCKING_CALL.search(name) is not None
 
 

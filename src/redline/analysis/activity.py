@@ -1,0 +1,148 @@
+"""What a rank's device did when: computing, communicating, copying or nothing; each instant once.
+
+The device of a rank is the union of its streams. In a trace without device work it is the CPU: operators are its
+kernels, and an operator counts where it runs itself, not where it has called another.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from redline.analysis.names import matching
+from redline.analysis.owned import Owned
+from redline.timeline.intervals import Intervals
+from redline.timeline.nesting import innermost_segments
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """The four sets of instants are disjoint and fill the window."""
+
+    device: Literal["gpu", "cpu"]
+    window_ns: tuple[int, int]
+    compute: Owned
+    communication: Owned
+    copies: Owned
+    computing: Intervals
+    communicating: Intervals  # and not computing
+    copying: Intervals  # and neither of these
+    idle: Intervals
+
+    @property
+    def busy(self) -> Intervals:
+        return self.computing | self.communicating | self.copying
+
+
+def activity_of(timeline: Timeline) -> Activity:
+    on_device = np.array([lane.on_device for lane in timeline.lanes], bool)[timeline.spans.lane]
+    busy = timeline.spans.rows_of(Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
+    if on_device[busy].any():
+        return _of_gpu(timeline, busy[on_device[busy]])
+    return _of_cpu(timeline)
+
+
+def window_of(timeline: Timeline) -> tuple[int, int]:
+    """First start and last end of what belongs to the job: threads that only poll the device do not extend it."""
+    spans = timeline.spans
+    counts = (spans.kind < Kind.OVERHEAD) & np.isin(spans.lane, working_lanes(timeline))
+    if not counts.any():
+        return timeline.window_ns
+    return int(spans.start_ns[counts].min()), int(spans.end_ns[counts].max())
+
+
+def working_lanes(timeline: Timeline) -> I64:
+    """Streams, and threads that run operators, Python or regions, or launch work; not those of watchdogs."""
+    spans, launch = timeline.spans, timeline.device_work.launch
+    working = np.array([lane.on_device for lane in timeline.lanes], bool)
+    working[spans.lane[spans.rows_of(Kind.OPERATOR, Kind.PYTHON, Kind.ANNOTATION, Kind.COMMUNICATION)]] = True
+    working[spans.lane[launch[launch != NONE]]] = True
+    return np.flatnonzero(working)
+
+
+def _of_gpu(timeline: Timeline, rows: I64) -> Activity:
+    spans = timeline.spans
+    kind = spans.kind[rows]
+    pieces = [
+        Owned.of(rows[chosen], spans.start_ns[rows[chosen]], spans.end_ns[rows[chosen]])
+        for chosen in (kind == Kind.KERNEL, kind == Kind.COMMUNICATION, (kind == Kind.COPY) | (kind == Kind.SET))
+    ]
+    return _arranged("gpu", window_of(timeline), *pieces)
+
+
+def _of_cpu(timeline: Timeline) -> Activity:
+    spans = timeline.spans
+    row, start_ns, end_ns = _own_time(timeline)
+    copies = matching(timeline, row, schema.is_copying_operator)
+    compute = Owned.of(row[~copies], start_ns[~copies], end_ns[~copies])
+    moved = Owned.of(row[copies], start_ns[copies], end_ns[copies])
+    rows = spans.rows_of(Kind.COMMUNICATION)
+    communication = Owned.of(rows, spans.start_ns[rows], spans.end_ns[rows])
+    return _arranged("cpu", window_of(timeline), compute, communication, moved)
+
+
+def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
+    """Row, start and end of all stretches in which an operator itself computes; none inside the data loader."""
+    spans = timeline.spans
+    operators = spans.rows_of(Kind.OPERATOR)
+    works = _works(timeline, operators)
+    loading = loader_time(timeline)
+    parts: list[tuple[I64, I64, I64]] = []
+    for lane in np.unique(spans.lane[operators]).tolist():
+        rows = operators[spans.lane[operators] == lane]
+        start_ns, end_ns, index = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
+        keep = works[np.searchsorted(operators, rows[index])]
+        if lane in loading:
+            keep &= ~loading[lane].contains(start_ns)
+        parts.append((rows[index][keep], start_ns[keep], end_ns[keep]))
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    row, start_ns, end_ns = (np.concatenate([part[place] for part in parts]) for place in range(3))
+    return row, start_ns, end_ns
+
+
+def _works(timeline: Timeline, operators: I64) -> Mask:
+    """Which operators compute in their own time: those that call no other, and what a compiler made of several."""
+    spans = timeline.spans
+    parents = spans.parent[operators]
+    is_leaf = np.ones(len(spans), bool)
+    is_leaf[parents[parents != NONE]] = False
+    is_bookkeeping = matching(timeline, operators, schema.is_bookkeeping_operator)
+    return (is_leaf[operators] & ~is_bookkeeping) | matching(timeline, operators, schema.is_compiled_region)
+
+
+def loader_time(timeline: Timeline) -> dict[int, Intervals]:
+    """When each thread was in a data loader."""
+    spans = timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[matching(timeline, rows, schema.is_data_loader)]
+    return {
+        lane: Intervals.union_of(spans.start_ns[here], spans.end_ns[here])
+        for lane in np.unique(spans.lane[rows]).tolist()
+        for here in (rows[spans.lane[rows] == lane],)
+    }
+
+
+def _arranged(
+    device: Literal["gpu", "cpu"], window_ns: tuple[int, int], compute: Owned, communication: Owned, copies: Owned
+) -> Activity:
+    computing = compute.where()
+    communicating = communication.where() - computing
+    copying = copies.where() - computing - communicating
+    return Activity(
+        device=device,
+        window_ns=window_ns,
+        compute=compute,
+        communication=communication,
+        copies=copies,
+        computing=computing,
+        communicating=communicating,
+        copying=copying,
+        idle=(computing | communicating | copying).gaps(*window_ns),
+    )

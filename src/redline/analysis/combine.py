@@ -1,0 +1,114 @@
+"""All ranks together: digests become one diagnosis. Linear in ranks; no trace is opened."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from redline.analysis.accounts import ACCOUNTS, Account
+from redline.analysis.collective_table import CollectiveRow, collective_table
+from redline.analysis.digest import Digest
+from redline.analysis.doing import Doing
+from redline.analysis.kernel_table import KernelRow, merged
+from redline.analysis.lateness import Lateness, lateness_of
+from redline.analysis.ledger import Amounts
+from redline.analysis.likeness import kinds_of
+from redline.analysis.meetings import Meetings, meet, waiting_times
+from redline.trace.clocks import Clocks
+from redline.trace.ranks import job_ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What is known of a job: each rank with its ledger, and what they have in common."""
+
+    ranks: tuple[Digest, ...]  # in order; waiting for peers is told from transfer in their ledgers
+    kinds: tuple[int, ...]  # for each rank a number: only ranks of the same number do the same work
+    clocks: Clocks
+    lateness: Lateness | None
+    collectives: tuple[CollectiveRow, ...]
+    kernels: tuple[KernelRow, ...]  # over all ranks
+    doing: tuple[Doing, ...]
+    world_size: int
+    doubles: tuple[int, ...]
+    missing: tuple[int, ...]
+    unmatched_ns: int  # exposed communication that could not be told from waiting, over all ranks
+    exposed_ns: int  # all exposed communication, over all ranks
+
+    @property
+    def rank_steps(self) -> int:
+        return sum(len(rank.ledger.start_ns) for rank in self.ranks)
+
+    @property
+    def in_steps(self) -> Amounts:
+        """Accounts inside steps, added over all ranks."""
+        total: Amounts = np.sum([rank.ledger.steps.sum(axis=0) for rank in self.ranks], axis=0)
+        return total
+
+    @property
+    def per_step(self) -> dict[Account, float]:
+        """The average step of a rank, in ns."""
+        amounts = self.in_steps / max(self.rank_steps, 1)
+        return dict(zip(ACCOUNTS, amounts.tolist(), strict=True))
+
+
+def combine(digests: Sequence[Digest]) -> Diagnosis:
+    ranks, doubles, missing, world_size = _in_order(digests)
+    meetings = meet(ranks)
+    ranks, unmatched_ns = _resolved(ranks, meetings)
+    return Diagnosis(
+        ranks=ranks,
+        kinds=kinds_of(ranks),
+        clocks=meetings.clocks,
+        lateness=lateness_of(meetings, ranks),
+        collectives=collective_table(ranks, meetings),
+        kernels=merged(row for rank in ranks for row in rank.kernels),
+        doing=_added(row for rank in ranks for row in rank.doing),
+        world_size=world_size,
+        doubles=doubles,
+        missing=missing,
+        unmatched_ns=unmatched_ns,
+        exposed_ns=sum(rank.exposed.length_ns for rank in ranks),
+    )
+
+
+def _in_order(digests: Sequence[Digest]) -> tuple[tuple[Digest, ...], tuple[int, ...], tuple[int, ...], int]:
+    """Every rank once, in order of rank."""
+    world_size = max(digest.origin.world_size for digest in digests)
+    numbering = job_ranks([(one.origin.rank, one.origin.rank_origin) for one in digests], world_size)
+    numbered = [
+        replace(digest, origin=replace(digest.origin, rank=rank, rank_origin=origin))
+        for digest, rank, origin in zip(digests, numbering.ranks, numbering.origins, strict=True)
+    ]
+    ordered = tuple(sorted(numbered, key=lambda digest: digest.origin.rank))
+    missing = numbering.missing if len(digests) > 1 else ()
+    return ordered, numbering.doubles, missing, world_size
+
+
+def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], int]:
+    """Ledgers in which waiting has left the transfer account; and exposed time of exchanges seen on one rank only."""
+    resolved = []
+    met = np.zeros(len(ranks), np.int64)
+    order = np.argsort(meetings.rank, kind="stable")
+    edges = np.searchsorted(meetings.rank[order], np.arange(len(ranks) + 1))
+    for index, (digest, waiting) in enumerate(zip(ranks, waiting_times(meetings, ranks), strict=True)):
+        places = meetings.place[order[edges[index] : edges[index + 1]]]
+        met[index] = int(digest.exchanges.exposed_ns[places].sum())
+        wait = digest.exposed & waiting
+        steps = wait.overlap_with(digest.ledger.start_ns, digest.ledger.end_ns)
+        ledger = digest.ledger.moved(Account.TRANSFER, Account.PEER_WAIT, steps, wait.length_ns - int(steps.sum()))
+        ledger.self_check()
+        resolved.append(replace(digest, ledger=ledger))
+    exposed = sum(digest.exposed.length_ns for digest in ranks)
+    return tuple(resolved), max(exposed - int(met.sum()), 0)
+
+
+def _added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
+    sums: dict[tuple[Account, str, str, str, str], Doing] = {}
+    for row in rows:
+        key = (row.account, row.kind, row.name, row.region, row.site)
+        other = sums.get(key)
+        if other is not None:
+            row = replace(row, time_ns=row.time_ns + other.time_ns, times=row.times + other.times)  # noqa: PLW2901
+        sums[key] = row
+    return tuple(sorted(sums.values(), key=lambda row: (-row.time_ns, row.name, row.region, row.site)))

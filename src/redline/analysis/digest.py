@@ -1,0 +1,219 @@
+"""One rank in a few kilobytes: its ledger, its tables, its exchanges. A pure function of its timeline and machine."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.activity import Activity, Mask, activity_of, loader_time
+from redline.analysis.doing import Doing, doing_of
+from redline.analysis.exchanges import Exchanges, Series, exchanges_of
+from redline.analysis.idle import idle_of
+from redline.analysis.kernel_table import KernelRow, kernel_table
+from redline.analysis.kernels import Calls, Kernels, kernels_of
+from redline.analysis.ledger import Ledger, ledger_of
+from redline.analysis.names import matching
+from redline.hardware.machine import Machine
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
+from redline.trace import schema
+
+SHORT_KERNEL_NS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """Floating-point operations of one type inside steps, and at which peak they count."""
+
+    dtype: str
+    flops: int
+    recomputed_flops: int  # of these: forward work that the backward pass did again
+    peak_flops_per_s: float  # 0 where it is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Figures of a rank that its ledger does not hold; times are of the whole window."""
+
+    device: str  # gpu or cpu
+    device_name: str  # as the driver says it; "" where the trace does not
+    machine: str  # whose roofs were used; "" for none
+    machine_origin: str
+    why_no_machine: str  # what to do about it, where none was used
+    trace_ns: int  # from the first to the last event, watchdogs included
+    device_window_ns: int  # from the first to the last piece of device work
+    computing_ns: int
+    communicating_ns: int  # hidden or not
+    loading_ns: int  # in a data loader, whether the device was idle or not
+    kernels: int
+    short_kernels: int  # below SHORT_KERNEL_NS
+    kernel_ns: int  # summed durations
+    known_work_ns: int  # of kernels whose work is known
+    rated_ns: int  # of kernels whose work and roofs are known
+    above_roof: int  # calls of operators that were faster than their roof
+    without_launch: int
+    without_launch_ns: int
+    launches: int
+    launches_without_work: int  # calls that launch, but nothing recorded on the device belongs to them
+    graph_launches: int
+    first_queue_ns: int  # queue time before the first piece of device work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a digest comes from."""
+
+    rank: int
+    rank_origin: str
+    source: str
+    host: str
+    backend: str
+    world_size: int
+    recorded: tuple[str, ...]
+    versions: dict[str, str]
+    synthetic: str
+    step_anchor: str
+    step_labels: tuple[str, ...]
+    dropped: dict[str, int] = field(default_factory=dict)  # what reading dropped, by reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digest:
+    """What is known of one rank once its trace is put away."""
+
+    origin: Origin
+    facts: Facts
+    zero_ns: int  # Unix time of 0 in the ledger, on the rank's own clock
+    window_ns: tuple[int, int]
+    ledger: Ledger
+    exposed: Intervals  # communicating and not computing
+    arithmetic: tuple[Arithmetic, ...]
+    kernels: tuple[KernelRow, ...]
+    doing: tuple[Doing, ...]
+    exchanges: Exchanges
+    series: tuple[Series, ...]
+    left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
+
+
+def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str = "") -> Digest:
+    activity = activity_of(timeline)
+    idle = idle_of(timeline, activity)
+    kernels = kernels_of(timeline, activity, machine)
+    exchanges, series = exchanges_of(timeline, activity, idle)
+    ledger = ledger_of(timeline, activity, idle, kernels)
+    first_ns = int(activity.busy.start[0]) if len(activity.busy) else activity.window_ns[1]
+    return Digest(
+        origin=_origin(timeline),
+        facts=_facts(
+            timeline,
+            activity,
+            kernels,
+            machine,
+            why_no_machine,
+            idle.accounts[Account.QUEUE].clip(activity.window_ns[0], first_ns).length_ns,
+        ),
+        zero_ns=timeline.zero_ns,
+        window_ns=activity.window_ns,
+        ledger=ledger,
+        exposed=activity.communicating,
+        arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
+        kernels=kernel_table(timeline, activity, kernels),
+        doing=doing_of(timeline, idle),
+        exchanges=exchanges,
+        series=series,
+    )
+
+
+def _origin(timeline: Timeline) -> Origin:
+    metadata = timeline.metadata
+    dropped = {p.reason.code: p.count for p in timeline.source.problems if p.reason.effect == "dropped"}
+    return Origin(
+        rank=timeline.rank,
+        rank_origin=timeline.rank_origin,
+        source=timeline.source.name,
+        host=metadata.host,
+        backend=metadata.backend,
+        world_size=metadata.world_size,
+        recorded=metadata.recorded,
+        versions=dict(metadata.versions),
+        synthetic=metadata.synthetic,
+        step_anchor=timeline.step_anchor,
+        step_labels=tuple(timeline.text(label) for label in timeline.steps.label.tolist()),
+        dropped=dropped,
+    )
+
+
+def device_name_of(timeline: Timeline) -> tuple[str, int, int]:
+    """Name, memory and multiprocessors of the device that did the rank's work; "" and 0 where the trace is silent."""
+    on_device = [lane.device for lane in timeline.lanes if lane.on_device]
+    devices = {device.id: device for device in timeline.metadata.devices}
+    for number in on_device:
+        if number in devices:
+            device = devices[number]
+            return device.name, device.memory_bytes, device.multiprocessors
+    return "", 0, 0
+
+
+def _facts(
+    timeline: Timeline,
+    activity: Activity,
+    kernels: Kernels,
+    machine: Machine | None,
+    why_no_machine: str,
+    first_queue_ns: int,
+) -> Facts:
+    spans, work = timeline.spans, timeline.device_work
+    busy = activity.busy
+    dur_ns = activity.compute.dur_ns if activity.device == "cpu" else spans.dur_ns[activity.compute.row]
+    unlaunched = (work.launch == NONE) & (spans.kind[work.row] != Kind.SYNC)
+    calls = spans.rows_of(*CALL_KINDS)
+    launches = calls[matching(timeline, calls, schema.launches_work)]
+    graphs: Mask = matching(timeline, launches, schema.is_graph_launch)
+    return Facts(
+        device=activity.device,
+        device_name=device_name_of(timeline)[0],
+        machine=machine.name if machine else "",
+        machine_origin=_machine_origin(machine),
+        why_no_machine=why_no_machine,
+        trace_ns=timeline.window_ns[1] - timeline.window_ns[0],
+        device_window_ns=int(busy.end[-1] - busy.start[0]) if len(busy) else 0,
+        computing_ns=activity.computing.length_ns,
+        communicating_ns=activity.communication.where().length_ns,
+        loading_ns=sum(time.length_ns for time in loader_time(timeline).values()),
+        kernels=len(dur_ns),
+        short_kernels=int((dur_ns < SHORT_KERNEL_NS).sum()),
+        kernel_ns=int(dur_ns.sum()),
+        known_work_ns=int(dur_ns[kernels.call_of != NONE].sum()),
+        rated_ns=int(dur_ns[kernels.rated].sum()),
+        above_roof=int(kernels.calls.above_roof.sum()),
+        without_launch=int(unlaunched.sum()),
+        without_launch_ns=int(spans.dur_ns[work.row[unlaunched]].sum()),
+        launches=len(launches),
+        launches_without_work=int((~np.isin(launches, work.launch)).sum()) if len(work) else 0,
+        graph_launches=int(graphs.sum()),
+        first_queue_ns=first_queue_ns,
+    )
+
+
+def _machine_origin(machine: Machine | None) -> str:
+    if machine is None:
+        return ""
+    return ", ".join(sorted({str(figure.origin) for figure in machine.figures.values()}))
+
+
+def _arithmetic(timeline: Timeline, calls: Calls, ledger: Ledger, machine: Machine | None) -> tuple[Arithmetic, ...]:
+    """Of calls that began inside a step."""
+    inside = Intervals.union_of(ledger.start_ns, ledger.end_ns).contains(timeline.spans.start_ns[calls.row])
+    found = []
+    for dtype in sorted(set(calls.dtype[inside & (calls.flops > 0)].tolist())):
+        chosen = inside & (calls.dtype == dtype) & (calls.flops > 0)
+        peak = machine.peak_flops_per_s(dtype) if machine and dtype else None
+        found.append(
+            Arithmetic(
+                dtype=dtype,
+                flops=round(calls.flops[chosen].sum()),
+                recomputed_flops=round(calls.flops[chosen & calls.recomputed].sum()),
+                peak_flops_per_s=peak.value if peak else 0.0,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,125 @@
+"""What the host's threads were doing while the device waited for them, down to the call site where stacks tell it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.activity import Mask
+from redline.analysis.idle import Idle
+from redline.analysis.names import matching
+from redline.timeline.intervals import Intervals
+from redline.timeline.nesting import innermost_at, innermost_segments
+from redline.timeline.table import I64
+from redline.timeline.timeline import CALL_KINDS, NESTED_KINDS, NONE, Kind, Timeline
+from redline.trace import schema
+
+HOST_ACCOUNTS = (Account.INPUT, Account.SYNC, Account.HOST)
+_KIND_WORDS: dict[int, str] = {
+    Kind.OPERATOR: "operator",
+    Kind.PYTHON: "python",
+    **dict.fromkeys(CALL_KINDS, "call"),
+    NONE: "unrecorded",
+}
+
+# The user's own code, as opposed to that of Python, torch and what is built in.
+_SOMEBODYS_CODE = re.compile(
+    r"^(?!torch/|<|nn\.Module: |threading\.py|contextlib\.py|.*site-packages/torch/).*\.py\(\d+\): "
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doing:
+    """Idle time of the device that one kind of thing on the host accounts for."""
+
+    account: Account
+    kind: str  # operator, call, python, or unrecorded: nothing was open on the thread
+    name: str
+    region: str  # the innermost annotation around it
+    site: str  # the innermost call of the user's own code, where stacks were recorded
+    time_ns: int
+    times: int  # in how many separate stretches
+
+
+def doing_of(timeline: Timeline, idle: Idle) -> tuple[Doing, ...]:
+    """Everything that idle time is put down to, the largest first."""
+    rows = [row for lane, waiting in idle.of_lane.items() for row in _of_lane(timeline, idle, lane, waiting)]
+    merged: dict[tuple[Account, str, str, str, str], tuple[int, int]] = {}
+    for row in rows:
+        key = (row.account, row.kind, row.name, row.region, row.site)
+        time_ns, times = merged.get(key, (0, 0))
+        merged[key] = (time_ns + row.time_ns, times + row.times)
+    found = (
+        Doing(account=account, kind=kind, name=name, region=region, site=site, time_ns=time_ns, times=times)
+        for (account, kind, name, region, site), (time_ns, times) in merged.items()
+    )
+    return tuple(sorted(found, key=lambda one: (-one.time_ns, one.name, one.region, one.site)))
+
+
+def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> Iterator[Doing]:
+    spans = timeline.spans
+    rows = np.flatnonzero((spans.lane == lane) & np.isin(spans.kind, np.array(NESTED_KINDS, np.uint8)))
+    rows = rows[waiting.overlap_with(spans.start_ns[rows], spans.end_ns[rows]) > 0]
+    start_ns, end_ns, inner = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
+    silent = waiting - Intervals.union_of(start_ns, end_ns)
+    start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
+    row = np.concatenate([rows[inner], np.full(len(silent), NONE)])
+    site = _sites(timeline, row)
+    region = _regions(timeline, lane, start_ns)
+    for account in HOST_ACCOUNTS:
+        # Of the account's time only this lane's: another thread may answer for other parts of it.
+        share_ns = (idle.accounts[account] & waiting).overlap_with(start_ns, end_ns)
+        yield from _summed(timeline, account, share_ns, row, region, site)
+
+
+def _summed(timeline: Timeline, account: Account, share_ns: I64, row: I64, region: I64, site: I64) -> Iterator[Doing]:
+    used = np.flatnonzero(share_ns > 0)
+    if not len(used):
+        return
+    spans = timeline.spans
+    kind = np.where(row[used] != NONE, spans.kind[row[used]].astype(np.int64), NONE)
+    name = np.where(row[used] != NONE, spans.name[row[used]], NONE)
+    keys, which = np.unique(np.stack([kind, name, region[used], site[used]]), axis=1, return_inverse=True)
+    time_ns = np.zeros(keys.shape[1], np.int64)
+    np.add.at(time_ns, which.reshape(-1), share_ns[used])
+    times = np.bincount(which.reshape(-1), minlength=keys.shape[1])
+    for key, total_ns, count in zip(keys.T.tolist(), time_ns.tolist(), times.tolist(), strict=True):
+        yield Doing(
+            account=account,
+            kind=_KIND_WORDS[key[0]],
+            name=timeline.text(key[1]),
+            region=timeline.text(key[2]),
+            site=timeline.text(key[3]),
+            time_ns=total_ns,
+            times=count,
+        )
+
+
+def _sites(timeline: Timeline, rows: I64) -> I64:
+    """Name of the innermost call of the user's own code around each row, NONE without one."""
+    spans = timeline.spans
+    python = spans.rows_of(Kind.PYTHON)
+    theirs: Mask = np.zeros(len(spans) + 1, bool)
+    theirs[python[matching(timeline, python, lambda name: _SOMEBODYS_CODE.match(name) is not None)]] = True
+    at = rows.copy()
+    climbing = np.flatnonzero(at != NONE)
+    while climbing.size:
+        climbing = climbing[~theirs[at[climbing]]]
+        at[climbing] = spans.parent[at[climbing]]
+        climbing = climbing[at[climbing] != NONE]
+    return np.where(at != NONE, spans.name[at], NONE)
+
+
+def _regions(timeline: Timeline, lane: int, at_ns: I64) -> I64:
+    """Name of the innermost annotation at each time, of this thread or else of any; steps are not asked for."""
+    spans = timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[~matching(timeline, rows, lambda name: name.startswith(schema.PROFILER_STEP))]
+    found = np.full(len(at_ns), NONE, np.int64)
+    for chosen in (rows[spans.lane[rows] == lane], rows):
+        missing = np.flatnonzero(found == NONE)
+        inner = innermost_at(at_ns[missing], spans.start_ns[chosen], spans.end_ns[chosen])
+        found[missing] = np.where(inner != NONE, np.append(spans.name[chosen], NONE)[inner], NONE)
+    return found

@@ -1,0 +1,200 @@
+"""One rank's communication: every exchange with its size and partners, when it ran, and how much of it was exposed."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.activity import Activity
+from redline.analysis.idle import Idle
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64, Column, Table, column
+from redline.timeline.timeline import NONE, Timeline
+from redline.trace.schema import ENDS_TOGETHER
+
+POINT_TO_POINT = "point_to_point"
+SINCE = ("compute", "communication", "input", "host", "other")
+"""What a rank may have done between two exchanges; the columns since_* of a table of exchanges."""
+_LONGEST_GROUP = 48  # characters of a group's ranks that are kept; longer ones by their hash
+
+# As c10d writes the types of tensors.
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("Double", "Long", "ComplexFloat", "double", "long int"), 8),
+    **dict.fromkeys(("Float", "Int", "UInt32", "float", "int"), 4),
+    **dict.fromkeys(("BFloat16", "Half", "Short", "c10::BFloat16", "c10::Half"), 2),
+    **dict.fromkeys(("Byte", "Char", "Bool", "unsigned char", "signed char", "bool"), 1),
+}
+_FLOAT8 = re.compile(r"Float8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """What all exchanges of one kind have in common."""
+
+    collective: str
+    group: str  # the ranks of the group, or its name; of a send or receive: "0->4"
+    group_size: int  # 0 where it is not known
+    in_elements: int
+    out_elements: int
+    element_bytes: int  # 0 where it is not known
+
+    @property
+    def payload_bytes(self) -> int:
+        """The size by the convention of nccl-tests: of the larger side of the exchange; 0 where it is not known."""
+        elements = max(self.in_elements, self.out_elements)
+        return elements * self.element_bytes if elements > 0 else 0
+
+    @property
+    def matching_key(self) -> tuple[str, str, int]:
+        """Equal on all ranks that take part: to an all-to-all they may bring different amounts."""
+        size = {
+            "all_gather": self.out_elements,
+            "all_reduce": self.in_elements,
+            "reduce_scatter": self.in_elements,
+        }.get(self.collective, NONE)
+        return self.collective, self.group, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanges(Table):
+    """Communicating spans in order of start; times on the rank's own clock, Unix ns."""
+
+    start_ns: I64 = column(np.int64)
+    end_ns: I64 = column(np.int64)
+    series: Column = column(np.int32)
+    exposed_ns: I64 = column(np.int64)
+    # Since the last exchange that its ranks left together, or since the window began:
+    since_ns: I64 = column(np.int64)  # when that was
+    since_compute: I64 = column(np.int64)
+    since_communication: I64 = column(np.int64)  # exposed; copies too
+    since_input: I64 = column(np.int64)
+    since_host: I64 = column(np.int64)
+    since_other: I64 = column(np.int64)
+
+
+def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Exchanges, tuple[Series, ...]]:
+    owned = activity.communication
+    names = _Names(timeline)
+    place = np.searchsorted(timeline.communications.row, owned.row)
+    keys: dict[Series, int] = {}
+    series = np.array([keys.setdefault(names.series(one), len(keys)) for one in place.tolist()], np.int32)
+    start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
+    together = np.array([key.collective in ENDS_TOGETHER for key in keys], bool)[series]
+    since_ns = _last_common_moment(activity.window_ns[0], start_ns, end_ns[together])
+    zero = timeline.zero_ns
+    return Exchanges(
+        start_ns=start_ns + zero,
+        end_ns=end_ns + zero,
+        series=series,
+        exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
+        since_ns=since_ns + zero,
+        **_since(activity, idle, since_ns, start_ns),
+    ), tuple(keys)
+
+
+def _last_common_moment(window_start_ns: int, start_ns: I64, common_end_ns: I64) -> I64:
+    """The last moment before each start at which the rank was known to be level with others."""
+    moments = np.unique(np.append(common_end_ns, window_start_ns))
+    return moments[np.maximum(np.searchsorted(moments, start_ns, side="right") - 1, 0)]
+
+
+def _since(activity: Activity, idle: Idle, since_ns: I64, until_ns: I64) -> dict[str, I64]:
+    def spent(*times: Intervals) -> I64:
+        total = np.zeros(len(since_ns), np.int64)
+        for time in times:
+            total += time.overlap_with(since_ns, np.maximum(until_ns, since_ns))
+        return total
+
+    idle_time = idle.accounts
+    return {
+        "since_compute": spent(activity.computing),
+        "since_communication": spent(activity.communicating, activity.copying),
+        "since_input": spent(idle_time[Account.INPUT]),
+        "since_host": spent(idle_time[Account.HOST], idle_time[Account.SYNC]),
+        "since_other": spent(idle_time[Account.QUEUE], idle_time[Account.OTHER]),
+    }
+
+
+class _Names:
+    """Series of communicating spans; texts are looked at once."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._operators = dict(zip(timeline.operators.row.tolist(), timeline.operators.dtypes.tolist(), strict=True))
+        self._known: dict[tuple[int, ...], Series] = {}
+
+    def series(self, index: int) -> Series:
+        comms = self._timeline.communications
+        columns = ("collective", "group", "group_ranks", "group_size", "in_elements", "out_elements", "dtype")
+        key = (
+            *(int(getattr(comms, name)[index]) for name in (*columns, "source", "destination")),
+            self._operators.get(int(comms.row[index]), NONE),
+        )
+        if key not in self._known:
+            self._known[key] = self._described(*key)
+        return self._known[key]
+
+    def _described(  # noqa: PLR0913, PLR0917 (the columns of one row)
+        self,
+        collective: int,
+        group: int,
+        group_ranks: int,
+        group_size: int,
+        in_elements: int,
+        out_elements: int,
+        dtype: int,
+        source: int,
+        destination: int,
+        recorded_dtypes: int,
+    ) -> Series:
+        text = self._timeline.text
+        ranks = _rank_list(text(group_ranks))
+        partners = self._partners(text(collective), ranks, source, destination)
+        return Series(
+            collective=POINT_TO_POINT if partners else text(collective) or "unknown",
+            group=partners or _short(text(group_ranks) or text(group)),
+            group_size=2 if partners else self._size(group_size, ranks),
+            in_elements=in_elements,
+            out_elements=out_elements,
+            element_bytes=_element_bytes(text(dtype), text(recorded_dtypes)),
+        )
+
+    def _size(self, recorded: int, ranks: list[int]) -> int:
+        return recorded if recorded > 0 else len(ranks) or self._timeline.metadata.world_size
+
+    def _partners(self, collective: str, ranks: list[int], source: int, destination: int) -> str:
+        """ "0->4" for a send or receive between known ranks, "" for anything else."""
+        rank, world = self._timeline.rank, self._timeline.metadata.world_size
+        if rank < 0 or collective not in ("send", "receive"):
+            return ""
+        peer = destination if collective == "send" else source
+        if peer == NONE and world == 2:
+            other = 1 - rank
+        elif peer == NONE:
+            return ""
+        else:  # numbered within the group
+            other = ranks[peer] if peer < len(ranks) else peer
+        return f"{rank}->{other}" if collective == "send" else f"{other}->{rank}"
+
+
+def _rank_list(text: str) -> list[int]:
+    try:
+        return msgspec.json.decode(text, type=list[int]) if text else []
+    except (msgspec.DecodeError, msgspec.ValidationError):  # long lists are cut by the profiler: "[0, 1, ..., 63]"
+        return []
+
+
+def _short(group: str) -> str:
+    if len(group) <= _LONGEST_GROUP:
+        return group
+    return group[:16] + "#" + hashlib.blake2b(group.encode(), digest_size=8).hexdigest()
+
+
+def _element_bytes(dtype: str, recorded: str) -> int:
+    if not dtype and recorded:
+        found = [_ELEMENT_BYTES[name] for name in re.findall(r'"([^"]+)"', recorded) if name in _ELEMENT_BYTES]
+        return found[0] if found else 0
+    return 1 if _FLOAT8.search(dtype) else _ELEMENT_BYTES.get(dtype, 0)

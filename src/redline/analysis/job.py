@@ -1,0 +1,62 @@
+"""The digests of a job: from traces, read in parallel, or from files that were digested before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from redline.analysis.digest import Digest, device_name_of, digest_of
+from redline.analysis.digest_file import is_digest, load_digest
+from redline.errors import InputError, UnknownHardwareError
+from redline.hardware.machine import Machine
+from redline.hardware.profile import choose
+from redline.timeline.timeline import Timeline
+from redline.trace.cache import cache_folder, read_cached
+from redline.trace.job import Failure, JobOptions, OfFile, Progress, gather
+from redline.trace.reader import ReadOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digested:
+    """Digests in the order of their files, and what could not be read."""
+
+    digests: tuple[Digest, ...]
+    failures: tuple[Failure, ...]
+
+
+def digest_job(
+    paths: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress | None = None
+) -> Digested:
+    """`machine` is what the user chose: a record of the catalogue or a profile; None matches each trace's device."""
+    chosen = choose(machine, "") if machine is not None else None
+    folder = cache_folder() if options.use_cache else None
+    work = partial(_digested, options=options.reading, folder=folder, chosen=chosen)
+    results, failures = gather(work, paths, options, progress)
+    digests = tuple(digest for index in sorted(results) for digest in results[index].ranks)
+    if not digests:
+        raise InputError(failures[0].message if failures else f"{paths[0]}: no rank in it.")
+    return Digested(digests=digests, failures=tuple(failures))
+
+
+def _digested(
+    path: Path, options: ReadOptions, folder: Path | None, chosen: Machine | None
+) -> OfFile[Digest] | InputError:
+    try:
+        if is_digest(path):
+            return OfFile(ranks=(load_digest(path),), failures=())
+        reading = read_cached(path, options, folder)
+    except InputError as error:
+        return error
+    return OfFile(ranks=tuple(_one(timeline, chosen) for timeline in reading.timelines), failures=reading.failures)
+
+
+def _one(timeline: Timeline, chosen: Machine | None) -> Digest:
+    if chosen is not None:
+        return digest_of(timeline, chosen)
+    name, memory_bytes, multiprocessors = device_name_of(timeline)
+    if not name:
+        return digest_of(timeline, None, "the trace does not say which device it ran on; give it with --machine")
+    try:
+        return digest_of(timeline, choose(None, name, memory_bytes, multiprocessors))
+    except UnknownHardwareError as error:
+        return digest_of(timeline, None, str(error))

@@ -1,0 +1,175 @@
+"""The table of kernels: one row per operator and shape, with what it took, what it needs, and what limits it."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from redline.analysis.activity import Activity
+from redline.analysis.kernels import Kernels
+from redline.analysis.ratings import operators_of
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Timeline
+
+Regime = Literal["compute", "memory", "neither", "above roof", "unknown"]
+FAR_FROM_ROOFS = 1 / 3  # below this share of its roof, neither arithmetic nor bandwidth is what limits a kernel
+_LONGEST_TEXT = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRow:
+    """Calls of one operator with the same shapes; or kernels of one name whose work is not known."""
+
+    operator: str
+    kernel: str  # the longest-running of its kernels
+    shapes: str  # a JSON list; "" where they were not recorded
+    dtype: str  # of the arithmetic; "" for work that is not known
+    calls: int
+    kernels: int
+    time_ns: int  # sum of the kernels, and of the copies and sets that the operator launched besides
+    flops: int
+    bytes: int
+    math_ns: float  # nan where the peak is not known, as is memory_ns
+    memory_ns: float
+    above: int = 0  # calls that were faster than their roof
+
+    @property
+    def roof_ns(self) -> float:
+        return max(self.math_ns, self.memory_ns) if self.math_ns == self.math_ns else self.math_ns
+
+    @property
+    def known(self) -> bool:
+        """Whether its work is."""
+        return self.bytes > 0 or self.flops > 0
+
+    @property
+    def share(self) -> float | None:
+        """Of its time, what the machine would need at best; None where that is not known, or impossible."""
+        if not self.known or self.roof_ns != self.roof_ns or not self.time_ns:
+            return None
+        return self.roof_ns / self.time_ns if self.roof_ns <= self.time_ns else None
+
+    @property
+    def regime(self) -> Regime:
+        if not self.known or self.roof_ns != self.roof_ns:
+            return "unknown"
+        if self.roof_ns > self.time_ns:
+            return "above roof"
+        if self.roof_ns < FAR_FROM_ROOFS * self.time_ns:
+            return "neither"
+        return "compute" if self.math_ns > self.memory_ns else "memory"
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What rows of different ranks have in common; the name of a kernel only where nothing else tells it."""
+        return self.operator, self.shapes, self.dtype, "" if self.known else self.kernel
+
+
+def kernel_table(timeline: Timeline, activity: Activity, kernels: Kernels) -> tuple[KernelRow, ...]:
+    """All rows, the longest first."""
+    rows = [*_known_rows(timeline, kernels), *_unknown_rows(timeline, activity, kernels)]
+    return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.key)))
+
+
+def merged(rows: Iterable[KernelRow]) -> tuple[KernelRow, ...]:
+    """Rows of several ranks, added up by operator and shape."""
+    sums: dict[tuple[str, str, str, str], KernelRow] = {}
+    for row in rows:
+        other = sums.get(row.key)
+        sums[row.key] = row if other is None else _sum(other, row)
+    return tuple(sorted(sums.values(), key=lambda row: (-row.time_ns, row.key)))
+
+
+def _sum(one: KernelRow, other: KernelRow) -> KernelRow:
+    names = ("calls", "kernels", "time_ns", "flops", "bytes", "math_ns", "memory_ns", "above")
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in names})
+
+
+def _known_rows(timeline: Timeline, kernels: Kernels) -> list[KernelRow]:
+    calls = kernels.calls
+    if not len(calls):
+        return []
+    shapes = _shapes(timeline, calls.row)
+    types, dtype = np.unique(calls.dtype, return_inverse=True)
+    keys, which = np.unique(np.stack([timeline.spans.name[calls.row], shapes, dtype]), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    longest = np.zeros(keys.shape[1], np.int64)
+    order = np.argsort(calls.time_ns, kind="stable")
+    longest[which[order]] = order  # the last to be written is the longest
+
+    def total(values: np.typing.NDArray[Any]) -> list[float]:
+        totals: list[float] = np.bincount(which, weights=values.astype(np.float64), minlength=keys.shape[1]).tolist()
+        return totals
+
+    counts, kernel_counts = np.bincount(which).tolist(), total(calls.kernels)
+    time_ns, flops, size_bytes = total(calls.time_ns + calls.moving_ns), total(calls.flops), total(calls.bytes)
+    math_ns, memory_ns, above = total(calls.math_ns), total(calls.memory_ns), total(calls.above_roof)
+    return [
+        KernelRow(
+            operator=_cut(timeline.text(name)),
+            kernel=_cut(timeline.text(int(calls.kernel_name[longest[index]]))),
+            shapes=_cut(_compact(timeline.text(shape))),
+            dtype=str(types[kind]),
+            calls=counts[index],
+            kernels=round(kernel_counts[index]),
+            time_ns=round(time_ns[index]),
+            flops=round(flops[index]),
+            bytes=round(size_bytes[index]),
+            math_ns=math_ns[index],
+            memory_ns=memory_ns[index],
+            above=round(above[index]),
+        )
+        for index, (name, shape, kind) in enumerate(keys.T.tolist())
+    ]
+
+
+def _unknown_rows(timeline: Timeline, activity: Activity, kernels: Kernels) -> list[KernelRow]:
+    spans = timeline.spans
+    pieces = np.flatnonzero(kernels.call_of == NONE)
+    if not len(pieces):
+        return []
+    rows = activity.compute.row[pieces]
+    operator = operators_of(timeline, activity)[pieces]
+    operator_name = np.where(operator != NONE, spans.name[operator], NONE)
+    keys, which = np.unique(np.stack([operator_name, spans.name[rows]]), axis=1, return_inverse=True)
+    dur_ns = activity.compute.dur_ns[pieces] if activity.device == "cpu" else spans.dur_ns[rows]
+    time_ns = np.zeros(keys.shape[1], np.int64)
+    np.add.at(time_ns, which.reshape(-1), dur_ns)
+    counts = np.bincount(which.reshape(-1)).tolist()
+    return [
+        KernelRow(
+            operator=_cut(timeline.text(name)),
+            kernel=_cut(timeline.text(kernel)),
+            shapes="",
+            dtype="",
+            calls=counts[index],
+            kernels=counts[index],
+            time_ns=int(time_ns[index]),
+            flops=0,
+            bytes=0,
+            math_ns=float("nan"),
+            memory_ns=float("nan"),
+        )
+        for index, (name, kernel) in enumerate(keys.T.tolist())
+    ]
+
+
+def _shapes(timeline: Timeline, rows: I64) -> I64:
+    """Text of the recorded shapes of each operator."""
+    operators = timeline.operators
+    place = np.searchsorted(operators.row, rows)
+    return operators.shapes[place].astype(np.int64)
+
+
+def _compact(json: str) -> str:
+    """The same JSON on one line, whatever the writer's taste."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.format(json, indent=0)
+    return json
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."

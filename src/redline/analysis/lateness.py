@@ -1,0 +1,155 @@
+"""Who arrives late at exchanges, how often, and why: what the late rank did more of than the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from redline.analysis.digest import Digest
+from redline.analysis.exchanges import SINCE
+from redline.analysis.meetings import Meetings
+from redline.timeline.table import I64
+from redline.trace.clocks import medians
+
+Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]
+BEFORE = "before the window"
+CAUSES = (BEFORE, *SINCE)
+_MOSTLY = 0.6  # of all waiting
+_NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """One rank that others waited for."""
+
+    rank: int
+    last: int  # operations at which it was the last
+    caused_ns: int  # what all others together waited for it
+    share: float  # of all waiting
+    cause: str  # one of CAUSES: of what it did more than the others
+    cause_ns: int  # how much more, over the operations at which it was last
+    late_ns: int  # how late it was against the median, over the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """The waiting of a job, by who caused it."""
+
+    operations: int
+    residence_ns: int  # time inside these exchanges, over all ranks
+    wait_ns: int
+    intrinsic_ns: int  # sum over operations of the shortest part in it: what the exchange itself takes
+    last_ranks: tuple[int, ...]  # who was last, per operation, in order of time
+    ranks: tuple[Late, ...]  # those who caused most first
+    pattern: Pattern
+    first_step_share: float  # of the waiting
+
+
+def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | None:
+    """Of exchanges that nobody can leave before all have come; None where there are none, or clocks do not agree."""
+    if not meetings.together.any() or not meetings.clocks.trusted:
+        return None
+    rows = np.flatnonzero(meetings.together)
+    _, first, operation = np.unique(meetings.operation[rows], return_index=True, return_inverse=True)
+    start_ns, dur_ns = meetings.start_ns[rows], (meetings.end_ns - meetings.start_ns)[rows]
+    last = _last_rows(start_ns, operation, first)
+    wait_ns = np.add.reduceat(meetings.wait_ns[rows], first)
+    order = np.argsort(start_ns[last], kind="stable")
+    numbers = np.array([digest.origin.rank for digest in digests])
+    steps = _steps(meetings, digests, rows[last])
+    first_share, pattern = _pattern(wait_ns, steps, meetings.rank[rows[last]])
+    return Lateness(
+        operations=len(first),
+        residence_ns=int(dur_ns.sum()),
+        wait_ns=int(wait_ns.sum()),
+        intrinsic_ns=int(np.minimum.reduceat(dur_ns, first).sum()),
+        last_ranks=tuple(numbers[meetings.rank[rows[last[order]]]].tolist()),
+        ranks=_late_ranks(meetings, digests, rows, operation, last, wait_ns),
+        pattern=pattern,
+        first_step_share=first_share,
+    )
+
+
+def _last_rows(start_ns: I64, operation: I64, first: I64) -> I64:
+    """For each operation the row that began last."""
+    order = np.lexsort((start_ns, operation))
+    ends = np.append(first[1:], len(start_ns)) - 1
+    last: I64 = order[ends]
+    return last
+
+
+def _late_ranks(
+    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, last: I64, wait_ns: I64
+) -> tuple[Late, ...]:
+    start_ns = meetings.start_ns[rows]
+    late_ns = start_ns[last] - medians(operation, start_ns)
+    more = _excess(meetings, digests, rows, operation, last)
+    who = meetings.rank[rows[last]]
+    total_ns = max(int(wait_ns.sum()), 1)
+    found = []
+    for index in np.unique(who).tolist():
+        mine = who == index
+        counted = mine & (late_ns > _NOTABLE_NS)
+        sums = {cause: int(amount[counted].sum()) for cause, amount in more.items()}
+        cause = max(CAUSES, key=lambda one: sums[one])
+        caused_ns = int(wait_ns[mine].sum())
+        found.append(
+            Late(
+                rank=digests[index].origin.rank,
+                last=int(mine.sum()),
+                caused_ns=caused_ns,
+                share=caused_ns / total_ns,
+                cause=cause,
+                cause_ns=sums[cause],
+                late_ns=int(late_ns[counted].sum()),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
+
+
+def _excess(meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, last: I64) -> dict[str, I64]:
+    """For each operation and cause: what its last rank did more than the median of the ranks."""
+    columns = {name: np.empty(len(rows), np.int64) for name in CAUSES}
+    offset_ns = np.array(meetings.clocks.offset_ns, np.int64)
+    from_start = np.empty(len(rows), bool)
+    who = meetings.rank[rows]
+    order = np.argsort(who, kind="stable")
+    edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
+    for index, digest in enumerate(digests):
+        here = order[edges[index] : edges[index + 1]]
+        place = meetings.place[rows[here]]
+        since_ns = digest.exchanges.since_ns[place]
+        from_start[here] = since_ns == digest.zero_ns + digest.window_ns[0]
+        columns[BEFORE][here] = since_ns - offset_ns[index]
+        for name in SINCE:
+            columns[name][here] = getattr(digest.exchanges, f"since_{name}")[place]
+    more = {name: values[last] - medians(operation, values) for name, values in columns.items()}
+    # A head start of the others counts as before the window only where the window began with it.
+    lag_ns, is_start = more[BEFORE], from_start[last]
+    more[BEFORE] = np.where(is_start, lag_ns, 0)
+    more["communication"] = more["communication"] + np.where(is_start, 0, lag_ns)
+    return more
+
+
+def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:
+    """The step of its rank in which each row began."""
+    step = np.empty(len(rows), np.int64)
+    who = meetings.rank[rows]
+    for index in np.unique(who).tolist():
+        mine = np.flatnonzero(who == index)
+        digest = digests[index]
+        start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]] - digest.zero_ns
+        step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
+    return step
+
+
+def _pattern(wait_ns: I64, steps: I64, who: I64) -> tuple[float, Pattern]:
+    total_ns = max(int(wait_ns.sum()), 1)
+    first_share = float(wait_ns[steps <= steps.min()].sum() / total_ns)
+    by_rank = np.bincount(who, weights=wait_ns)
+    if len(np.unique(steps)) < 2:
+        return first_share, "one step seen"
+    if first_share >= _MOSTLY:
+        return first_share, "first step only"
+    return first_share, "fixed" if by_rank.max() >= _MOSTLY * total_ns else "rotating"

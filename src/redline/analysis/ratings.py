@@ -1,0 +1,149 @@
+"""Which operator's known work each compute kernel does: the nearest operator around its launch that can be rated."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.analysis.activity import Activity
+from redline.analysis.names import matching
+from redline.cost.rate import work_of
+from redline.cost.work import Work
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
+
+_MOST_LEVELS = 8  # from the operator around a launch outwards; further out, an operator does more than this kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratings:
+    """For each piece of compute the operator whose work it does; NONE where that is not known."""
+
+    operator: I64
+    work: I64  # index into works
+    works: tuple[Work, ...]
+
+
+def rate(timeline: Timeline, activity: Activity) -> Ratings:
+    launched_by = operators_of(timeline, activity)
+    rows, piece = np.unique(launched_by, return_inverse=True)
+    book = _WorkBook(timeline)
+    owner, work = _climbed(timeline, rows, book)
+    return Ratings(operator=owner[piece], work=work[piece], works=tuple(book.works))
+
+
+def operators_of(timeline: Timeline, activity: Activity) -> I64:
+    """The innermost operator of each piece of compute; NONE for what a graph launched, as it was recorded elsewhere."""
+    rows = activity.compute.row
+    if activity.device == "cpu":
+        return rows
+    work = timeline.device_work
+    place = np.searchsorted(work.row, rows)
+    operator, launch = work.operator[place].astype(np.int64), work.launch[place]
+    calls = np.unique(launch[launch != NONE])
+    graphs = calls[matching(timeline, calls, schema.is_graph_launch)]
+    return np.where(np.isin(launch, graphs), NONE, operator)
+
+
+class _WorkBook:
+    """The work of operators, each distinct call looked at once."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.works: list[Work] = []
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def work_of(self, rows: I64) -> I64:
+        """Index into the works for each row of an operator; NONE where it is not known."""
+        if not len(rows):
+            return np.empty(0, np.int64)
+        operators = self._timeline.operators
+        place = np.minimum(np.searchsorted(operators.row, rows), max(len(operators) - 1, 0))
+        described = operators.row[place] == rows if len(operators) else np.zeros(len(rows), bool)
+        columns = [self._timeline.spans.name[rows]]
+        columns += [getattr(operators, name)[place] for name in ("shapes", "dtypes", "strides", "values")]
+        keys, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
+        found = np.array([self._looked_up(tuple(key)) for key in keys.T.tolist()], np.int64)
+        return np.where(described, found[which.reshape(-1)], NONE)
+
+    def _looked_up(self, key: tuple[int, ...]) -> int:
+        if key not in self._known:
+            work = work_of(*map(self._timeline.text, key))
+            self._known[key] = NONE if work is None else len(self.works)
+            if work is not None:
+                self.works.append(work)
+        return self._known[key]
+
+
+def _climbed(timeline: Timeline, rows: I64, book: _WorkBook) -> tuple[I64, I64]:
+    """For each operator (rows are distinct) the nearest one outwards that can be rated, and its work.
+
+    An operator whose arithmetic was done by one inside it does not lend its work to other kernels as well.
+    """
+    at = rows.copy()
+    work = np.full(len(rows), NONE, np.int64)
+    known = at != NONE
+    work[known] = book.work_of(at[known])
+    spent = _around(timeline, at[(work != NONE) & _has_arithmetic(work, book)])
+    open_ = np.flatnonzero(known & (work == NONE))
+    for _ in range(_MOST_LEVELS):
+        at[open_] = _outer(timeline, at[open_])
+        open_ = open_[at[open_] != NONE]
+        open_ = open_[~np.isin(at[open_], spent)]
+        if not len(open_):
+            break
+        work[open_] = book.work_of(at[open_])
+        open_ = open_[work[open_] == NONE]
+    return np.where(work != NONE, at, NONE), work
+
+
+def _has_arithmetic(work: I64, book: _WorkBook) -> np.typing.NDArray[np.bool_]:
+    flops = np.array([one.flops > 0 for one in book.works] + [False])
+    has: np.typing.NDArray[np.bool_] = flops[work]
+    return has
+
+
+def _outer(timeline: Timeline, rows: I64) -> I64:
+    """The next operator outwards of each row, NONE for the outermost."""
+    spans = timeline.spans
+    at = spans.parent[rows].astype(np.int64)
+    climbing = np.flatnonzero(at != NONE)
+    while climbing.size:
+        climbing = climbing[spans.kind[at[climbing]] != Kind.OPERATOR]
+        at[climbing] = spans.parent[at[climbing]]
+        climbing = climbing[at[climbing] != NONE]
+    return at
+
+
+def _around(timeline: Timeline, rows: I64) -> I64:
+    """All operators around the rows."""
+    found: list[I64] = [np.empty(0, np.int64)]
+    at = rows
+    while len(at):
+        at = np.unique(_outer(timeline, at))
+        at = at[at != NONE]
+        found.append(at)
+    return np.unique(np.concatenate(found))
+
+
+def recomputed(timeline: Timeline, rows: I64) -> np.typing.NDArray[np.bool_]:
+    """Which operators run forward work again inside the backward pass.
+
+    Autograd numbers an operator of the forward pass, and names the forward thread in operators of the backward pass.
+    So a numbered operator without that name, inside one that has it, is forward work within backward.
+    """
+    operators = timeline.operators
+    number = np.full(len(timeline.spans) + 1, NONE, np.int64)
+    thread = np.zeros(len(timeline.spans) + 1, np.int64)
+    number[operators.row], thread[operators.row] = operators.sequence, operators.forward_thread
+    forward = np.zeros(len(rows), bool)
+    again = np.zeros(len(rows), bool)
+    at, index = rows.copy(), np.arange(len(rows))
+    while len(index):
+        is_backward = thread[at] > 0
+        again[index] = forward[index] & is_backward
+        forward[index] |= (number[at] >= 0) & ~is_backward
+        index, at = index[~is_backward], at[~is_backward]
+        at = _outer(timeline, at)
+        index, at = index[at != NONE], at[at != NONE]
+    return again

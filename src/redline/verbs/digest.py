@@ -1,0 +1,63 @@
+"""`redline digest`: each rank's trace to a file of at most 32 KB, from which the job can be diagnosed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.analysis.digest import Digest
+from redline.analysis.digest_file import save_digest
+from redline.analysis.job import digest_job
+from redline.artifacts import refuse_unless_free
+from redline.errors import UsageError
+from redline.trace.find import DIGEST_ENDING, find_traces
+from redline.trace.job import Failure, JobOptions, Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What was written, and which files could not be read."""
+
+    paths: tuple[Path, ...]
+    size_bytes: int
+    largest_bytes: int
+    left_out: int  # digests that had to leave something out
+    failures: tuple[Failure, ...]
+
+
+def digest(
+    paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    machine: str | None = None,
+    force: bool = False,
+    options: JobOptions | None = None,
+    progress: Progress | None = None,
+) -> Written:
+    """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank."""
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
+    found = digest_job(find_traces(paths), machine, options or JobOptions(), progress)
+    targets = _targets(folder, found.digests)
+    for target in targets:
+        refuse_unless_free(target, force=force)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = [
+        save_digest(one, target, made_by="redline digest", force=force)
+        for one, target in zip(found.digests, targets, strict=True)
+    ]
+    return Written(
+        paths=tuple(targets),
+        size_bytes=sum(sizes),
+        largest_bytes=max(sizes),
+        left_out=sum(1 for one in found.digests if one.left_out),
+        failures=found.failures,
+    )
+
+
+def _targets(folder: Path, digests: Sequence[Digest]) -> list[Path]:
+    """Named by rank; by a running number too where ranks are unknown or claimed twice."""
+    ranks = [one.origin.rank for one in digests]
+    unique = len(set(ranks)) == len(ranks) and min(ranks) >= 0
+    names = (f"rank-{rank:05d}" if unique else f"trace-{number:05d}" for number, rank in enumerate(ranks))
+    return [folder / f"{name}{DIGEST_ENDING}" for name in names]
