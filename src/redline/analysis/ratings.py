@@ -8,7 +8,7 @@ from redline.analysis.activity import Activity
 from redline.analysis.names import matching
 from redline.cost.rate import work_of
 from redline.cost.work import Work
-from redline.timeline.table import I64
+from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 
@@ -28,7 +28,7 @@ def rate(timeline: Timeline, activity: Activity) -> Ratings:
     launched_by = operators_of(timeline, activity)
     rows, piece = np.unique(launched_by, return_inverse=True)
     book = _WorkBook(timeline)
-    owner, work = _climbed(timeline, rows, book)
+    owner, work = _climbed(timeline, rows, _longest_kernels(timeline, activity, piece, len(rows)), book)
     return Ratings(operator=owner[piece], work=work[piece], works=tuple(book.works))
 
 
@@ -53,29 +53,43 @@ class _WorkBook:
         self.works: list[Work] = []
         self._known: dict[tuple[int, ...], int] = {}
 
-    def work_of(self, rows: I64) -> I64:
-        """Index into the works for each row of an operator; NONE where it is not known."""
+    def work_of(self, rows: I64, kernel_name: I64 | None = None) -> I64:
+        """Index into the works for each row of an operator; NONE where it is not known.
+
+        Of lists of tensors the profiler records no types; the names of their kernels tell them.
+        """
         if not len(rows):
             return np.empty(0, np.int64)
         operators = self._timeline.operators
         place = np.minimum(np.searchsorted(operators.row, rows), max(len(operators) - 1, 0))
         described = operators.row[place] == rows if len(operators) else np.zeros(len(rows), bool)
-        columns = [self._timeline.spans.name[rows]]
+        columns: list[Column] = [self._timeline.spans.name[rows]]
         columns += [getattr(operators, name)[place] for name in ("shapes", "dtypes", "strides", "values")]
+        columns += [kernel_name if kernel_name is not None else np.full(len(rows), NONE)]
         keys, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
         found = np.array([self._looked_up(tuple(key)) for key in keys.T.tolist()], np.int64)
         return np.where(described, found[which.reshape(-1)], NONE)
 
     def _looked_up(self, key: tuple[int, ...]) -> int:
         if key not in self._known:
-            work = work_of(*map(self._timeline.text, key))
+            *described, kernel_name = map(self._timeline.text, key)
+            work = work_of(*described, kernel_name=kernel_name)
             self._known[key] = NONE if work is None else len(self.works)
             if work is not None:
                 self.works.append(work)
         return self._known[key]
 
 
-def _climbed(timeline: Timeline, rows: I64, book: _WorkBook) -> tuple[I64, I64]:
+def _longest_kernels(timeline: Timeline, activity: Activity, operator: I64, operators: int) -> I64:
+    """Name of the longest piece of compute of each operator, given the operator's number for each piece."""
+    spans, rows = timeline.spans, activity.compute.row
+    longest = np.full(operators, NONE, np.int64)
+    order = np.argsort(spans.dur_ns[rows], kind="stable")
+    longest[operator[order]] = spans.name[rows[order]]  # the last to be written is the longest
+    return longest
+
+
+def _climbed(timeline: Timeline, rows: I64, kernel_name: I64, book: _WorkBook) -> tuple[I64, I64]:
     """For each operator (rows are distinct) the nearest one outwards that can be rated, and its work.
 
     An operator whose arithmetic was done by one inside it does not lend its work to other kernels as well.
@@ -84,6 +98,8 @@ def _climbed(timeline: Timeline, rows: I64, book: _WorkBook) -> tuple[I64, I64]:
     work = np.full(len(rows), NONE, np.int64)
     known = at != NONE
     work[known] = book.work_of(at[known])
+    open_ = np.flatnonzero(known & (work == NONE))
+    work[open_] = book.work_of(at[open_], kernel_name[open_])
     spent = _around(timeline, at[(work != NONE) & _has_arithmetic(work, book)])
     open_ = np.flatnonzero(known & (work == NONE))
     for _ in range(_MOST_LEVELS):
