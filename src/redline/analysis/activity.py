@@ -97,9 +97,9 @@ def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
     for lane in np.unique(spans.lane[operators]).tolist():
         rows = operators[spans.lane[operators] == lane]
         start_ns, end_ns, index = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
-        keep = works[np.searchsorted(operators, rows[index])]
         if lane in loading:
-            keep &= ~loading[lane].contains(start_ns)
+            start_ns, end_ns, index = _apart_from(loading[lane], start_ns, end_ns, index)
+        keep = works[np.searchsorted(operators, rows[index])]
         parts.append((rows[index][keep], start_ns[keep], end_ns[keep]))
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -107,14 +107,22 @@ def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
     return row, start_ns, end_ns
 
 
+def _apart_from(time: Intervals, start_ns: I64, end_ns: I64, index: I64) -> tuple[I64, I64, I64]:
+    """Disjoint stretches in order, cut at the borders of some time, without those that lie in it."""
+    borders = np.concatenate([time.start, time.end])
+    around = np.searchsorted(start_ns, borders, side="right") - 1
+    inside = (around >= 0) & (borders < end_ns[around])
+    starts = np.union1d(start_ns, borders[inside])
+    of = np.searchsorted(start_ns, starts, side="right") - 1
+    ends = np.minimum(end_ns[of], np.append(starts[1:], end_ns[-1]))
+    keep = ~time.contains(starts)
+    return starts[keep], ends[keep], index[of[keep]]
+
+
 def _works(timeline: Timeline, operators: I64) -> Mask:
-    """Which operators compute in their own time: those that call no other, and what a compiler made of several."""
-    spans = timeline.spans
-    parents = spans.parent[operators]
-    is_leaf = np.ones(len(spans), bool)
-    is_leaf[parents[parents != NONE]] = False
+    """Which operators compute in their own time; compiled code does so even inside a node of the backward pass."""
     is_bookkeeping = matching(timeline, operators, schema.is_bookkeeping_operator)
-    return (is_leaf[operators] & ~is_bookkeeping) | matching(timeline, operators, schema.is_compiled_region)
+    return ~is_bookkeeping | matching(timeline, operators, schema.is_compiled_region)
 
 
 def loader_time(timeline: Timeline) -> dict[int, Intervals]:

@@ -10,14 +10,12 @@ import numpy as np
 from redline.analysis.accounts import Account
 from redline.analysis.activity import Activity
 from redline.analysis.idle import Idle
-from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
-from redline.trace.schema import ENDS_TOGETHER
 
 POINT_TO_POINT = "point_to_point"
-SINCE = ("compute", "communication", "input", "host", "other")
-"""What a rank may have done between two exchanges; the columns since_* of a table of exchanges."""
+SPENT = ("compute", "communication", "input", "host")
+"""What a rank may have done between two exchanges, as far as a table of exchanges tells it."""
 _LONGEST_GROUP = 48  # characters of a group's ranks that are kept; longer ones by their hash
 
 # As c10d writes the types of tensors.
@@ -66,13 +64,15 @@ class Exchanges(Table):
     end_ns: I64 = column(np.int64)
     series: Column = column(np.int32)
     exposed_ns: I64 = column(np.int64)
-    # Since the last exchange that its ranks left together, or since the window began:
-    since_ns: I64 = column(np.int64)  # when that was
-    since_compute: I64 = column(np.int64)
-    since_communication: I64 = column(np.int64)  # exposed; copies too
-    since_input: I64 = column(np.int64)
-    since_host: I64 = column(np.int64)
-    since_other: I64 = column(np.int64)
+    # What the rank had spent since its window began, in whole microseconds, when the exchange began and ended:
+    compute_at_start_us: I64 = column(np.int64)
+    compute_at_end_us: I64 = column(np.int64)
+    communication_at_start_us: I64 = column(np.int64)  # exposed; copies too
+    communication_at_end_us: I64 = column(np.int64)
+    input_at_start_us: I64 = column(np.int64)
+    input_at_end_us: I64 = column(np.int64)
+    host_at_start_us: I64 = column(np.int64)
+    host_at_end_us: I64 = column(np.int64)
 
 
 def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Exchanges, tuple[Series, ...]]:
@@ -82,39 +82,30 @@ def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Ex
     keys: dict[Series, int] = {}
     series = np.array([keys.setdefault(names.series(one), len(keys)) for one in place.tolist()], np.int32)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
-    together = np.array([key.collective in ENDS_TOGETHER for key in keys], bool)[series]
-    since_ns = _last_common_moment(activity.window_ns[0], start_ns, end_ns[together])
     zero = timeline.zero_ns
     return Exchanges(
         start_ns=start_ns + zero,
         end_ns=end_ns + zero,
         series=series,
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
-        since_ns=since_ns + zero,
-        **_since(activity, idle, since_ns, start_ns),
+        **_spent(activity, idle, start_ns, end_ns),
     ), tuple(keys)
 
 
-def _last_common_moment(window_start_ns: int, start_ns: I64, common_end_ns: I64) -> I64:
-    """The last moment before each start at which the rank was known to be level with others."""
-    moments = np.unique(np.append(common_end_ns, window_start_ns))
-    return moments[np.maximum(np.searchsorted(moments, start_ns, side="right") - 1, 0)]
-
-
-def _since(activity: Activity, idle: Idle, since_ns: I64, until_ns: I64) -> dict[str, I64]:
-    def spent(*times: Intervals) -> I64:
-        total = np.zeros(len(since_ns), np.int64)
-        for time in times:
-            total += time.overlap_with(since_ns, np.maximum(until_ns, since_ns))
-        return total
-
-    idle_time = idle.accounts
+def _spent(activity: Activity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:
+    """For each of SPENT, what of it lies before each start and before each end."""
+    times = {
+        "compute": (activity.computing,),
+        "communication": (activity.communicating, activity.copying),
+        "input": (idle.accounts[Account.INPUT],),
+        "host": (idle.accounts[Account.HOST], idle.accounts[Account.SYNC]),
+    }
+    begin_ns = np.full(len(start_ns), activity.window_ns[0])
     return {
-        "since_compute": spent(activity.computing),
-        "since_communication": spent(activity.communicating, activity.copying),
-        "since_input": spent(idle_time[Account.INPUT]),
-        "since_host": spent(idle_time[Account.HOST], idle_time[Account.SYNC]),
-        "since_other": spent(idle_time[Account.QUEUE], idle_time[Account.OTHER]),
+        f"{name}_at_{edge}_us": sum((one.overlap_with(begin_ns, until_ns) for one in times[name]), start=0 * begin_ns)
+        // 1000
+        for name in SPENT
+        for edge, until_ns in (("start", start_ns), ("end", end_ns))
     }
 
 

@@ -7,15 +7,16 @@ from typing import Literal
 import numpy as np
 
 from redline.analysis.digest import Digest
-from redline.analysis.exchanges import SINCE
+from redline.analysis.exchanges import SPENT
 from redline.analysis.meetings import Meetings
 from redline.timeline.table import I64
-from redline.trace.clocks import medians
+from redline.timeline.timeline import NONE
 
 Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]
 BEFORE = "before the window"
-CAUSES = (BEFORE, *SINCE)
+CAUSES = (BEFORE, *SPENT, "other")
 _MOSTLY = 0.6  # of all waiting
+_MOST_IN_FLIGHT = 16  # exchanges of a rank that may overlap each other
 _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
 
 
@@ -29,7 +30,7 @@ class Late:
     share: float  # of all waiting
     cause: str  # one of CAUSES: of what it did more than the others
     cause_ns: int  # how much more, over the operations at which it was last
-    late_ns: int  # how late it was against the median, over the same
+    late_ns: int  # how late it was against the median rank, over the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
     rows = np.flatnonzero(meetings.together)
     _, first, operation = np.unique(meetings.operation[rows], return_index=True, return_inverse=True)
     start_ns, dur_ns = meetings.start_ns[rows], (meetings.end_ns - meetings.start_ns)[rows]
-    last = _last_rows(start_ns, operation, first)
+    median_row, last = _median_and_last(start_ns, operation, first)
     wait_ns = np.add.reduceat(meetings.wait_ns[rows], first)
     order = np.argsort(start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
@@ -65,26 +66,27 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
         wait_ns=int(wait_ns.sum()),
         intrinsic_ns=int(np.minimum.reduceat(dur_ns, first).sum()),
         last_ranks=tuple(numbers[meetings.rank[rows[last[order]]]].tolist()),
-        ranks=_late_ranks(meetings, digests, rows, operation, last, wait_ns),
+        ranks=_late_ranks(meetings, digests, rows, operation, (median_row, last), wait_ns),
         pattern=pattern,
         first_step_share=first_share,
     )
 
 
-def _last_rows(start_ns: I64, operation: I64, first: I64) -> I64:
-    """For each operation the row that began last."""
+def _median_and_last(start_ns: I64, operation: I64, first: I64) -> tuple[I64, I64]:
+    """For each operation the row that began in the middle (of two, the earlier), and the one that began last."""
     order = np.lexsort((start_ns, operation))
-    ends = np.append(first[1:], len(start_ns)) - 1
-    last: I64 = order[ends]
-    return last
+    final = np.append(first[1:], len(start_ns)) - 1
+    return order[(first + final) // 2], order[final]
 
 
 def _late_ranks(
-    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, last: I64, wait_ns: I64
+    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64], wait_ns: I64
 ) -> tuple[Late, ...]:
-    start_ns = meetings.start_ns[rows]
-    late_ns = start_ns[last] - medians(operation, start_ns)
-    more = _excess(meetings, digests, rows, operation, last)
+    usual, last = compared
+    late_ns = meetings.start_ns[rows[last]] - meetings.start_ns[rows[usual]]
+    spent = _spent_since(meetings, digests, rows, _level_rows(meetings, rows, operation))
+    more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
+    more["other"] = late_ns - sum(more.values())
     who = meetings.rank[rows[last]]
     total_ns = max(int(wait_ns.sum()), 1)
     found = []
@@ -108,28 +110,53 @@ def _late_ranks(
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
 
 
-def _excess(meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, last: I64) -> dict[str, I64]:
-    """For each operation and cause: what its last rank did more than the median of the ranks."""
-    columns = {name: np.empty(len(rows), np.int64) for name in CAUSES}
-    offset_ns = np.array(meetings.clocks.offset_ns, np.int64)
-    from_start = np.empty(len(rows), bool)
+def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
+    """For each row the last earlier one of its rank that all ranks of its operation had left when this one began.
+
+    From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
+    Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is.
+    """
+    start_ns, end_ns, who = meetings.start_ns[rows], meetings.end_ns[rows], meetings.rank[rows]
+    order = np.lexsort((start_ns, who))
+    position = np.empty(len(rows), np.int64)
+    position[order] = np.arange(len(rows))
+    level = np.full(len(rows), NONE, np.int64)
+    undecided = np.ones(int(operation.max()) + 1, bool)
+    for back in range(1, _MOST_IN_FLIGHT + 1):
+        before = order[np.maximum(position - back, 0)]
+        exists = (position >= back) & (who[before] == who)
+        left = exists & (end_ns[before] <= start_ns)
+        unfit = np.bincount(operation, weights=~left, minlength=len(undecided)) > 0
+        # All ranks must look back to one and the same exchange.
+        lowest, highest = np.full(len(undecided), len(rows)), np.full(len(undecided), NONE)
+        np.minimum.at(lowest, operation, operation[before])
+        np.maximum.at(highest, operation, operation[before])
+        decided = undecided & ~unfit & (lowest == highest)
+        level[decided[operation]] = before[decided[operation]]
+        undecided &= ~decided
+    return level
+
+
+def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I64) -> dict[str, I64]:
+    """What each row's rank did between the row that it was level at (or the start of its window) and this one, in ns.
+
+    Under BEFORE, when its window began, on the common clock: only where there is no such row.
+    """
+    columns = {name: np.empty(len(rows), np.int64) for name in (BEFORE, *SPENT)}
     who = meetings.rank[rows]
     order = np.argsort(who, kind="stable")
     edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
     for index, digest in enumerate(digests):
         here = order[edges[index] : edges[index + 1]]
         place = meetings.place[rows[here]]
-        since_ns = digest.exchanges.since_ns[place]
-        from_start[here] = since_ns == digest.zero_ns + digest.window_ns[0]
-        columns[BEFORE][here] = since_ns - offset_ns[index]
-        for name in SINCE:
-            columns[name][here] = getattr(digest.exchanges, f"since_{name}")[place]
-    more = {name: values[last] - medians(operation, values) for name, values in columns.items()}
-    # A head start of the others counts as before the window only where the window began with it.
-    lag_ns, is_start = more[BEFORE], from_start[last]
-    more[BEFORE] = np.where(is_start, lag_ns, 0)
-    more["communication"] = more["communication"] + np.where(is_start, 0, lag_ns)
-    return more
+        start_ns = digest.zero_ns + digest.window_ns[0] - meetings.clocks.offset_ns[index]
+        from_start = level[here] == NONE
+        columns[BEFORE][here] = np.where(from_start, start_ns, 0)
+        for name in SPENT:
+            until_us = getattr(digest.exchanges, f"{name}_at_start_us")[place]
+            since_us = getattr(digest.exchanges, f"{name}_at_end_us")[meetings.place[rows[level[here]]]]
+            columns[name][here] = 1000 * (until_us - np.where(from_start, 0, since_us))
+    return columns
 
 
 def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:

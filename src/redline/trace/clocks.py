@@ -43,15 +43,15 @@ def align(matched: Matched, ranks: int) -> Clocks:
     end = end - zero
     offset, known = _first_guess(operation, rank, end, ranks)
     for _ in range(_ROUNDS):
-        true_end = medians(operation, end - offset[rank])
-        refined = np.where(known, medians(rank, end - true_end[operation], ranks), 0)
+        true_end = _medians(operation, end - offset[rank])
+        refined = np.where(known, _medians(rank, end - true_end[operation], ranks), 0)
         if (refined == offset).all():
             break
         offset = refined
     offset = np.where(known, offset - offset[np.flatnonzero(known)[0]], 0)
     aligned = known[rank]
-    distance = np.abs(end - offset[rank] - medians(operation, end - offset[rank])[operation]) * aligned
-    residual = np.where(known, medians(rank, distance, ranks), 0)
+    distance = np.abs(end - offset[rank] - _medians(operation, end - offset[rank])[operation]) * aligned
+    residual = np.where(known, _medians(rank, distance, ranks), 0)
     return Clocks(
         offset_ns=tuple(offset.tolist()),
         residual_ns=tuple(residual.tolist()),
@@ -79,17 +79,17 @@ def _first_guess(operation: I64, rank: I64, end: I64, ranks: int) -> tuple[I64, 
         reached = np.zeros(int(operation.max()) + 1, bool)
         reached[operation[sure]] = True
         true_end = np.zeros(len(reached), np.int64)
-        true_end[reached] = medians(_dense(operation[sure]), (end - offset[rank])[sure])
+        true_end[reached] = _medians(_dense(operation[sure]), (end - offset[rank])[sure])
         fresh = ~sure & reached[operation]
         if not fresh.any():
             return offset, known
-        guess = medians(rank[fresh], (end - true_end[operation])[fresh], ranks)
+        guess = _medians(rank[fresh], (end - true_end[operation])[fresh], ranks)
         newly = np.unique(rank[fresh])
         offset[newly] = guess[newly]
         known[newly] = True
 
 
-def medians(group: I64, value: I64, groups: int | None = None) -> I64:
+def _medians(group: I64, value: I64, groups: int | None = None) -> I64:
     """Median of the values of each group number (0 for an empty group); of two middle values the mean, rounded."""
     count = groups if groups is not None else int(group.max()) + 1
     order = np.lexsort((value, group))

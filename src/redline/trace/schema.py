@@ -281,9 +281,16 @@ _BLOCKING_CALL = re.compile(
     r"(Stream|Device|Event|Ctx)Synchronize|Memcpy(WithStream|2D|3D|Peer|DtoH|HtoD|DtoD)?(_v\d+)?$"
 )
 _BOOKKEEPING_OPERATOR = re.compile(
+    # views and allocations
     r"^aten::(empty\w*|view\w*|_unsafe_view|reshape|_reshape_alias|t|transpose|permute|as_strided|expand\w*|slice|select"
-    r"|squeeze\w*|unsqueeze|narrow|detach\w*|alias|unbind|split\w*|chunk|result_type|is_\w+|set_|resize_|to|flatten)$"
-    r"|^(autograd|c10d|profiler|torch::autograd)::|^record_param_comms$|^detach_?$|^Optimizer\.|^DistributedDataParallel"
+    r"|squeeze\w*|unsqueeze|narrow|detach\w*|alias|unbind|split\w*|chunk|flatten|result_type|is_\w+|set_|resize_"
+    r"|resolve_(conj|neg)|lift_fresh|numpy_T"
+    # operators that only call others
+    r"|to|_to_copy|type_as|contiguous|clone|(zeros|ones|full)(_like)?|item|linear|matmul|einsum|_?conv\w*\dd|_?convolution"
+    r"|(layer|rms|batch|group|instance)_norm|_batch_norm_impl_index|dropout|embedding|cross_entropy_loss|nll_loss(_nd|2d)?"
+    r"|softmax|log_softmax|scaled_dot_product_attention|square|stack|pad)$"
+    # the engine of the backward pass and its nodes, waits for other ranks, regions
+    r"|^(autograd|c10d|profiler|torch::autograd)::|^\w+Backward\d*$|^record_param_comms$|^detach_?$|^Optimizer\.|^Distributed"
 )
 _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
@@ -296,7 +303,7 @@ def is_blocking_call(name: str) -> bool:
 
 
 def is_bookkeeping_operator(name: str) -> bool:
-    """Whether an operator computes nothing itself: views, allocations, autograd's nodes, waits for other ranks."""
+    """Whether the time of an operator itself, without those that it calls, is dispatch or waiting and no computing."""
     return _BOOKKEEPING_OPERATOR.match(name) is not None
 
 

@@ -1,0 +1,115 @@
+"""Real runs on the CPU with delays put into them: each delay turns up in its own account, and nowhere else."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from redline.analysis.accounts import Account, place
+from redline.analysis.combine import Diagnosis
+from redline.trace.job import JobOptions
+from redline.verbs.diagnose import diagnose
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+PROGRAM = Path(__file__).parent / "programs" / "small_gpt.py"
+DELAY_MS = 300.0  # long against what other load on the machine does to a step of some 30 ms
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+QUIET = {"KINETO_LOG_LEVEL": "6", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What Redline says of a run, and what was really injected into each rank, per step."""
+
+    diagnosis: Diagnosis
+    injected_ns: list[list[int]]
+
+    def per_step_ns(self, rank: int, account: Account) -> list[int]:
+        amounts: list[int] = self.diagnosis.ranks[rank].ledger.steps[:, place(account)].tolist()
+        return amounts
+
+
+def run(folder: Path, *options: str, ranks: int = 1) -> Run:
+    folder.mkdir()
+    launcher = TORCHRUN if ranks == 2 else [sys.executable]
+    command = [*launcher, str(PROGRAM), "--folder", str(folder), *options]
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, **QUIET}
+    )
+    assert finished.returncode == 0, finished.stderr
+    result = diagnose([folder / f"rank-{rank}.json" for rank in range(ranks)], options=JobOptions(use_cache=False))
+    injected = [json.loads((folder / f"injected-{rank}.json").read_text()) for rank in range(ranks)]
+    assert [rank.origin.rank for rank in result.diagnosis.ranks] == list(range(ranks))
+    return Run(result.diagnosis, injected)
+
+
+def added_ns(delayed: Run, plain: Run, rank: int, account: Account) -> float:
+    """What the delay added to an account, over the steps of the window."""
+    return sum(delayed.per_step_ns(rank, account)) - sum(plain.per_step_ns(rank, account))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(tmp_path_factory.mktemp("runs") / "alone")
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(tmp_path_factory.mktemp("runs") / "together", ranks=2)
+
+
+def test_an_undisturbed_run_computes_and_waits_for_no_input(alone: Run) -> None:
+    amounts = alone.diagnosis.per_step
+    step_ns = sum(amounts.values())
+    assert amounts[Account.UNRATED] > 0.4 * step_ns  # no machine is known, so no work is rated
+    assert amounts[Account.INPUT] < 0.05 * step_ns
+    assert amounts[Account.OTHER] == 0
+    assert len(alone.diagnosis.ranks[0].ledger.start_ns) == 4
+
+
+@pytest.mark.parametrize(
+    ("where", "account"),
+    [("loader", Account.INPUT), ("host", Account.HOST), ("compute", Account.UNRATED)],
+)
+def test_a_delay_is_in_its_own_account(tmp_path: Path, alone: Run, where: str, account: Account) -> None:
+    delayed = run(tmp_path / where, "--where", where, "--delay-ms", str(DELAY_MS))
+    injected_ns = sum(delayed.injected_ns[0])
+    assert added_ns(delayed, alone, 0, account) == pytest.approx(injected_ns, rel=0.1)
+    others = {Account.INPUT, Account.HOST, Account.UNRATED} - {account}
+    assert all(added_ns(delayed, alone, 0, other) < 0.1 * injected_ns for other in others)
+
+
+@pytest.mark.parametrize(
+    ("where", "account", "cause"),
+    [("host", Account.HOST, "host"), ("compute", Account.UNRATED, "compute"), ("loader", Account.INPUT, "input")],
+)
+def test_a_slow_rank_makes_its_peer_wait(
+    tmp_path: Path, together: Run, where: str, account: Account, cause: str
+) -> None:
+    """Data parallel on two gloo ranks: the delay is in rank 1's own account, and in rank 0's peer wait."""
+    options = ("--where", where, "--delay-ms", str(DELAY_MS), "--slow-rank", "1")
+    delayed = run(tmp_path / where, *options, ranks=2)
+    injected_ns = sum(delayed.injected_ns[1])
+    assert added_ns(delayed, together, 1, account) == pytest.approx(injected_ns, rel=0.1)
+    assert added_ns(delayed, together, 0, Account.PEER_WAIT) == pytest.approx(injected_ns, rel=0.1)
+    assert abs(added_ns(delayed, together, 0, Account.TRANSFER)) < 0.1 * injected_ns
+    lateness = delayed.diagnosis.lateness
+    assert lateness is not None
+    assert (lateness.ranks[0].rank, lateness.ranks[0].cause) == (1, cause)
+    assert lateness.pattern == "fixed"
+    assert lateness.ranks[0].share > 0.9
+
+
+def test_the_bubble_of_a_pipeline_is_peer_wait(tmp_path: Path) -> None:
+    """Two stages; the first is late, so the second waits for its activations, and they are not compared."""
+    options = ("--pipeline", "--where", "host", "--delay-ms", str(DELAY_MS), "--slow-rank", "0")
+    delayed = run(tmp_path / "pipeline", *options, ranks=2)
+    injected_ns = sum(delayed.injected_ns[0])
+    assert sum(delayed.per_step_ns(1, Account.PEER_WAIT)) == pytest.approx(injected_ns, rel=0.15)
+    assert len(set(delayed.diagnosis.kinds)) == 2
