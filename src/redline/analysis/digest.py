@@ -74,6 +74,7 @@ class Origin:
     synthetic: str
     step_anchor: str
     step_labels: tuple[str, ...]
+    phases: tuple[str, ...]  # of the steps of a serving engine; "" for any other
     dropped: dict[str, int] = field(default_factory=dict)  # what reading dropped, by reason
 
 
@@ -126,6 +127,7 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
 
 def _origin(timeline: Timeline) -> Origin:
     metadata = timeline.metadata
+    labels = tuple(timeline.text(label) for label in timeline.steps.label.tolist())
     dropped = {p.reason.code: p.count for p in timeline.source.problems if p.reason.effect == "dropped"}
     return Origin(
         rank=timeline.rank,
@@ -138,7 +140,8 @@ def _origin(timeline: Timeline) -> Origin:
         versions=dict(metadata.versions),
         synthetic=metadata.synthetic,
         step_anchor=timeline.step_anchor,
-        step_labels=tuple(timeline.text(label) for label in timeline.steps.label.tolist()),
+        step_labels=labels,
+        phases=tuple(map(schema.phase_of, labels)),
         dropped=dropped,
     )
 

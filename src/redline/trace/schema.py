@@ -204,6 +204,7 @@ COMMUNICATION_OPERATOR = "record_param_comms"  # the operator that carries a col
 # In 2021 these regions were written as operators.
 _ANNOTATION_NAME = re.compile(r"ProfilerStep|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
 
+_ENGINE_PHASE = re.compile(r"context_(?P<context>\d+).*_generation_(?P<generation>\d+)|step\[(?P<mode>\w+)")
 _ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
 
 _DEVICE_COMMUNICATION = re.compile(
@@ -243,6 +244,17 @@ ENDS_TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to
 def is_engine_step(name: str) -> bool:
     """Whether a region is one forward step of vLLM ("execute_context_...") or SGLang ("step[DECODE bs=32]")."""
     return _ENGINE_STEP.match(name) is not None
+
+
+def phase_of(step_label: str) -> str:
+    """What a step of a serving engine does: "prefill", "decode" or "mixed"; "" where its label does not say."""
+    match = _ENGINE_PHASE.search(step_label)
+    if match is None:
+        return ""
+    if match["mode"] is not None:
+        return {"EXTEND": "prefill", "PREFILL": "prefill", "DECODE": "decode", "MIXED": "mixed"}.get(match["mode"], "")
+    prefills, decodes = int(match["context"]), int(match["generation"])
+    return "mixed" if prefills and decodes else "prefill" if prefills else "decode" if decodes else ""
 
 
 def is_annotation_name(name: str) -> bool:
