@@ -141,9 +141,10 @@ class _Host:
         self._loading = loader_time(timeline)
         self._blocked = _blocked_time(timeline)
         self._timeline = timeline
-        self._any_active = _time_of(timeline, np.isin(timeline.spans.lane, working_lanes(timeline)))
+        working = working_lanes(timeline)  # nobody waits for a watchdog
+        self._any_active = _time_of(timeline, np.isin(timeline.spans.lane, working))
         self._any_loading = _all_of(self._loading)
-        self._any_blocked = _all_of(self._blocked)
+        self._any_blocked = _all_of({lane: time for lane, time in self._blocked.items() if lane in working})
         self._end_ns = _last_launch_end_ns(timeline)
 
     def doing(self, lane: int, waiting: Intervals, *, is_launcher: bool) -> dict[Account, Intervals]:
@@ -197,7 +198,7 @@ def _blocked_time(timeline: Timeline) -> dict[int, Intervals]:
     launch, done_ns = work.launch[copies], spans.end_ns[work.row[copies]]
     late = spans.end_ns[launch] > done_ns  # the call outlived its copy: it had waited for it
     lane = np.concatenate([spans.lane[waits], spans.lane[launch[late]]])
-    start_ns = np.concatenate([spans.start_ns[waits], done_ns[late]])
+    start_ns = np.concatenate([spans.start_ns[waits], np.maximum(done_ns, spans.start_ns[launch])[late]])
     end_ns = np.concatenate([spans.end_ns[waits], spans.end_ns[launch[late]]])
     return {
         number: Intervals.union_of(start_ns[here], end_ns[here])

@@ -113,7 +113,8 @@ def _moving_ns(timeline: Timeline, activity: Activity, row: I64) -> I64:
         work = timeline.device_work
         operator = work.operator[np.searchsorted(work.row, activity.copies.row)]
         place = np.minimum(np.searchsorted(row, operator), len(row) - 1)
-        np.add.at(moving_ns, np.where(row[place] == operator, place, NONE), activity.copies.dur_ns)
+        dur_ns = timeline.spans.dur_ns[activity.copies.row]
+        np.add.at(moving_ns, np.where(row[place] == operator, place, NONE), dur_ns)
     return moving_ns[:-1]
 
 

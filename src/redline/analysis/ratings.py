@@ -110,6 +110,9 @@ def _climbed(timeline: Timeline, rows: I64, kernel_name: I64, book: _WorkBook) -
             break
         work[open_] = book.work_of(at[open_])
         open_ = open_[work[open_] == NONE]
+    # The inner one may itself have been found further in only now.
+    arithmetic = (work != NONE) & _has_arithmetic(work, book)
+    work[arithmetic & np.isin(at, _around(timeline, at[arithmetic]))] = NONE
     return np.where(work != NONE, at, NONE), work
 
 
