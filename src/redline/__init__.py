@@ -2,15 +2,19 @@
 
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
+    from redline.verbs.diagnose import diagnose
+    from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
     from redline.verbs.inspect import inspect
     from redline.verbs.merge import merge
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__", "find_hardware", "inspect", "merge"]
+__all__ = ["__version__", "diagnose", "digest", "find_hardware", "inspect", "merge"]
 
 _HOME_OF = {
+    "diagnose": "redline.verbs.diagnose",
+    "digest": "redline.verbs.digest",
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves
     "inspect": "redline.verbs.inspect",
     "merge": "redline.verbs.merge",

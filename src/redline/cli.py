@@ -17,14 +17,16 @@ from redline.errors import OutputError, RedlineError, UsageError
 TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from typing import NoReturn
 
+    from redline.analysis.combine import Diagnosis
     from redline.trace.job import JobOptions, Progress
 
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("calibrate", "plan", "run", "diagnose", "compare", "tune", "explain")
+PLANNED = ("calibrate", "plan", "run", "compare", "tune", "explain")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -221,8 +223,8 @@ def _size_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a trace, an archive, a folder or a pattern of them")
+def _add_reading_arguments(parser: argparse.ArgumentParser, what: str = "a trace") -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"{what}, an archive, a folder or a pattern of them")
     parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
     parser.add_argument(
         "--jobs",
@@ -233,20 +235,71 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="read the traces again, even where nothing changed")
 
 
-def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_reading_arguments(parser)
+def _add_step_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-regex",
         type=_regex,
         metavar="RE",
         help="regions, operators or Python calls named like this are the steps",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def _add_machine_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--machine",
+        metavar="NAME|FILE",
+        help="whose peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)",
+    )
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser, verbose: str) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
-    loudness.add_argument("-v", "--verbose", action="store_true", help="more detail")
+    loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
+
+
+def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_reading_arguments(parser)
+    _add_step_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    _add_output_arguments(parser, verbose="more detail")
+
+
+# The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
+TABLES = {
+    "kernels": "kernels by operator and shape: time, achieved rates, distance from the roof",
+    "collectives": "collectives by kind and size: time, hidden and waiting share, bandwidth",
+    "ranks": "ranks: step, accounts, who was late",
+    "steps": "steps: length and accounts of each",
+    "host": "what the host did while the device waited for it",
+}
+
+
+def _add_diagnose_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_reading_arguments(parser, "a trace, a digest")
+    _add_machine_argument(parser)
+    _add_step_argument(parser)
+    for name, summary in TABLES.items():
+        parser.add_argument(
+            f"--{name}", action="append_const", const=name, dest="tables", help=f"add a table of {summary}"
+        )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    form.add_argument(
+        "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
+    )
+    _add_output_arguments(parser, verbose="tables without a limit of rows")
+
+
+def _add_digest_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_reading_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where the digests go, one per rank")
+    _add_machine_argument(parser)
+    _add_step_argument(parser)
+    parser.add_argument("--force", action="store_true", help="replace digests where they exist")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
 
 
 def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -291,11 +344,123 @@ def _run_inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_unknown_format(verb: str, output: str | None) -> None:
+def _refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:
     from pathlib import Path
 
-    if output is not None and Path(output).suffix not in (".json", ".txt", ""):
-        raise UsageError(f"{verb}: {output}: {verb} writes .json or .txt; give the file such a name")
+    if output is not None and Path(output).suffix not in (*endings, ""):
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise UsageError(f"{verb}: {output}: {verb} writes {known}; give the file such a name")
+
+
+def _run_diagnose(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from redline.report import diagnose_json, diagnose_md, diagnose_text
+    from redline.verbs.diagnose import diagnose
+
+    _refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
+    _refuse_for_digests(options)
+    tables = list(dict.fromkeys(options.tables or ()))
+    found = diagnose(options.paths, machine=options.machine, options=_job_options(options), progress=_progress(options))
+    known = found.diagnosis, found.outline, found.failures
+    form = options.format or {".json": "json", ".md": "md"}.get(Path(options.output or "").suffix, "text")
+    if form == "json":
+        text = diagnose_json.render(*known)
+    elif form == "md":
+        text = diagnose_md.render(*known, tables=tables, verbose=options.verbose)
+    else:
+        unicode = options.output is not None or _speaks_unicode()
+        text = diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode)
+    _deliver(text, options.output, force=options.force)
+    if not options.quiet:
+        _point_onwards(options, [bar.account for bar in found.outline.largest], tables, found.diagnosis)
+    return 0
+
+
+# The table that says more about an account; of the others there is none.
+_TABLE_OF = {
+    "memory": "kernels",
+    "kernel loss": "kernels",
+    "unrated compute": "kernels",
+    "transfer": "collectives",
+    "peer wait": "ranks",
+    "input": "host",
+    "sync": "host",
+    "host": "host",
+}
+
+
+def _point_onwards(
+    options: argparse.Namespace, losses: Sequence[str], shown: Sequence[str], diagnosis: Diagnosis
+) -> None:
+    """Name the table for the largest loss that has one and was not shown; else what shows all ranks at once."""
+    wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
+    if wanted:
+        chosen = [word for name in ("machine", "step_regex") for word in _given(options, name)]
+        _next(f"redline diagnose {_quoted(options.paths)} {_quoted([*chosen, f'--{wanted[0]}'], most=9)}")
+    elif diagnosis.clocks.operations and diagnosis.clocks.trusted and _are_traces(options.paths):
+        _next(f"redline merge {_quoted(options.paths)} -o {_unused('merged.json.gz')}")
+
+
+def _are_traces(paths: Sequence[str]) -> bool:
+    """Several files, none of which is a digest: digests cannot be merged."""
+    from redline.trace.find import find_traces
+
+    found = find_traces(paths, digests=True)
+    return len(found) > 1 and not _has_digest(found)
+
+
+def _has_digest(found: Sequence[Path]) -> bool:
+    from redline.trace.find import DIGEST_ENDING
+
+    return any(path.name.endswith(DIGEST_ENDING) for path in found)
+
+
+def _refuse_for_digests(options: argparse.Namespace) -> None:
+    """What was decided when a digest was made cannot be decided again without its trace."""
+    from redline.trace.find import find_traces
+
+    given = [f"--{name.replace('_', '-')}" for name in ("machine", "step_regex") if getattr(options, name) is not None]
+    if given and _has_digest(find_traces(options.paths, digests=True)):
+        raise UsageError(
+            f"diagnose: {given[0]} is for traces, and a digest was given; make it anew: redline digest {given[0]} ..."
+        )
+
+
+def _given(options: argparse.Namespace, name: str) -> list[str]:
+    value = getattr(options, name)
+    return [] if value is None else [f"--{name.replace('_', '-')}", value]
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def _run_digest(options: argparse.Namespace) -> int:
+    from redline.report import digest_text
+    from redline.verbs.digest import digest
+
+    written = digest(
+        options.paths,
+        options.output,
+        machine=options.machine,
+        force=options.force,
+        options=_job_options(options),
+        progress=_progress(options),
+    )
+    _show(
+        digest_text.render(
+            options.output,
+            ranks=len(written.paths),
+            size_bytes=written.size_bytes,
+            largest_bytes=written.largest_bytes,
+            left_out=written.left_out,
+            failures=written.failures,
+        )
+    )
+    if not options.quiet:
+        _next(f"redline diagnose {_quoted([options.output])}")
+    return 0
 
 
 def _run_merge(options: argparse.Namespace) -> int:
@@ -353,10 +518,10 @@ def _progress(options: argparse.Namespace) -> Progress | None:
     return show
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _quoted(words: Sequence[str], most: int = 3) -> str:
     import shlex
 
-    return shlex.join(words[:3]) + (" ..." if len(words) > 3 else "")
+    return shlex.join(words[:most]) + (" ..." if len(words) > most else "")
 
 
 def _unused(name: str) -> str:
@@ -372,5 +537,11 @@ def _next(command: str) -> None:
 VERBS = {
     "inspect": Verb("say what is in traces, and how far it can be trusted", _add_inspect_arguments, _run_inspect),
     "merge": Verb("put the ranks of a job on one clock, in one trace for Perfetto", _add_merge_arguments, _run_merge),
+    "diagnose": Verb(
+        "say where the time went, every nanosecond in one account", _add_diagnose_arguments, _run_diagnose
+    ),
+    "digest": Verb(
+        "put each rank's trace into a file of at most 32 KB, to diagnose from", _add_digest_arguments, _run_digest
+    ),
     "hardware": Verb("show what accelerators can do at best, and who says so", _add_hardware_arguments, _run_hardware),
 }

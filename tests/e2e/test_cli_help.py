@@ -17,6 +17,38 @@ BARE = [sys.executable, "-c", "pass"]
 
 # A new flag is added here on purpose, never by accident.
 FLAGS = {
+    "diagnose": [
+        "--collectives",
+        "--force",
+        "--format FORMAT",
+        "--host",
+        "--jobs N",
+        "--json",
+        "--kernels",
+        "--machine NAME|FILE",
+        "--no-cache",
+        "--ranks",
+        "--step-regex RE",
+        "--steps",
+        "--strict",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+        "-v --verbose",
+        "PATH",
+    ],
+    "digest": [
+        "--force",
+        "--jobs N",
+        "--machine NAME|FILE",
+        "--no-cache",
+        "--step-regex RE",
+        "--strict",
+        "-h --help",
+        "-o --output FOLDER",
+        "-q --quiet",
+        "PATH",
+    ],
     "hardware": [
         "--force",
         "--json",

@@ -1,13 +1,13 @@
 """The first screen of a diagnosis, as numbers: steps, the way from the redline to the measured step, what is unseen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
 from redline.analysis.accounts import ACCOUNTS, LOSSES, Account
 from redline.analysis.combine import Diagnosis
-from redline.analysis.digest import Digest
+from redline.analysis.digest import Arithmetic, Digest
 
 _NOTABLE = 0.03  # of the window: less than this needs no remark
 
@@ -20,9 +20,12 @@ class StepTimes:
     median_ns: float
     shortest_ns: int
     longest_ns: int
-    window_ns: float  # average of the ranks, as are the next two
+    window_ns: float  # average of the ranks, as are the next five
     in_steps_ns: float
     trace_ns: float
+    device_window_ns: float  # from the first to the last piece of device work
+    busy_ns: float
+    computing_ns: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,7 @@ class Utilisation:
     recomputed_flops: int
     step_ns: float
     peaks: dict[str, float]  # FLOP/s by type
+    model_flops: dict[str, int]  # by type, per rank and step, without those that were done again: what mfu counts
     unrated_flops: int  # per rank and step: their type has no known peak, so they are in neither ratio
     known_share: float  # of the kernel time: whose work is known. Below 1, the ratios are lower bounds
 
@@ -123,6 +127,9 @@ def _step_times(diagnosis: Diagnosis) -> StepTimes:
         window_ns=sum(rank.ledger.window_ns for rank in diagnosis.ranks) / count,
         in_steps_ns=sum(every) / count,
         trace_ns=sum(rank.facts.trace_ns for rank in diagnosis.ranks) / count,
+        device_window_ns=sum(rank.facts.device_window_ns for rank in diagnosis.ranks) / count,
+        busy_ns=sum(rank.ledger.busy_ns for rank in diagnosis.ranks) / count,
+        computing_ns=sum(rank.facts.computing_ns for rank in diagnosis.ranks) / count,
     )
 
 
@@ -156,9 +163,17 @@ def utilisation_of(diagnosis: Diagnosis) -> Utilisation | None:
         recomputed_flops=round(sum(row.recomputed_flops for row in rated) / steps),
         step_ns=step_ns,
         peaks={row.dtype: row.peak_flops_per_s for row in rated},
+        model_flops=_model_flops(rated, steps),
         unrated_flops=round(sum(row.flops for row in rows if not row.peak_flops_per_s) / steps),
         known_share=sum(rank.facts.known_work_ns for rank in diagnosis.ranks) / max(kernel_ns, 1),
     )
+
+
+def _model_flops(rated: Sequence[Arithmetic], steps: int) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for row in rated:
+        sums[row.dtype] = sums.get(row.dtype, 0) + row.flops - row.recomputed_flops
+    return {dtype: round(flops / steps) for dtype, flops in sorted(sums.items())}
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------
@@ -225,7 +240,8 @@ def _of_hardware(diagnosis: Diagnosis) -> Iterator[Remark]:
     kernel_ns = sum(rank.facts.kernel_ns for rank in ranks)
     unknown_ns = kernel_ns - sum(rank.facts.known_work_ns for rank in ranks)
     if unknown_ns > _NOTABLE * kernel_ns:
-        no_shapes = all("shapes" not in rank.origin.recorded for rank in ranks)
+        # Old traces do not say what was recorded: any work that is known came from shapes.
+        no_shapes = unknown_ns == kernel_ns and all("shapes" not in rank.origin.recorded for rank in ranks)
         detail = "no shapes recorded" if no_shapes else ""
         yield Remark(what=Unseen.UNKNOWN_WORK, time_ns=unknown_ns, share=unknown_ns / max(kernel_ns, 1), detail=detail)
     above = sum(rank.facts.above_roof for rank in ranks)

@@ -1,0 +1,194 @@
+"""The first screen of `diagnose`, as pieces of text that every format arranges in its own way."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from redline.analysis.accounts import COMPUTE, Account
+from redline.analysis.combine import Diagnosis
+from redline.analysis.digest import Digest
+from redline.analysis.doing import HOST_ACCOUNTS
+from redline.analysis.evidence import kernel_shares, largest_transfer, places_of
+from redline.analysis.kernel_table import KernelRow
+from redline.analysis.outline import Bar, Outline
+from redline.report import diagnose_words as say
+from redline.report.diagnose_tables import shapes_or_kernel
+from redline.report.words import printable
+from redline.trace.job import Failure
+
+MOST_LOSSES = 2
+_MOST_UNREAD = 4
+_OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One row of the waterfall; positions are shares of the step."""
+
+    account: str
+    time: str
+    share: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """Everything the first screen says."""
+
+    headline: str
+    facts: tuple[tuple[str, str], ...]
+    waterfall: tuple[Line, ...]
+    empty: tuple[str, ...]  # accounts that hold nothing
+    step: str
+    unit: str
+    losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
+    unseen: tuple[str, ...]
+
+
+def screen_of(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure] = ()) -> Screen:
+    step_ns = sum(bar.time_ns for bar in outline.waterfall)
+    unit, scale, digits = _unit(step_ns)
+    no_mfu = outline.utilisation is None
+    return Screen(
+        headline=_headline(diagnosis),
+        facts=tuple(_facts(diagnosis, outline)),
+        waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.time_ns),
+        empty=tuple(str(bar.account) for bar in outline.waterfall if not bar.time_ns),
+        step=f"{step_ns / scale:,.{digits}f}",
+        unit=unit,
+        losses=tuple(
+            (f"{bar.account}, {bar.time_ns / scale:,.{digits}f} {unit}, {say.percent(bar.share)}", text)
+            for bar, text in _losses(diagnosis, outline)
+        ),
+        unseen=(
+            *(say.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
+            *_unread(failures),
+        ),
+    )
+
+
+def _unit(step_ns: float) -> tuple[str, float, int]:
+    """The unit of all amounts of the waterfall, so that they can be compared by eye, and the digits after its point."""
+    for unit, scale, below in (("ns", 1.0, 1e3), ("us", 1e3, 1e6), ("ms", 1e6, 1e10)):
+        if step_ns < below:
+            value = step_ns / scale
+            return unit, scale, 0 if unit == "ns" else 3 if value < 100 else 2 if value < 1000 else 1
+    return "s", 1e9, 3
+
+
+def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
+    return Line(
+        account=str(bar.account),
+        time=f"{bar.time_ns / scale:,.{digits}f}",
+        share=say.percent(bar.share),
+        start=bar.before_ns / step_ns,
+        end=(bar.before_ns + bar.time_ns) / step_ns,
+    )
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    ranks = diagnosis.ranks
+    machines = dict.fromkeys((rank.facts.machine, rank.facts.machine_origin) for rank in ranks if rank.facts.machine)
+    return say.headline(
+        len(ranks),
+        diagnosis.world_size,
+        Counter(map(_device, ranks)),
+        tuple(machines),
+        synthetic=any(rank.origin.synthetic for rank in ranks),
+    )
+
+
+def _facts(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[str, str]]:
+    ranks, steps = diagnosis.ranks, outline.steps
+    counts = sorted(len(rank.ledger.start_ns) for rank in ranks)
+    anchors = ", ".join(dict.fromkeys(printable(rank.origin.step_anchor, 60) for rank in ranks))
+    yield "steps", say.steps_line(steps, anchors, (counts[0], counts[-1]))
+    yield "window", say.window_line(steps, several=len(ranks) > 1)
+    yield "device", say.device_line(steps)
+    if outline.utilisation is None:
+        yield "MFU", say.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
+    else:
+        yield "MFU", say.mfu_line(outline.utilisation)
+        if outline.utilisation.recomputed_flops:
+            yield "HFU", say.hfu_line(outline.utilisation)
+    yield "coverage", _coverage(diagnosis)
+
+
+def _device(rank: Digest) -> str:
+    if rank.facts.device == "cpu":
+        return say.ON_CPU
+    return printable(rank.facts.device_name, 60) or say.NO_DEVICE_NAME
+
+
+def _coverage(diagnosis: Diagnosis) -> str:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    kernel_ns = max(sum(one.kernel_ns for one in facts), 1)
+    return say.coverage_line(
+        sum(one.kernels for one in facts),
+        sum(one.known_work_ns for one in facts) / kernel_ns,
+        sum(one.rated_ns for one in facts) / kernel_ns,
+        on_cpu=_on_cpu(diagnosis),
+    )
+
+
+def _on_cpu(diagnosis: Diagnosis) -> bool:
+    return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[Bar, str]]:
+    on_cpu = _on_cpu(diagnosis)
+    largest = outline.largest[:MOST_LOSSES]
+    brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
+    for bar in largest:
+        sentences = [say.meaning(bar.account, on_cpu=on_cpu) + ".", _evidence(diagnosis, outline, bar.account)]
+        if bar.account == brief and not on_cpu:
+            facts = [rank.facts for rank in diagnosis.ranks]
+            sentences.append(say.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
+        yield bar, " ".join(sentence for sentence in sentences if sentence)
+
+
+def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
+    if account in HOST_ACCOUNTS:
+        is_whole = not any(rank.left_out.get("doing_rows") for rank in diagnosis.ranks)
+        return say.where_the_host_was(places_of(diagnosis, account), is_whole=is_whole)
+    if account == Account.UNRATED:
+        return f"{_kernels(diagnosis, account)} {say.why_unrated(outline.unseen)}".strip()
+    if account in COMPUTE:
+        return _kernels(diagnosis, account)
+    if account == Account.TRANSFER:
+        row = largest_transfer(diagnosis)
+        return say.largest_transfer(row) if row else ""
+    if account == Account.PEER_WAIT:
+        return say.who_is_late(diagnosis.lateness)
+    return _queue(diagnosis) if account == Account.QUEUE else ""
+
+
+def _kernels(diagnosis: Diagnosis, account: Account) -> str:
+    return say.kernels_behind(account, kernel_shares(diagnosis, account), _with_shapes)
+
+
+def _queue(diagnosis: Diagnosis) -> str:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    return say.queue_words(
+        sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
+        sum(one.first_queue_ns for one in facts),
+        sum(one.kernels for one in facts),
+        sum(one.graph_launches for one in facts),
+    )
+
+
+def _with_shapes(row: KernelRow) -> str:
+    return " ".join(word for word in (printable(row.operator, say.NAME_LIMIT), shapes_or_kernel(row)) if word)
+
+
+def _unread(failures: Sequence[Failure]) -> Iterator[str]:
+    yield from (say.unread(failure.message) for failure in failures[:_MOST_UNREAD])
+    if len(failures) > _MOST_UNREAD:
+        yield say.more_unread(len(failures) - _MOST_UNREAD)

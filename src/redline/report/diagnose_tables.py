@@ -1,0 +1,291 @@
+"""The tables of `diagnose`, as cells: kernels, collectives, ranks, steps, and what the host did."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+from redline.analysis.accounts import ACCOUNTS, COMPUTE, Account, place
+from redline.analysis.collective_table import CollectiveRow
+from redline.analysis.combine import Diagnosis
+from redline.analysis.digest import Digest
+from redline.analysis.doing import HOST_ACCOUNTS, Doing
+from redline.analysis.evidence import StepRow, step_rows
+from redline.analysis.kernel_table import KernelRow
+from redline.analysis.lateness import Late
+from redline.report import diagnose_words as say
+from redline.report.words import printable, share
+from redline.units import format_bytes, format_count, format_ns
+
+Row = TypeVar("Row")
+
+MOST_ROWS = 16
+_OPERATOR_LIMIT = 40
+_SHAPES_LIMIT = 44
+_WRAPPINGS = ("void ", "at::native::", "(anonymous namespace)::", "cutlass::device_kernel<", "c10::", "std::")
+_ONE_SHAPE = re.compile(r"\[(\d+(?:, ?\d+)*)\]")
+_SHORT_HEADS = {Account.KERNEL_LOSS: "loss", Account.UNRATED: "unrated", Account.PEER_WAIT: "wait"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One table: what it is called, its cells, and what is to be said under it."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+_KERNEL_HEAD = (
+    "operator",
+    "shapes, or the kernel",
+    "dtype",
+    "calls",
+    "time",
+    "share",
+    "TFLOP/s",
+    "GB/s",
+    "of roof",
+    "limit",
+)
+
+
+def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+    rows = _first(diagnosis.kernels, verbose)
+    total_ns = sum(rank.facts.kernel_ns for rank in diagnosis.ranks)
+    notes = [say.KERNELS_NOTE]
+    if any(row.regime == "above roof" for row in rows):
+        notes.append(say.ABOVE_ROOF_NOTE)
+    cut, cut_ns = _cut(diagnosis, "kernel_rows"), _cut(diagnosis, "kernel_ns")
+    if cut:
+        notes.append(say.digest_limit(cut, "kernels", cut_ns))
+    return Shown(
+        title="kernels",
+        head=_KERNEL_HEAD,
+        rows=tuple(_kernel_row(row, total_ns) for row in rows),
+        notes=(*_omitted(len(diagnosis.kernels) - len(rows), "row", say.ROWS_LEFT), *notes),
+    )
+
+
+def _kernel_row(row: KernelRow, total_ns: int) -> tuple[str, ...]:
+    time_s = row.time_ns / 1e9
+    return (
+        printable(row.operator, _OPERATOR_LIMIT) or "-",
+        shapes_or_kernel(row) or "-",
+        row.dtype or "-",
+        format_count(row.calls),
+        format_ns(row.time_ns),
+        share(min(row.time_ns, total_ns), total_ns),
+        _short(row.flops / time_s / 1e12) if row.flops and time_s else "-",
+        _short(row.bytes / time_s / 1e9) if row.bytes and time_s else "-",
+        "-" if row.share is None else say.percent(row.share),
+        {"unknown": "-"}.get(row.regime, row.regime),
+    )
+
+
+def _short(value: float) -> str:
+    """Three digits or a few more, in the unit of the column."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
+def shapes_or_kernel(row: KernelRow) -> str:
+    """The shapes; where the work is not known the kernel itself, without what tells nothing about it."""
+    if row.known or row.kernel == row.operator:
+        return shapes(row.shapes)
+    name = row.kernel
+    for word in _WRAPPINGS:
+        name = name.replace(word, "")
+    return printable(name, _SHAPES_LIMIT)
+
+
+def shapes(json: str) -> str:
+    """[[8944, 1024], [1024, 2816], []] -> 8944x1024 1024x2816; the text may be cut, and lists nested."""
+    found = [match.replace(" ", "").replace(",", "x") for match in _ONE_SHAPE.findall(json)]
+    text = " ".join(found)
+    return text if len(text) <= _SHAPES_LIMIT else f"{text[: _SHAPES_LIMIT - 3].rsplit(' ', 1)[0]} ..."
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+_COLLECTIVE_HEAD = ("collective", "ranks", "size", "calls", "time", "hidden", "waiting", "algbw", "busbw")
+
+
+def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+    rows = _first(diagnosis.collectives, verbose)
+    notes = [say.COLLECTIVES_NOTE] if rows else ["no communication in the traces"]
+    if any(not row.matched for row in rows):
+        notes.append(say.UNMATCHED_NOTE)
+    return Shown(
+        title="collectives",
+        head=_COLLECTIVE_HEAD,
+        rows=tuple(map(_collective_row, rows)),
+        notes=(*_omitted(len(diagnosis.collectives) - len(rows), "row", say.ROWS_LEFT), *notes),
+    )
+
+
+def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
+    return (
+        printable(row.collective, 40),
+        str(row.group_size or "-"),
+        format_bytes(row.payload_bytes) if row.payload_bytes else "-",
+        format_count(row.calls),
+        format_ns(row.residence_ns),
+        say.percent(row.hidden_share),
+        share(row.wait_ns, row.residence_ns) if row.matched else "-",
+        _gb_per_s(row.algorithm_bytes_per_s),
+        _gb_per_s(row.bus_bytes_per_s),
+    )
+
+
+def _gb_per_s(bytes_per_s: float | None) -> str:
+    """In one unit, so that rows can be compared with each other and with nccl-tests."""
+    return "-" if bytes_per_s is None else f"{bytes_per_s / 1e9:,.2f} GB/s"
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+_RANK_HEAD = ("rank", "kind", "step", "compute", "transfer", "peer wait", "host", "input", "last at", "caused")
+
+
+def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+    late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    usual_ns = _usual_steps_ns(diagnosis)
+
+    def suspicion(index: int) -> tuple[int, float]:
+        rank = diagnosis.ranks[index]
+        found = late.get(rank.origin.rank)
+        slower_ns = _median_step_ns(rank) - usual_ns[diagnosis.kinds[index]]  # than those that do the same work
+        return -found.caused_ns if found else 0, -slower_ns
+
+    order = sorted(range(len(diagnosis.ranks)), key=suspicion)
+    chosen = sorted(order if verbose else order[:MOST_ROWS])
+    return Shown(
+        title="ranks",
+        head=_RANK_HEAD,
+        rows=tuple(_rank_row(diagnosis, index, late) for index in chosen),
+        notes=(*_omitted(len(order) - len(chosen), "rank", say.RANKS_LEFT), say.RANKS_NOTE),
+    )
+
+
+def _usual_steps_ns(diagnosis: Diagnosis) -> dict[int, float]:
+    """For each kind of rank the median of their steps."""
+    of_kind: dict[int, list[float]] = {}
+    for rank, kind in zip(diagnosis.ranks, diagnosis.kinds, strict=True):
+        of_kind.setdefault(kind, []).append(_median_step_ns(rank))
+    return {kind: median(lengths) for kind, lengths in of_kind.items()}
+
+
+def _median_step_ns(rank: Digest) -> float:
+    lengths = (rank.ledger.end_ns - rank.ledger.start_ns).tolist()
+    return median(lengths) if lengths else 0.0
+
+
+def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, Late]) -> tuple[str, ...]:
+    rank = diagnosis.ranks[index]
+    steps = max(len(rank.ledger.start_ns), 1)
+    amounts = rank.ledger.steps.sum(axis=0)
+
+    def average(*accounts: Account) -> str:
+        return format_ns(round(sum(int(amounts[place(account)]) for account in accounts) / steps))
+
+    found = late.get(rank.origin.rank)
+    return (
+        str(rank.origin.rank),
+        kind_letter(diagnosis.kinds[index]),
+        format_ns(round(_median_step_ns(rank))),
+        average(*COMPUTE),
+        average(Account.TRANSFER),
+        average(Account.PEER_WAIT),
+        average(Account.HOST),
+        average(Account.INPUT),
+        format_count(found.last) if found else "0" if diagnosis.lateness else "-",
+        format_ns(found.caused_ns) if found else "-",
+    )
+
+
+def kind_letter(number: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    text = ""
+    while number >= 0:
+        number, place_in_alphabet = divmod(number, 26)
+        text = chr(ord("A") + place_in_alphabet) + text
+        number -= 1
+    return text
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def steps(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+    every = step_rows(diagnosis)
+    longest = sorted(every, key=lambda row: -row.mean_ns)[: len(every) if verbose else MOST_ROWS]
+    chosen = sorted(longest, key=lambda row: row.number)
+    used = [account for account in ACCOUNTS if any(row.amounts[place(account)] for row in every)]
+    return Shown(
+        title="steps",
+        head=("step", "label", "length", *(_SHORT_HEADS.get(account, str(account)) for account in used)),
+        rows=tuple(_step_row(row, used) for row in chosen),
+        notes=(*_omitted(len(every) - len(chosen), "step", say.STEPS_LEFT), say.STEPS_NOTE),
+    )
+
+
+def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
+    shares = (f"{100 * row.share(account):.1f}" for account in used)
+    return str(row.number), printable(row.label, 28) or "-", format_ns(round(row.mean_ns)), *shares
+
+
+# --- host -------------------------------------------------------------------------------------------------------------
+
+_HOST_HEAD = ("account", "time", "share", "what", "region", "call site")
+
+
+def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+    rows = _first(diagnosis.doing, verbose)
+    total_ns = sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS)
+    cut = _cut(diagnosis, "doing_rows")
+    return Shown(
+        title="host",
+        head=_HOST_HEAD,
+        rows=tuple(_host_row(row, total_ns) for row in rows),
+        notes=(*_omitted(len(diagnosis.doing) - len(rows), "row", say.ROWS_LEFT), say.HOST_NOTE)
+        + ((say.digest_limit(cut, "what the host did"),) if cut else ()),
+    )
+
+
+def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
+    return (
+        str(row.account),
+        format_ns(row.time_ns),
+        share(row.time_ns, total_ns),
+        say.doing(row),
+        printable(row.region, 36) or "-",
+        say.site(row.site) or "-",
+    )
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+
+TABLES: Mapping[str, Callable[..., Shown]] = {
+    "kernels": kernels,
+    "collectives": collectives,
+    "ranks": ranks,
+    "steps": steps,
+    "host": host,
+}
+
+
+def _first(rows: tuple[Row, ...], verbose: bool) -> tuple[Row, ...]:
+    return rows if verbose else rows[:MOST_ROWS]
+
+
+def _cut(diagnosis: Diagnosis, what: str) -> int:
+    """How much of something did not fit into the digests."""
+    return sum(rank.left_out.get(what, 0) for rank in diagnosis.ranks)
+
+
+def _omitted(count: int, word: str, how: str) -> tuple[str, ...]:
+    return (say.left_out(count, word, how),) if count > 0 else ()

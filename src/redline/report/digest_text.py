@@ -1,0 +1,28 @@
+"""The result of `digest` as text for a terminal: what was written, and what did not fit."""
+
+from collections.abc import Sequence
+
+from redline.report.words import plural, printable
+from redline.trace.job import Failure
+from redline.units import format_bytes
+
+
+def render(
+    folder: str,
+    *,
+    ranks: int,
+    size_bytes: int,
+    largest_bytes: int,
+    left_out: int,
+    failures: Sequence[Failure] = (),
+) -> str:
+    lines = [
+        f"wrote {printable(folder, 1000)}: {plural(ranks, 'digest')}, {format_bytes(size_bytes)}, "
+        f"the largest {format_bytes(largest_bytes)}"
+    ]
+    if left_out:
+        lines.append(
+            f"left out: the smallest rows, or the last exchanges, of {plural(left_out, 'digest')}; each says what"
+        )
+    lines += ["unread: " + printable(failure.message.replace("\n", " "), limit=300) for failure in failures]
+    return "\n".join(lines) + "\n"
