@@ -108,15 +108,21 @@ def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
 
 
 def _apart_from(time: Intervals, start_ns: I64, end_ns: I64, index: I64) -> tuple[I64, I64, I64]:
-    """Disjoint stretches in order, cut at the borders of some time, without those that lie in it."""
-    borders = np.concatenate([time.start, time.end])
+    """Disjoint stretches in order, without what of them lies in some time."""
+    start_ns, end_ns, of = cut_at(np.concatenate([time.start, time.end]), start_ns, end_ns)
+    keep = ~time.contains(start_ns)
+    return start_ns[keep], end_ns[keep], index[of[keep]]
+
+
+def cut_at(borders: I64, start_ns: I64, end_ns: I64) -> tuple[I64, I64, I64]:
+    """Disjoint stretches in order, cut wherever a border lies inside: start and end of each piece, and its stretch."""
+    if not len(start_ns):
+        return start_ns, end_ns, np.empty(0, np.int64)
     around = np.searchsorted(start_ns, borders, side="right") - 1
     inside = (around >= 0) & (borders < end_ns[around])
     starts = np.union1d(start_ns, borders[inside])
     of = np.searchsorted(start_ns, starts, side="right") - 1
-    ends = np.minimum(end_ns[of], np.append(starts[1:], end_ns[-1]))
-    keep = ~time.contains(starts)
-    return starts[keep], ends[keep], index[of[keep]]
+    return starts, np.minimum(end_ns[of], np.append(starts[1:], end_ns[-1])), of
 
 
 def _works(timeline: Timeline, operators: I64) -> Mask:

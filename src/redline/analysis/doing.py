@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.activity import Mask
+from redline.analysis.activity import Mask, cut_at
 from redline.analysis.idle import Idle
 from redline.analysis.names import matching
 from redline.timeline.intervals import Intervals
@@ -64,18 +64,24 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     rows = rows[waiting.overlap_with(spans.start_ns[rows], spans.end_ns[rows]) > 0]
     start_ns, end_ns, inner = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
     silent = waiting - Intervals.union_of(start_ns, end_ns)
-    start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
     row = np.concatenate([rows[inner], np.full(len(silent), NONE)])
+    start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
+    order = np.argsort(start_ns)
+    start_ns, end_ns, of = cut_at(_region_borders(timeline), start_ns[order], end_ns[order])
+    row = row[order[of]]
     site = _sites(timeline, row)
     region = _regions(timeline, lane, start_ns)
     for account in HOST_ACCOUNTS:
         # Of the account's time only this lane's: another thread may answer for other parts of it.
         share_ns = (idle.accounts[account] & waiting).overlap_with(start_ns, end_ns)
-        yield from _summed(timeline, account, share_ns, row, region, site)
+        yield from _summed(timeline, account, share_ns, (start_ns, end_ns), np.stack([row, region, site]))
 
 
-def _summed(timeline: Timeline, account: Account, share_ns: I64, row: I64, region: I64, site: I64) -> Iterator[Doing]:
+def _summed(
+    timeline: Timeline, account: Account, share_ns: I64, times_ns: tuple[I64, I64], told: I64
+) -> Iterator[Doing]:
     used = np.flatnonzero(share_ns > 0)
+    row, region, site = told
     if not len(used):
         return
     spans = timeline.spans
@@ -83,8 +89,11 @@ def _summed(timeline: Timeline, account: Account, share_ns: I64, row: I64, regio
     name = np.where(row[used] != NONE, spans.name[row[used]], NONE)
     keys, which = np.unique(np.stack([kind, name, region[used], site[used]]), axis=1, return_inverse=True)
     time_ns = np.zeros(keys.shape[1], np.int64)
-    np.add.at(time_ns, which.reshape(-1), share_ns[used])
-    times = np.bincount(which.reshape(-1), minlength=keys.shape[1])
+    which = which.reshape(-1)
+    np.add.at(time_ns, which, share_ns[used])
+    start_ns, end_ns = times_ns[0][used], times_ns[1][used]
+    goes_on = np.append(False, (start_ns[1:] == end_ns[:-1]) & (which[1:] == which[:-1]))
+    times = np.bincount(which[~goes_on], minlength=keys.shape[1])
     for key, total_ns, count in zip(keys.T.tolist(), time_ns.tolist(), times.tolist(), strict=True):
         yield Doing(
             account=account,
@@ -114,12 +123,20 @@ def _sites(timeline: Timeline, rows: I64) -> I64:
 
 def _regions(timeline: Timeline, lane: int, at_ns: I64) -> I64:
     """Name of the innermost annotation at each time, of this thread or else of any; steps are not asked for."""
-    spans = timeline.spans
-    rows = spans.rows_of(Kind.ANNOTATION)
-    rows = rows[~matching(timeline, rows, lambda name: name.startswith(schema.PROFILER_STEP))]
+    spans, rows = timeline.spans, _region_rows(timeline)
     found = np.full(len(at_ns), NONE, np.int64)
     for chosen in (rows[spans.lane[rows] == lane], rows):
         missing = np.flatnonzero(found == NONE)
         inner = innermost_at(at_ns[missing], spans.start_ns[chosen], spans.end_ns[chosen])
         found[missing] = np.where(inner != NONE, np.append(spans.name[chosen], NONE)[inner], NONE)
     return found
+
+
+def _region_borders(timeline: Timeline) -> I64:
+    spans, rows = timeline.spans, _region_rows(timeline)
+    return np.concatenate([spans.start_ns[rows], spans.end_ns[rows]])
+
+
+def _region_rows(timeline: Timeline) -> I64:
+    rows = timeline.spans.rows_of(Kind.ANNOTATION)
+    return rows[~matching(timeline, rows, lambda name: name.startswith(schema.PROFILER_STEP))]
