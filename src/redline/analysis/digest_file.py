@@ -3,9 +3,10 @@
 One zstd frame with a checksum, around MessagePack. Columns are differences of neighbours, little-endian.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from sys import intern
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -32,6 +33,8 @@ _MOST_INFLATED = 8_000_000
 _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
 _SMALLEST = 8
 
+Row = TypeVar("Row", KernelRow, Doing)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Wire:
@@ -42,12 +45,13 @@ class _Wire:
     facts: Facts
     zero_ns: int
     window_ns: tuple[int, int]
-    ledger: dict[str, bytes]
-    exposed: dict[str, bytes]
+    ledger: bytes  # start, end and accounts of each step
+    outside: tuple[int, ...]
+    exposed: bytes  # starts and ends
     arithmetic: tuple[Arithmetic, ...]
     kernels: tuple[KernelRow, ...]
     doing: tuple[Doing, ...]
-    exchanges: dict[str, bytes]
+    exchanges: bytes  # the columns of Exchanges
     series: tuple[Series, ...]
     left_out: dict[str, int]
 
@@ -95,20 +99,19 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=bool(digest.origin.synthetic)
     )
     ledger = digest.ledger
-    columns = {"start_ns": ledger.start_ns, "end_ns": ledger.end_ns, "outside": ledger.outside}
-    accounts = {f"steps.{name}": ledger.steps[:, place] for place, name in enumerate(ACCOUNTS)}
     wire = _Wire(
         envelope=envelope.to_dict(),
         origin=digest.origin,
         facts=digest.facts,
         zero_ns=digest.zero_ns,
         window_ns=digest.window_ns,
-        ledger={name: _packed(values) for name, values in {**columns, **accounts}.items()},
-        exposed={"start": _packed(digest.exposed.start), "end": _packed(digest.exposed.end)},
+        ledger=_packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
+        outside=tuple(ledger.outside.tolist()),
+        exposed=_packed(np.vstack([digest.exposed.start, digest.exposed.end])),
         arithmetic=digest.arithmetic,
         kernels=digest.kernels,
         doing=digest.doing,
-        exchanges={name: _packed(values) for name, values in digest.exchanges.columns().items()},
+        exchanges=_packed(np.vstack(list(digest.exchanges.columns().values()))),
         series=digest.series,
         left_out=digest.left_out,
     )
@@ -142,44 +145,52 @@ class _Enveloped:
 
 
 def _digest(wire: _Wire) -> Digest:
-    columns = {name: _unpacked(data) for name, data in wire.ledger.items()}
-    steps = np.stack([columns[f"steps.{name}"] for name in ACCOUNTS], axis=1)
+    start_ns, end_ns, *accounts = _unpacked(wire.ledger, 2 + len(ACCOUNTS))
     ledger = Ledger(
-        start_ns=columns["start_ns"],
-        end_ns=columns["end_ns"],
-        steps=steps,
-        outside=columns["outside"],
+        start_ns=start_ns,
+        end_ns=end_ns,
+        steps=np.stack(accounts, axis=1),
+        outside=np.array(wire.outside, np.int64),
         window_ns=wire.window_ns[1] - wire.window_ns[0],
     )
     ledger.self_check()
-    exposed = Intervals(_unpacked(wire.exposed["start"]), _unpacked(wire.exposed["end"]))
+    exposed = Intervals(*_unpacked(wire.exposed, 2))
     exposed.self_check()
-    names = Exchanges.layout()
-    exchanges = Exchanges(**{name: _unpacked(wire.exchanges[name]).astype(kind) for name, kind in names.items()})
-    exchanges.self_check()
+    layout = Exchanges.layout()
+    columns = zip(layout.items(), _unpacked(wire.exchanges, len(layout)), strict=True)
+    exchanges = Exchanges(**{name: column.astype(dtype, copy=False) for (name, dtype), column in columns})
     rest = {name: getattr(wire, name) for name in ("origin", "facts", "zero_ns", "window_ns", "arithmetic")}
-    tables = {name: getattr(wire, name) for name in ("kernels", "doing", "series", "left_out")}
-    return Digest(ledger=ledger, exposed=exposed, exchanges=exchanges, **rest, **tables)
-
-
-def _packed(values: Column) -> bytes:
-    """First value and differences; in 32 bits where all of them fit."""
-    steps = narrowed(np.diff(values.astype(np.int64), prepend=0)[1:]) if len(values) else values
-    first = int(values[0]) if len(values) else 0
-    little = np.ascontiguousarray(steps, steps.dtype.newbyteorder("<"))
-    return (
-        bytes([little.dtype.itemsize])
-        + len(values).to_bytes(4, "little")
-        + first.to_bytes(8, "little", signed=True)
-        + little.tobytes()
+    return Digest(
+        ledger=ledger,
+        exposed=exposed,
+        exchanges=exchanges,
+        kernels=tuple(map(_shared, wire.kernels)),
+        doing=tuple(map(_shared, wire.doing)),
+        series=wire.series,
+        left_out=wire.left_out,
+        **rest,
     )
 
 
-def _unpacked(data: bytes) -> Column:
-    count, first = int.from_bytes(data[1:5], "little"), int.from_bytes(data[5:13], "little", signed=True)
-    if not count:
-        return np.empty(0, np.int64)
-    steps = np.frombuffer(data[13:], f"<i{data[0]}").astype(np.int64)
-    if len(steps) != count - 1:
-        raise ValueError(f"a column has {len(steps) + 1} values instead of {count}")
-    return np.cumsum(np.concatenate([[first], steps]))
+def _shared(row: Row) -> Row:
+    """With texts that all digests share: thousands of ranks say the same."""
+    values = ((field.name, getattr(row, field.name)) for field in fields(row))
+    texts: dict[str, Any] = {name: intern(value) for name, value in values if type(value) is str}
+    return replace(row, **texts)
+
+
+def _packed(rows: Column) -> bytes:
+    """Rows of equal length: the first of each, then the differences of neighbours, in 32 bits where all of them fit."""
+    first, steps = rows[:, :1].astype("<i8"), narrowed(np.diff(rows, axis=1).reshape(-1))
+    return (
+        bytes([steps.itemsize]) + first.tobytes() + np.ascontiguousarray(steps, steps.dtype.newbyteorder("<")).tobytes()
+    )
+
+
+def _unpacked(data: bytes, rows: int) -> Column:
+    if len(data) == 1:
+        return np.empty((rows, 0), np.int64)
+    edge = 1 + 8 * rows
+    first = np.frombuffer(data[1:edge], "<i8").reshape(rows, 1)
+    steps = np.frombuffer(data[edge:], f"<i{data[0]}").reshape(rows, -1)
+    return np.cumsum(np.concatenate([first, steps], axis=1), axis=1, dtype=np.int64)

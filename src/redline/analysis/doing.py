@@ -30,7 +30,7 @@ _SOMEBODYS_CODE = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Doing:
     """Idle time of the device that one kind of thing on the host accounts for."""
 

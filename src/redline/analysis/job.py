@@ -1,7 +1,7 @@
 """The digests of a job: from traces, read in parallel, or from files that were digested before."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,8 @@ def digest_job(
     chosen = choose(machine, "") if machine is not None else None
     folder = cache_folder() if options.use_cache else None
     work = partial(_digested, options=options.reading, folder=folder, chosen=chosen)
+    if all(map(is_digest, paths)):
+        options = replace(options, jobs=1)  # passing digests between processes would cost more than reading them
     results, failures = gather(work, paths, options, progress)
     digests = tuple(digest for index in sorted(results) for digest in results[index].ranks)
     if not digests:

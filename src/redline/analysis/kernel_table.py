@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ FAR_FROM_ROOFS = 1 / 3  # below this share of its roof, neither arithmetic nor b
 _LONGEST_TEXT = 160
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KernelRow:
     """Calls of one operator with the same shapes; or kernels of one name whose work is not known."""
 
@@ -74,18 +75,27 @@ def kernel_table(timeline: Timeline, activity: Activity, kernels: Kernels) -> tu
     return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.key)))
 
 
+_ADDED = ("calls", "kernels", "time_ns", "flops", "bytes", "math_ns", "memory_ns", "above")
+
+
 def merged(rows: Iterable[KernelRow]) -> tuple[KernelRow, ...]:
     """Rows of several ranks, added up by operator and shape."""
-    sums: dict[tuple[str, str, str, str], KernelRow] = {}
+    first: dict[tuple[str, str, str, str], KernelRow] = {}
+    amounts = attrgetter(*_ADDED)
+    sums: dict[tuple[str, str, str, str], list[float]] = {}
     for row in rows:
-        other = sums.get(row.key)
-        sums[row.key] = row if other is None else _sum(other, row)
-    return tuple(sorted(sums.values(), key=lambda row: (-row.time_ns, row.key)))
+        total = sums.get(row.key)
+        if total is None:
+            first[row.key], sums[row.key] = row, list(amounts(row))
+        else:
+            for place, amount in enumerate(amounts(row)):
+                total[place] += amount
+    added = [_with(row, sums[key]) for key, row in first.items()]
+    return tuple(sorted(added, key=lambda row: (-row.time_ns, row.key)))
 
 
-def _sum(one: KernelRow, other: KernelRow) -> KernelRow:
-    names = ("calls", "kernels", "time_ns", "flops", "bytes", "math_ns", "memory_ns", "above")
-    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in names})
+def _with(row: KernelRow, amounts: list[Any]) -> KernelRow:
+    return replace(row, **dict(zip(_ADDED, amounts, strict=True)))
 
 
 def _known_rows(timeline: Timeline, kernels: Kernels) -> list[KernelRow]:

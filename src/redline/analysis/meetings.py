@@ -15,6 +15,7 @@ from redline.trace.collectives import Arrivals, Matched, RankArrivals, matched
 from redline.trace.schema import ENDS_TOGETHER
 
 Mask = npt.NDArray[np.bool_]
+_WITHOUT_PARTNERS = frozenset({"send", "receive", "send_receive", "unknown"})  # with whom is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,8 @@ class Meetings:
     place: I64  # row of its exchanges
     operation: I64  # 0, 1, 2, ... without gaps
     first: I64  # for each operation its first row
-    start_ns: I64  # on the common clock, as is end_ns
+    shift_ns: I64  # how far its rank's own clock is ahead of the clock of its operation
+    start_ns: I64  # on the clock of its operation, as is end_ns: the common one, where all of its ranks share it
     end_ns: I64
     shortest_ns: I64  # time of the rank of its operation that was in it for the shortest
     wait_ns: I64  # until all were there
@@ -46,16 +48,18 @@ class Meetings:
 
 
 def meet(digests: Sequence[Digest]) -> Meetings:
-    table = matched([_arrivals(digest) for digest in digests])
-    word = _words(digests, table)
-    together = np.isin(word, list(ENDS_TOGETHER))
+    table = matched([_arrivals(index, digest) for index, digest in enumerate(digests)])
+    together = _are(digests, table, ENDS_TOGETHER)
     clocks = align(table.take(together), len(digests))
-    offset_ns = np.array(clocks.offset_ns, np.int64)[table.rank]
-    start_ns, end_ns = table.start_ns - offset_ns, table.end_ns - offset_ns
     _, first, operation = np.unique(table.operation, return_index=True, return_inverse=True)
-    pairs = word == POINT_TO_POINT
-    shortest_ns, wait_ns = _lengths(start_ns, end_ns, operation, first, by_clock=pairs & clocks.trusted)
+    aligned = _aligned(table, clocks, operation)
+    offset_ns = np.array(clocks.offset_ns, np.int64)[table.rank]
+    shift_ns = np.where(aligned | ~together, offset_ns, table.end_ns - table.end_ns[first][operation])
+    start_ns, end_ns = table.start_ns - shift_ns, table.end_ns - shift_ns
+    by_clock = _are(digests, table, frozenset({POINT_TO_POINT})) & aligned & clocks.trusted
+    shortest_ns, wait_ns = _lengths(start_ns, end_ns, operation, first, by_clock)
     return Meetings(
+        shift_ns=shift_ns,
         rank=table.rank.astype(np.int64),
         place=table.place.astype(np.int64),
         operation=operation.astype(np.int64),
@@ -67,6 +71,17 @@ def meet(digests: Sequence[Digest]) -> Meetings:
         together=together,
         clocks=clocks,
     )
+
+
+def _aligned(table: Matched, clocks: Clocks, operation: I64) -> Mask:
+    """Whether all ranks of a row's operation share the common clock.
+
+    Stages of a pipeline may have no collective in common. Of ranks that leave together the operation itself is clock
+    enough; a sender and a receiver can then be compared by their lengths only.
+    """
+    alone = np.isin(table.rank, np.array(clocks.alone, np.int64))
+    aligned: Mask = (np.bincount(operation, weights=alone) == 0)[operation]
+    return aligned
 
 
 def _lengths(start_ns: I64, end_ns: I64, operation: I64, first: I64, by_clock: Mask) -> tuple[I64, I64]:
@@ -83,10 +98,14 @@ def _lengths(start_ns: I64, end_ns: I64, operation: I64, first: I64, by_clock: M
     return shortest_ns, np.where(by_clock, np.clip(last_ns - start_ns, 0, dur_ns), dur_ns - shortest_ns)
 
 
-def _arrivals(digest: Digest) -> RankArrivals:
-    """Exchanges under the keys by which ranks find each other."""
+def _arrivals(index: int, digest: Digest) -> RankArrivals:
+    """Exchanges under the keys by which ranks find each other; those that cannot, under the name of their rank."""
     keys: dict[tuple[str, str, int], int] = {}
-    numbers = np.array([keys.setdefault(one.matching_key, len(keys)) for one in digest.series], np.int32)
+    names = [
+        (one.collective, f"of {index}", number) if one.collective in _WITHOUT_PARTNERS else one.matching_key
+        for number, one in enumerate(digest.series)
+    ]
+    numbers = np.array([keys.setdefault(name, len(keys)) for name in names], np.int32)
     elements = np.array([one.in_elements for one in digest.series], np.int64)
     is_sized = np.array([one.collective in ENDS_TOGETHER for one in digest.series], bool)
     series = digest.exchanges.series
@@ -99,17 +118,17 @@ def _arrivals(digest: Digest) -> RankArrivals:
     return RankArrivals(arrivals=arrivals, series=tuple(keys))
 
 
-def _words(digests: Sequence[Digest], table: Matched) -> npt.NDArray[np.str_]:
-    """The collective of each row."""
-    word = np.empty(len(table), "U24")
+def _are(digests: Sequence[Digest], table: Matched, collectives: frozenset[str]) -> Mask:
+    """Which rows are exchanges of one of these kinds."""
+    chosen = np.zeros(len(table), bool)
     order = np.argsort(table.rank, kind="stable")
     edges = np.searchsorted(table.rank[order], np.arange(len(digests) + 1))
     for index, digest in enumerate(digests):
         rows = order[edges[index] : edges[index + 1]]
-        if len(rows):
-            names = np.array([one.collective for one in digest.series])
-            word[rows] = names[digest.exchanges.series[table.place[rows]]]
-    return word
+        meant = np.array([one.collective in collectives for one in digest.series], bool)
+        if meant.any():
+            chosen[rows] = meant[digest.exchanges.series[table.place[rows]]]
+    return chosen
 
 
 def waiting_times(meetings: Meetings, digests: Sequence[Digest]) -> list[Intervals]:
