@@ -142,12 +142,18 @@ class _Names:
         recorded_dtypes: int,
     ) -> Series:
         text = self._timeline.text
-        ranks = _rank_list(text(group_ranks))
-        partners = self._partners(text(collective), ranks, source, destination)
+        ranks, is_cut = _rank_list(text(group_ranks))
+        size = self._size(group_size, [] if is_cut else ranks)
+        configured = self._timeline.metadata.group_ranks.get(text(group), ())
+        partners = self._partners(
+            text(collective), list(configured) if is_cut and configured else ranks, source, destination
+        )
+        # Groups of different sizes may begin with the same ranks.
+        members = f"{text(group_ranks)} of {size}" if is_cut else text(group_ranks)
         return Series(
             collective=POINT_TO_POINT if partners else text(collective) or "unknown",
-            group=partners or _short(text(group_ranks) or text(group)),
-            group_size=2 if partners else self._size(group_size, ranks),
+            group=partners or _short(members or text(group)),
+            group_size=2 if partners else size,
             in_elements=in_elements,
             out_elements=out_elements,
             element_bytes=_element_bytes(text(dtype), text(recorded_dtypes)),
@@ -164,18 +170,20 @@ class _Names:
         peer = destination if collective == "send" else source
         if peer == NONE and world == 2:
             other = 1 - rank
-        elif peer == NONE:
+        elif peer == NONE or (ranks and peer >= len(ranks)):
             return ""
         else:  # numbered within the group
-            other = ranks[peer] if peer < len(ranks) else peer
+            other = ranks[peer] if ranks else peer
         return f"{rank}->{other}" if collective == "send" else f"{other}->{rank}"
 
 
-def _rank_list(text: str) -> list[int]:
+def _rank_list(text: str) -> tuple[list[int], bool]:
+    """The ranks of a group, and whether the profiler cut the list ("[0, 1, ...]"): then only its beginning is known."""
+    known, cut, _ = text.partition(", ...")
     try:
-        return msgspec.json.decode(text, type=list[int]) if text else []
-    except (msgspec.DecodeError, msgspec.ValidationError):  # long lists are cut by the profiler: "[0, 1, ..., 63]"
-        return []
+        return msgspec.json.decode(f"{known}]" if cut else known, type=list[int]) if text else [], bool(cut)
+    except msgspec.MsgspecError:  # not a list of ranks
+        return [], bool(cut)
 
 
 def _short(group: str) -> str:
