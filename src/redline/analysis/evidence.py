@@ -89,6 +89,15 @@ def largest_transfer(diagnosis: Diagnosis) -> CollectiveRow | None:
     return max(rows, key=lambda row: row.exposed_ns - min(row.wait_ns, row.exposed_ns), default=None)
 
 
+def largest_wait(diagnosis: Diagnosis) -> tuple[CollectiveRow, float] | None:
+    """The collectives in which ranks waited longest for others, and their share of all such waiting."""
+    total_ns = sum(row.wait_ns for row in diagnosis.collectives)
+    if not total_ns:
+        return None
+    row = max(diagnosis.collectives, key=lambda one: one.wait_ns)
+    return row, row.wait_ns / total_ns
+
+
 def step_rows(diagnosis: Diagnosis) -> tuple[StepRow, ...]:
     """The steps in order; the first of every rank is step 0, and so on."""
     ledgers = [rank.ledger for rank in diagnosis.ranks]

@@ -7,6 +7,7 @@ from redline.analysis.combine import Diagnosis
 from redline.analysis.outline import Outline
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import TABLES, Shown
+from redline.report.diagnose_words import NO_ROWS
 from redline.trace.job import Failure
 
 _BAR_WIDTH = 40
@@ -73,7 +74,7 @@ def _shown(shown: Shown) -> Iterator[list[str]]:
             if all(row[place][:1].isdigit() or row[place] == "-" for row in shown.rows)
         ]
         yield list(_table(shown.head, cells, numbers))
-    yield [f"- {escaped(note)}" for note in shown.notes]
+    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [NO_ROWS[shown.title]])]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:

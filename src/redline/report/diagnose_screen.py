@@ -8,7 +8,7 @@ from redline.analysis.accounts import COMPUTE, Account
 from redline.analysis.combine import Diagnosis
 from redline.analysis.digest import Digest
 from redline.analysis.doing import HOST_ACCOUNTS
-from redline.analysis.evidence import kernel_shares, largest_transfer, places_of
+from redline.analysis.evidence import kernel_shares, largest_transfer, largest_wait, places_of
 from redline.analysis.kernel_table import KernelRow
 from redline.analysis.outline import Bar, Outline
 from redline.report import diagnose_words as say
@@ -166,7 +166,7 @@ def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
         row = largest_transfer(diagnosis)
         return say.largest_transfer(row) if row else ""
     if account == Account.PEER_WAIT:
-        return say.who_is_late(diagnosis.lateness)
+        return say.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
     return _queue(diagnosis) if account == Account.QUEUE else ""
 
 

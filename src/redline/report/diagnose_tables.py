@@ -116,7 +116,7 @@ _COLLECTIVE_HEAD = ("collective", "ranks", "size", "calls", "time", "hidden", "w
 
 def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     rows = _first(diagnosis.collectives, verbose)
-    notes = [say.COLLECTIVES_NOTE] if rows else ["no communication in the traces"]
+    notes = [say.COLLECTIVES_NOTE]
     if any(not row.matched for row in rows):
         notes.append(say.UNMATCHED_NOTE)
     return Shown(

@@ -8,6 +8,7 @@ from redline.analysis.combine import Diagnosis
 from redline.analysis.outline import Outline
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import TABLES, Shown
+from redline.report.diagnose_words import NO_ROWS
 from redline.report.words import table
 from redline.trace.job import Failure
 
@@ -105,4 +106,4 @@ def _table(shown: Shown) -> Iterator[str]:
     yield shown.title
     if shown.rows:
         yield from (f"  {line}" for line in table(shown.head, shown.rows))
-    yield from (f"  {note}" for note in shown.notes)
+    yield from (f"  {note}" for note in (shown.notes if shown.rows else [NO_ROWS[shown.title]]))

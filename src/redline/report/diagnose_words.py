@@ -8,6 +8,7 @@ from redline.analysis.collective_table import CollectiveRow
 from redline.analysis.digest import SHORT_KERNEL_NS
 from redline.analysis.doing import Doing
 from redline.analysis.evidence import KernelShare, Place
+from redline.analysis.exchanges import POINT_TO_POINT
 from redline.analysis.kernel_table import KernelRow
 from redline.analysis.lateness import BEFORE, Late, Lateness
 from redline.analysis.outline import Remark, StepTimes, Unseen, Utilisation
@@ -252,16 +253,19 @@ PATTERN: Mapping[str, str] = {
     "one step seen": "only one step was seen",
 }
 CAUSE: Mapping[str, str] = {
-    BEFORE: "it was behind when its window began",
-    "compute": "it computed for longer",
-    "communication": "it communicated or copied for longer",
-    "input": "it loaded data for longer",
-    "host": "its host took longer to launch work",
-    "other": "its device was idle for longer",
+    BEFORE: "it was already {more} behind when its window began",
+    "compute": "it computed {more} more than the others",
+    "communication": "it communicated or copied {more} more than the others",
+    "input": "it loaded data {more} longer than the others",
+    "host": "its device waited {more} longer for its host than the others",
+    "other": "its device was idle {more} longer than the others",
 }
 
 
-def who_is_late(lateness: Lateness | None) -> str:
+def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | None) -> str:
+    """Who was last, where waiting has somebody to blame; between stages of a pipeline each waits for its neighbour."""
+    if wait is not None and wait[0].collective == POINT_TO_POINT:
+        return f"Of it {percent(wait[1])} between pairs of ranks that send and receive, as the stages of a pipeline do."
     if lateness is None:
         return "Who was late cannot be said: the clocks of the ranks do not agree."
     if not lateness.ranks:
@@ -269,16 +273,13 @@ def who_is_late(lateness: Lateness | None) -> str:
     first = lateness.ranks[0]
     text = (
         f"Rank {first.rank} was last at {first.last:,} of {plural(lateness.operations, 'collective')} "
-        f"and caused {percent(first.share)} of the waiting ({PATTERN[lateness.pattern]})"
+        f"and caused {percent(first.share)} of the waiting in them ({PATTERN[lateness.pattern]})"
     )
     return f"{text}: {late_cause(first)}." if first.cause_ns > 0 else f"{text}."
 
 
 def late_cause(late: Late) -> str:
-    return f"{CAUSE[late.cause]} ({format_ns(late.cause_ns)} of {format_ns(late.late_ns)} that it was late)"
-
-
-NO_LOSS = "no account but math holds a percent of the step"
+    return f"{CAUSE[late.cause].format(more=format_ns(late.cause_ns))}, and was {format_ns(late.late_ns)} late in all"
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------
@@ -370,6 +371,12 @@ def more_unread(files: int) -> str:
 
 # --- under the tables -------------------------------------------------------------------------------------------------
 
+NO_ROWS: Mapping[str, str] = {
+    "kernels": "no compute in the traces",
+    "collectives": "no communication in the traces",
+    "steps": "no steps in the traces",
+    "host": "the device never waited for the host, or nothing is known of the host",
+}
 KERNELS_NOTE = "over all ranks and the whole window; share is of the time of all compute kernels"
 ABOVE_ROOF_NOTE = "above roof: from cache, or a wrong shape or peak; no share is given"
 COLLECTIVES_NOTE = (

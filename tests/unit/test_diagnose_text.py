@@ -1,0 +1,440 @@
+"""The text of `diagnose`: every line is true, one screen is enough, and nothing in it can harm a terminal."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from redline.analysis.accounts import ACCOUNTS, Account
+from redline.analysis.doing import Doing
+from redline.analysis.kernel_table import KernelRow
+from redline.analysis.lateness import CAUSES, Pattern
+from redline.analysis.outline import Outline, Remark, Unseen
+from redline.report import diagnose_words as say
+from redline.report.diagnose_screen import screen_of
+from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
+from redline.report.diagnose_text import WIDTH, render
+from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
+from redline.trace.job import Failure
+from redline.verbs.diagnose import Diagnosed, diagnose
+from tests.conftest import Event, collective, document, kernel, launch, op, region
+
+EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
+
+
+def shown(found: Diagnosed, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
+    return render(found.diagnosis, found.outline, found.failures, tables=tables, verbose=verbose, unicode=unicode)
+
+
+def of(folder: Path, *documents: bytes, machine: str | None = None) -> Diagnosed:
+    for number, data in enumerate(documents):
+        (folder / f"rank-{number}.json").write_bytes(data)
+    return diagnose([folder], machine=machine)
+
+
+def line(text: str, label: str) -> str:
+    (found,) = (one for one in text.splitlines() if one.startswith(f"{label} "))
+    return found
+
+
+def block(text: str, title: str) -> list[str]:
+    """Lines of a block that begins with this title."""
+    (found,) = (part.splitlines()[1:] for part in text.rstrip().split("\n\n") if part.splitlines()[0] == title)
+    return found
+
+
+MATMUL = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+
+
+def events(*, late_us: float = 0) -> list[Event]:
+    """Two steps: a matmul that takes 10 us, an exchange, and a host that is slow in between."""
+    found: list[Event] = []
+    for step in range(2):
+        at = 1000 * step
+        found += [
+            region(f"ProfilerStep#{step}", at, 1000),
+            op("aten::mm", at + 100, 50, **MATMUL),
+            launch(at + 120, correlation=10 + step),
+            kernel("gemm", at + 130 + late_us, 10, correlation=10 + step),
+            launch(at + 500, correlation=20 + step),
+            collective(at + 510 + late_us, 200 - late_us, args={"correlation": 20 + step}),
+        ]
+    return found
+
+
+def trace(rank: int = 0, world_size: int = 1, *, late_us: float = 0, **more: object) -> bytes:
+    devices = [{"id": 0, "name": "NVIDIA H20"}]
+    return document(
+        events(late_us=late_us), rank=rank, world_size=world_size, deviceProperties=devices, record_shapes=1, **more
+    )
+
+
+# --- the screen -------------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_above_the_waterfall(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace()))
+    assert text.startswith("1 rank of 1 on NVIDIA H20; peaks of H20 (catalogue)\n")
+    assert line(text, "steps").endswith("2, from ProfilerStep: 1.000 ms")
+    assert line(text, "window").endswith("2.000 ms = 2.000 ms in steps + 0 ns outside")
+    assert line(text, "device").endswith(
+        "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work; idle 73.4 %"
+    )
+    assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms")
+    assert line(text, "coverage").endswith(
+        "work known of 100.0 %, and rated against a roof 100.0 %, of the time of 2 kernels"
+    )
+
+
+def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) -> None:
+    more = [launch(700, correlation=30), kernel("mystery", 720, 10, correlation=30)]
+    devices = [{"id": 0, "name": "NVIDIA H20"}]
+    text = shown(of(tmp_path, document([*events(), *more], deviceProperties=devices, record_shapes=1)))
+    assert "at least 1.5 %" in line(text, "MFU")
+    assert "the work of 33.3 % of the kernel time is not known: unrated, never guessed" in text
+
+
+def test_recomputed_work_is_told_apart() -> None:
+    use = say.Utilisation(
+        mfu=0.3,
+        hfu=0.4,
+        flops=4 * 10**12,
+        recomputed_flops=10**12,
+        step_ns=1e7,
+        peaks={"bf16": 1e15, "fp32": 1e14},
+        model_flops={"bf16": 3 * 10**12, "fp32": 10},
+        unrated_flops=0,
+        known_share=1.0,
+    )
+    assert say.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms"
+    assert say.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
+    assert say.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
+    assert say.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
+    both = say.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
+    assert both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms"
+
+
+def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    assert "\nHFU" not in shown(found)
+    assert found.outline.utilisation is not None
+    again = replace(found.outline, utilisation=replace(found.outline.utilisation, recomputed_flops=5, hfu=0.5))
+    assert "\nHFU       50.0 %" in render(found.diagnosis, again)
+
+
+def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    lines = block(shown(found), "the average step of a rank, from the redline (math) up to what was measured")
+    bars = screen_of(found.diagnosis, found.outline).waterfall
+    assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
+    assert bars[0].start == 0
+    assert bars[-1].end == pytest.approx(1)
+    assert all(one.end == pytest.approx(other.start) for one, other in pairwise(bars))
+    assert all(re.search("[▏▎▍▌▋▊▉█▐]", one) for one in lines[: len(bars)])
+
+
+def test_every_account_is_in_the_waterfall_or_said_to_be_empty(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    screen = screen_of(found.diagnosis, found.outline)
+    assert {one.account for one in screen.waterfall} | set(screen.empty) == set(map(str, ACCOUNTS))
+
+
+def test_bars_of_plain_letters(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace()), unicode=False)
+    assert text.isascii()
+    assert "###" in text
+
+
+def test_one_screen_is_enough(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=4, steps=2, layers=2, stragglers=(Straggler(rank=1, extra_us=900),)), tmp_path)
+    lines = shown(diagnose([tmp_path])).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h20_single.json.gz",
+        "dlrm_8rank_v100",
+        "h800_deepseek_v3_train_dualpipe.json.gz",
+        "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz",
+        "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
+        "vllm_decode_fullgraph_exec.json.gz",
+        "hta_cpu_only_rank34_full.pt.trace.json.gz",
+        "mi210_gpu_only.json.gz",
+        "kineto_after_fix_trace.json.gz",
+        "sam_amg_False_9566500c.json.gz",
+        "xdit_sd35_rank0.json.gz",
+    ],
+)
+@pytest.mark.needs_traces
+def test_one_screen_is_enough_for_real_traces(traces: Path, name: str) -> None:
+    if not (traces / name).exists():
+        pytest.skip(f"no {name}")
+    lines = shown(diagnose([traces / name])).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace(0, 2), trace(1, 2, late_us=60)))
+    assert not re.search(r"^ *(%|[num]?s|[kMGT]?B)\b", text, re.MULTILINE)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_host_time_is_put_down_to_what_the_host_did(tmp_path: Path) -> None:
+    text = " ".join(shown(of(tmp_path, trace())).split())
+    assert "1. host, " in text
+    assert "the device waited for the host to launch work. Of it " in text
+    assert "unrecorded code" in text
+
+
+def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=3000),)), tmp_path)
+    text = " ".join(shown(diagnose([tmp_path])).split())
+    assert "peer wait" in text
+    assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
+    assert "the same rank through all steps" in text
+    assert re.search(r"it computed [\d.]+ ms more than the others, and was [\d.]+ ms late in all", text)
+
+
+def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=2, steps=2, layout=Layout(pp=2)), tmp_path)
+    text = " ".join(shown(diagnose([tmp_path])).split())
+    assert "between pairs of ranks that send and receive, as the stages of a pipeline do." in text
+    assert "was last" not in text
+
+
+def test_who_was_late_is_not_said_where_clocks_disagree() -> None:
+    assert say.who_is_late(None, None) == "Who was late cannot be said: the clocks of the ranks do not agree."
+
+
+def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:
+    spec = JobSpec(ranks=2, steps=2, layers=1, step_compute_us=2000, collective_bytes=256 << 20, network_gb_per_s=5)
+    write_job(spec, tmp_path)
+    text = " ".join(shown(diagnose([tmp_path])).split())
+    assert re.search(
+        r"transfer, .* Most of it in all_reduce of 268 MB over 2 ranks at \d+ GB/s of bus bandwidth;", text
+    )
+    alone = " ".join(shown(diagnose([tmp_path / "rank-0.pt.trace.json.gz"])).split())
+    assert "of bus bandwidth, waiting included" in alone
+    assert "one rank of 2 only: waiting for peers is in transfer" in alone
+
+
+def test_queued_work_is_explained() -> None:
+    assert say.queue_words(1000, 0, 10, 0) == (
+        "That is 100 ns per kernel: launch latency, or work that waits for another stream."
+    )
+    assert say.queue_words(1000, 600, 10, 2) == (
+        "60.0 % of it lies before the first work on the device. 2 graphs were launched."
+    )
+
+
+def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
+    assert set(say.MEANING) == set(Account)
+    assert set(say.CAUSE) == set(CAUSES)
+    assert set(say.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
+
+
+# --- what could not be seen -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", list(Unseen))
+def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
+    remark = Remark(what=what, ranks=2, count=3, time_ns=4_000, share=0.5, detail="a detail")
+    text = say.unseen(remark, 4)
+    assert len(text) > 20
+    assert text.endswith("(2 of 4 ranks)")
+    assert not text.startswith("(")
+    assert "ranks)" not in say.unseen(remark, 1)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "said"),
+    [
+        ([Remark(what=Unseen.NO_PEAK, detail="no figures\nchoose")], "not known: no figures; choose"),
+        ([Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")], "record_shapes=True"),
+        ([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")], "no peak for fp4"),
+        ([], "no matmul, convolution or attention"),
+    ],
+)
+def test_why_there_is_no_utilisation(unseen: list[Remark], said: str) -> None:
+    assert said in say.no_mfu_line(unseen, on_cpu=False)
+
+
+def test_why_compute_is_not_rated() -> None:
+    assert "Without peaks" in say.why_unrated([Remark(what=Unseen.NO_PEAK)])
+    assert "record_shapes=True" in say.why_unrated([Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")])
+    assert "No peak is known for fp4." in say.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
+    assert say.why_unrated([]) == ""
+
+
+def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, document([op("aten::mm", 0, 5, **MATMUL), op("aten::mm", 20, 5, **MATMUL)])))
+    assert text.startswith("1 rank of 1 on CPU (no device work in the trace); no peaks known\n")
+    assert "the catalogue has no peaks of CPUs; give a profile with --machine FILE" in line(text, "MFU")
+    assert "of the time of 2 operators" in line(text, "coverage")
+    assert "no device work in the trace: the CPU is the device" in text
+    assert "no peaks, so nothing is rated against a roof: see MFU" in text
+
+
+def test_files_that_could_not_be_read_are_said(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    failures = [Failure(path=f"{number}.json", message=f"{number}.json: broken\nmend it") for number in range(6)]
+    text = render(found.diagnosis, found.outline, failures)
+    assert "  - unread: 0.json: broken mend it" in text
+    assert "  - unread: 2 more files" in text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [document([]), document([op("aten::mm", 5, 0)]), document([kernel("gemm", 5, 3)]), document([launch(5, 3)])],
+    ids=["empty", "no time", "a kernel alone", "a launch alone"],
+)
+def test_traces_with_next_to_nothing_look_fine(tmp_path: Path, data: bytes) -> None:
+    text = shown(of(tmp_path, data), *TABLES)
+    assert text.startswith("1 rank of 1 on ")
+    assert "nan" not in text
+    assert "inf" not in text
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def row(**changes: object) -> KernelRow:
+    known: dict[str, object] = {
+        "operator": "aten::mm",
+        "kernel": "gemm",
+        "shapes": "[[8944, 1024], [1024, 2816], []]",
+        "dtype": "bf16",
+        "calls": 2,
+        "kernels": 2,
+        "time_ns": 1000,
+        "flops": 10**9,
+        "bytes": 10**6,
+        "math_ns": 500.0,
+        "memory_ns": 100.0,
+    }
+    return KernelRow(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_the_table_of_kernels(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    many = tuple(row(operator=f"op{number}", time_ns=1000 - number) for number in range(30))
+    rows = (row(), row(math_ns=2000.0), row(flops=0, bytes=0, kernel="void at::native::mystery<int>"), *many)
+    diagnosis = replace(found.diagnosis, kernels=rows)
+    lines = block(render(diagnosis, found.outline, tables=["kernels"]), "kernels")
+    assert lines[0].split()[:2] == ["operator", "shapes,"]
+    assert "50.0 %" in lines[1]
+    assert "8944x1024 1024x2816" in lines[1]
+    assert lines[1].endswith("compute")
+    assert lines[2].rstrip().endswith("above roof")
+    assert "200.0" not in lines[2]
+    assert "mystery<int>" in lines[3]
+    assert len(lines) == 1 + MOST_ROWS + 3
+    assert "  ... and 17 more rows; -v lists all" in lines
+    assert any("above roof: from cache, or a wrong shape or peak" in one for one in lines)
+    assert "more rows" not in render(diagnosis, found.outline, tables=["kernels"], verbose=True)
+
+
+def test_shapes_can_be_read() -> None:
+    assert shapes("[[8944, 1024], [1024, 2816], [], []]") == "8944x1024 1024x2816"
+    assert shapes("[[[2, 3], [4]], []]") == "2x3 4"
+    assert shapes("[[2, 3], [4, 5") == "2x3"
+    assert shapes("") == ""
+    many = shapes("[" + ", ".join(["[1024, 1024]"] * 9) + "]")
+    assert many.endswith(" ...")
+    assert len(many) <= 48
+    assert shapes_or_kernel(row(shapes="")) == ""
+
+
+def test_the_table_of_collectives(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace(0, 2), trace(1, 2, late_us=60)), "collectives")
+    lines = block(text, "collectives")
+    assert lines[1].split()[:3] == ["all_reduce", "2", "4.10"]
+    assert lines[1].endswith("GB/s")
+    assert "by the convention of nccl-tests" in lines[-1]
+    (tmp_path / "rank-1.json").unlink()
+    alone = block(shown(diagnose([tmp_path]), "collectives"), "collectives")
+    assert "waiting -: the partners are not in the traces" in alone[-1]
+
+
+def test_the_table_of_ranks_chooses_those_that_matter(tmp_path: Path) -> None:
+    spec = JobSpec(ranks=20, steps=2, layers=1, stragglers=(Straggler(rank=19, extra_us=900),))
+    write_job(spec, tmp_path)
+    found = diagnose([tmp_path])
+    lines = block(shown(found, "ranks"), "ranks")
+    assert [one.split()[0] for one in lines[1:17]][-1] == "19"
+    assert lines[17].startswith("  ... and 4 more ranks; shown are those that others waited for longest")
+    assert len(block(shown(found, "ranks", verbose=True), "ranks")) == 22
+
+
+def test_kinds_are_letters() -> None:
+    assert [kind_letter(number) for number in (0, 1, 25, 26, 27, 52)] == ["A", "B", "Z", "AA", "AB", "BA"]
+
+
+def test_the_table_of_steps(tmp_path: Path) -> None:
+    lines = block(shown(of(tmp_path, trace()), "steps"), "steps")
+    assert lines[1].split()[:2] == ["0", "ProfilerStep#0"]
+    assert lines[2].split()[:2] == ["1", "ProfilerStep#1"]
+
+
+def test_the_table_of_the_host(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    place = "/a/long/way/to/train.py(12): step"
+    rows = (
+        Doing(account=Account.HOST, kind="call", name="cudaMalloc", region="fwd", site=place, time_ns=5, times=1),
+        Doing(account=Account.SYNC, kind="unrecorded", name="", region="", site="", time_ns=3, times=1),
+        Doing(
+            account=Account.HOST,
+            kind="python",
+            name="<built-in method item of Tensor object at 0x7f>",
+            region="",
+            site="",
+            time_ns=2,
+            times=1,
+        ),
+    )
+    lines = block(render(replace(found.diagnosis, doing=rows), found.outline, tables=["host"]), "host")
+    assert lines[1].split() == ["host", "5", "ns", "0.0", "%", "cudaMalloc", "fwd", "to/train.py(12):", "step"]
+    assert "unrecorded code" in lines[2]
+    assert "built-in item" in lines[3]
+
+
+def test_tables_say_what_did_not_fit_into_digests(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    cut = {"kernel_rows": 3, "kernel_ns": 4_000, "doing_rows": 5}
+    diagnosis = replace(found.diagnosis, ranks=(replace(found.diagnosis.ranks[0], left_out=cut),))
+    text = render(diagnosis, found.outline, tables=["kernels", "host"])
+    assert "3 rows of kernels (4.000 us) did not fit into the digests" in text
+    assert "5 rows of what the host did did not fit into the digests" in text
+    assert "Of it at least " in text
+
+
+# --- strangers' names -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_in_a_trace_can_harm_a_terminal(tmp_path: Path) -> None:
+    evil = [
+        region(f"ProfilerStep#1{EVIL}", 0, 1000),
+        region(f"region{EVIL}", 0, 900),
+        op(f"aten::mm{EVIL}", 100, 50, **MATMUL),
+        launch(120, correlation=1, name=f"cudaLaunchKernel{EVIL}"),
+        kernel(f"gemm{EVIL}", 300, 10, correlation=1),
+        collective(600, 50, name=f"allreduce{EVIL}"),
+    ]
+    data = document(evil, deviceProperties=[{"id": 0, "name": f"GPU{EVIL}"}], synthetic=EVIL, host_name=EVIL)
+    text = shown(of(tmp_path, data), *TABLES)
+    assert not set(text) & set("\x1b\x07\x9b\u202e\r")
+    assert "pwned" in text
+
+
+def test_an_outline_without_losses_has_no_such_block(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    healthy: Outline = replace(found.outline, largest=())
+    assert "largest accounts" not in render(found.diagnosis, healthy)
