@@ -3,7 +3,7 @@
 One zstd frame with a checksum, around MessagePack. Columns are differences of neighbours, little-endian.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ _MAGIC = b"\x28\xb5\x2f\xfd"  # of any zstd frame
 _LEVEL = 9
 _MOST_INFLATED = 8_000_000
 _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
-_SMALLEST = 8
+_SMALLEST = 16  # as many as tell what kind of work a rank does
 
 Row = TypeVar("Row", KernelRow, Doing)
 
@@ -65,33 +65,77 @@ def save_digest(digest: Digest, path: Path, *, made_by: str, force: bool = False
 
 
 def encoded(digest: Digest, made_by: str) -> bytes:
-    """The bytes of the file, within the limit wherever shortening tables and exchanges can achieve that."""
-    rows, exchanges = _MOST_ROWS, len(digest.exchanges)
+    """The bytes of the file, within the limit wherever shortening tables, exchanges and intervals can achieve that."""
+    kept = _Kept(rows=_MOST_ROWS, exchanges=len(digest.exchanges), intervals=len(digest.exposed))
     while True:
-        data = _compressed(_shortened(digest, rows, exchanges), made_by)
-        if len(data) <= MOST_BYTES or (rows <= _SMALLEST and exchanges == 0):
+        short = _shortened(digest, kept)
+        data = _compressed(short, made_by)
+        fewer = kept if len(data) <= MOST_BYTES else _fewer(kept, short, len(data))
+        if fewer == kept:
             return data
-        if rows > _SMALLEST and len(data) < 2 * MOST_BYTES:
-            rows //= 2
-        else:
-            exchanges = min(exchanges // 2, int(exchanges * MOST_BYTES / len(data)))
+        kept = fewer
 
 
-def _shortened(digest: Digest, rows: int, exchanges: int) -> Digest:
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """How much of a digest goes into the file."""
+
+    rows: int  # of each table
+    exchanges: int
+    intervals: int  # of exposed communication
+
+
+def _fewer(kept: _Kept, short: Digest, size_bytes: int) -> _Kept:
+    """Rows of tables first, where they can be enough; then whatever takes most room. The same where all is gone."""
+    if kept.rows > _SMALLEST and size_bytes < 2 * MOST_BYTES:
+        return replace(kept, rows=kept.rows // 2)
+    share = min(MOST_BYTES / size_bytes, 0.8)
+    exchanges = len(_squeezed((_columns(short.exchanges), short.series)))
+    if kept.intervals > 1 and len(_squeezed(_edges(short.exposed))) > exchanges:
+        return replace(kept, intervals=max(int(kept.intervals * share), 1))
+    if kept.exchanges:
+        return replace(kept, exchanges=int(kept.exchanges * share))
+    return replace(kept, rows=max(kept.rows // 2, _SMALLEST), intervals=min(kept.intervals, 1))
+
+
+def _shortened(digest: Digest, kept: _Kept) -> Digest:
     """The most expensive rows and the first exchanges: matching goes by order, so a beginning can be matched."""
+    exchanges = digest.exchanges.take(np.arange(min(kept.exchanges, len(digest.exchanges))))
+    used = int(exchanges.series.max()) + 1 if len(exchanges) else 0  # series are numbered as they appear
+    exposed = _merged(_known(digest, exchanges), kept.intervals)
     left_out = {
-        "kernel_rows": len(digest.kernels) - rows,
-        "kernel_ns": sum(row.time_ns for row in digest.kernels[rows:]),
-        "doing_rows": len(digest.doing) - rows,
-        "exchanges": len(digest.exchanges) - exchanges,
+        "kernel_rows": len(digest.kernels) - kept.rows,
+        "kernel_ns": sum(row.time_ns for row in digest.kernels[kept.rows :]),
+        "doing_rows": len(digest.doing) - kept.rows,
+        "exchanges": len(digest.exchanges) - len(exchanges),
+        "intervals": len(digest.exposed) - len(exposed),
     }
     return replace(
         digest,
-        kernels=digest.kernels[:rows],
-        doing=digest.doing[:rows],
-        exchanges=digest.exchanges.take(np.arange(min(exchanges, len(digest.exchanges)))),
+        kernels=digest.kernels[: kept.rows],
+        doing=digest.doing[: kept.rows],
+        exchanges=exchanges,
+        series=digest.series[:used] if left_out["exchanges"] else digest.series,
+        exposed=exposed,
         left_out={**digest.left_out, **{what: count for what, count in left_out.items() if count > 0}},
     )
+
+
+def _known(digest: Digest, exchanges: Exchanges) -> Intervals:
+    """Exposed time up to the last of these exchanges: later, nothing tells whether it was waiting."""
+    if len(exchanges) == len(digest.exchanges) or not len(digest.exposed):
+        return digest.exposed
+    last_ns = int(exchanges.end_ns.max()) - digest.zero_ns if len(exchanges) else int(digest.exposed.start[0])
+    return digest.exposed.clip(int(digest.exposed.start[0]), last_ns)
+
+
+def _merged(time: Intervals, count: int) -> Intervals:
+    """At most so many intervals, by closing the smallest gaps; at least one where there is any."""
+    if len(time) <= count:
+        return time
+    gaps = time.start[1:] - time.end[:-1]
+    kept = np.sort(np.argsort(-gaps, kind="stable")[: max(count, 1) - 1])
+    return Intervals(np.append(time.start[:1], time.start[kept + 1]), np.append(time.end[kept], time.end[-1:]))
 
 
 def _compressed(digest: Digest, made_by: str) -> bytes:
@@ -107,15 +151,27 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         window_ns=digest.window_ns,
         ledger=_packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
         outside=tuple(ledger.outside.tolist()),
-        exposed=_packed(np.vstack([digest.exposed.start, digest.exposed.end])),
+        exposed=_edges(digest.exposed),
         arithmetic=digest.arithmetic,
         kernels=digest.kernels,
         doing=digest.doing,
-        exchanges=_packed(np.vstack(list(digest.exchanges.columns().values()))),
+        exchanges=_columns(digest.exchanges),
         series=digest.series,
         left_out=digest.left_out,
     )
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(msgspec.msgpack.encode(wire))
+    return _squeezed(wire)
+
+
+def _edges(time: Intervals) -> bytes:
+    return _packed(np.vstack([time.start, time.end]))
+
+
+def _columns(exchanges: Exchanges) -> bytes:
+    return _packed(np.vstack(list(exchanges.columns().values())))
+
+
+def _squeezed(content: object) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(msgspec.msgpack.encode(content))
 
 
 def is_digest(path: Path) -> bool:
@@ -125,18 +181,28 @@ def is_digest(path: Path) -> bool:
 def load_digest(path: Path) -> Digest:
     """Raises InputError where the file is no digest, or damaged."""
     try:
-        return decoded(path.read_bytes(), str(path))
+        with path.open("rb") as file:
+            return decoded(file.read(_MOST_INFLATED), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 def decoded(data: bytes, where: str) -> Digest:
     try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_INFLATED)
+        text = _inflated(data)
         check_envelope(msgspec.msgpack.decode(text, type=_Enveloped).envelope, KIND, SCHEMA_VERSION, where=where)
         return _digest(msgspec.msgpack.decode(text, type=_Wire))
-    except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, KeyError, AssertionError) as error:
+    except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, TypeError, IndexError, AssertionError) as error:
         raise InputError(f"{where}: damaged, or not a digest ({error}). Make it anew: redline digest") from error
+
+
+def _inflated(data: bytes) -> bytes:
+    # Where a frame states its size, that much is allocated whatever the largest size that is asked for.
+    stated = zstandard.get_frame_parameters(data).content_size
+    if zstandard.CONTENTSIZE_UNKNOWN != stated > _MOST_INFLATED:
+        raise ValueError(f"{stated} bytes inflated")
+    text: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_INFLATED, allow_extra_data=False)
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +225,7 @@ def _digest(wire: _Wire) -> Digest:
     layout = Exchanges.layout()
     columns = zip(layout.items(), _unpacked(wire.exchanges, len(layout)), strict=True)
     exchanges = Exchanges(**{name: column.astype(dtype, copy=False) for (name, dtype), column in columns})
+    _check(exchanges, len(wire.series))
     rest = {name: getattr(wire, name) for name in ("origin", "facts", "zero_ns", "window_ns", "arithmetic")}
     return Digest(
         ledger=ledger,
@@ -172,11 +239,20 @@ def _digest(wire: _Wire) -> Digest:
     )
 
 
+def _check(exchanges: Exchanges, series: int) -> None:
+    known = (exchanges.series >= 0) & (exchanges.series < series)
+    if not known.all() or (exchanges.end_ns < exchanges.start_ns).any():
+        raise ValueError("an exchange of no kind, or of no length")
+
+
 def _shared(row: Row) -> Row:
     """With texts that all digests share: thousands of ranks say the same."""
-    values = ((field.name, getattr(row, field.name)) for field in fields(row))
-    texts: dict[str, Any] = {name: intern(value) for name, value in values if type(value) is str}
-    return replace(row, **texts)
+    for name in _TEXTS[type(row)]:  # the row was made a moment ago and nobody else has seen it
+        object.__setattr__(row, name, intern(getattr(row, name)))
+    return row
+
+
+_TEXTS = {KernelRow: ("operator", "kernel", "shapes", "dtype"), Doing: ("kind", "name", "region", "site")}
 
 
 def _packed(rows: Column) -> bytes:

@@ -87,26 +87,27 @@ def _late_ranks(
     spent = _spent_since(meetings, digests, rows, _level_rows(meetings, rows, operation))
     more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
     more["other"] = late_ns - sum(more.values())
-    who = meetings.rank[rows[last]]
-    total_ns = max(int(wait_ns.sum()), 1)
-    found = []
-    for index in np.unique(who).tolist():
-        mine = who == index
-        counted = mine & (late_ns > _NOTABLE_NS)
-        sums = {cause: int(amount[counted].sum()) for cause, amount in more.items()}
-        cause = max(CAUSES, key=lambda one: sums[one])
-        caused_ns = int(wait_ns[mine].sum())
-        found.append(
-            Late(
-                rank=digests[index].origin.rank,
-                last=int(mine.sum()),
-                caused_ns=caused_ns,
-                share=caused_ns / total_ns,
-                cause=cause,
-                cause_ns=sums[cause],
-                late_ns=int(late_ns[counted].sum()),
-            )
+    who, mine = np.unique(meetings.rank[rows[last]], return_inverse=True)
+    notable = late_ns > _NOTABLE_NS
+
+    def total(amount: I64) -> I64:
+        return np.bincount(mine, weights=amount, minlength=len(who)).astype(np.int64)
+
+    causes = np.stack([total(more[cause] * notable) for cause in CAUSES])
+    worst = causes.argmax(axis=0)
+    caused_ns, late_sums = total(wait_ns), total(late_ns * notable)
+    found = [
+        Late(
+            rank=digests[index].origin.rank,
+            last=last_count,
+            caused_ns=int(caused_ns[number]),
+            share=float(caused_ns[number] / max(int(wait_ns.sum()), 1)),
+            cause=CAUSES[worst[number]],
+            cause_ns=int(causes[worst[number], number]),
+            late_ns=int(late_sums[number]),
         )
+        for number, (index, last_count) in enumerate(zip(who.tolist(), np.bincount(mine).tolist(), strict=True))
+    ]
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
 
 
@@ -116,7 +117,8 @@ def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
     From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
     Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is.
     """
-    start_ns, end_ns, who = meetings.start_ns[rows], meetings.end_ns[rows], meetings.rank[rows]
+    shift_ns, who = meetings.shift_ns[rows], meetings.rank[rows]
+    start_ns, end_ns = meetings.start_ns[rows] + shift_ns, meetings.end_ns[rows] + shift_ns  # on the rank's own clock
     order = np.lexsort((start_ns, who))
     position = np.empty(len(rows), np.int64)
     position[order] = np.arange(len(rows))
@@ -149,9 +151,9 @@ def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level
     for index, digest in enumerate(digests):
         here = order[edges[index] : edges[index + 1]]
         place = meetings.place[rows[here]]
-        start_ns = digest.zero_ns + digest.window_ns[0] - meetings.clocks.offset_ns[index]
+        start_ns = digest.zero_ns + digest.window_ns[0]
         from_start = level[here] == NONE
-        columns[BEFORE][here] = np.where(from_start, start_ns, 0)
+        columns[BEFORE][here] = np.where(from_start, start_ns - meetings.shift_ns[rows[here]], 0)
         for name in SPENT:
             until_us = getattr(digest.exchanges, f"{name}_at_start_us")[place]
             since_us = getattr(digest.exchanges, f"{name}_at_end_us")[meetings.place[rows[level[here]]]]
@@ -163,9 +165,10 @@ def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:
     """The step of its rank in which each row began."""
     step = np.empty(len(rows), np.int64)
     who = meetings.rank[rows]
-    for index in np.unique(who).tolist():
-        mine = np.flatnonzero(who == index)
-        digest = digests[index]
+    order = np.argsort(who, kind="stable")
+    edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
+    for index, digest in enumerate(digests):
+        mine = order[edges[index] : edges[index + 1]]
         start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]] - digest.zero_ns
         step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
     return step

@@ -92,11 +92,19 @@ def _first_guess(operation: I64, rank: I64, end: I64, ranks: int) -> tuple[I64, 
 def _medians(group: I64, value: I64, groups: int | None = None) -> I64:
     """Median of the values of each group number (0 for an empty group); of two middle values the mean, rounded."""
     count = groups if groups is not None else int(group.max()) + 1
-    order = np.lexsort((value, group))
-    ordered = value[order]
+    ordered = _sorted_within(group, value)
     sizes = np.bincount(group, minlength=count)
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     has = sizes > 0
     low = ordered[np.minimum(first + (sizes - 1) // 2, len(ordered) - 1)]
     high = ordered[np.minimum(first + sizes // 2, len(ordered) - 1)]
     return np.where(has, low + (high - low) // 2, 0)
+
+
+def _sorted_within(group: I64, value: I64) -> I64:
+    """The values in order of group, and ascending within each."""
+    least, span = int(value.min()), int(value.max()) - int(value.min()) + 1
+    if span * (int(group.max()) + 1) >= 2**63:
+        return value[np.lexsort((value, group))]
+    # One sort of numbers is ten times faster than two sorts of indices.
+    return np.sort(group * span + (value - least)) % span + least
