@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from redline.analysis.accounts import ACCOUNTS, Account
+from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.collective_table import CollectiveRow, collective_table
 from redline.analysis.digest import Digest
 from redline.analysis.doing import Doing
 from redline.analysis.kernel_table import KernelRow, merged
 from redline.analysis.lateness import Lateness, lateness_of
-from redline.analysis.ledger import Amounts
+from redline.analysis.ledger import Amounts, Ledger
 from redline.analysis.likeness import kinds_of
 from redline.analysis.meetings import Meetings, meet, waiting_times
+from redline.timeline.intervals import Intervals
 from redline.trace.clocks import Clocks
 from redline.trace.ranks import job_ranks
 
@@ -68,7 +69,7 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         doubles=doubles,
         missing=missing,
         unmatched_ns=unmatched_ns,
-        exposed_ns=sum(rank.exposed.length_ns for rank in ranks),
+        exposed_ns=_exposed_ns(ranks),
     )
 
 
@@ -94,13 +95,28 @@ def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest
     for index, (digest, waiting) in enumerate(zip(ranks, waiting_times(meetings, ranks), strict=True)):
         places = meetings.place[order[edges[index] : edges[index + 1]]]
         met[index] = int(digest.exchanges.exposed_ns[places].sum())
-        wait = digest.exposed & waiting
-        steps = wait.overlap_with(digest.ledger.start_ns, digest.ledger.end_ns)
-        ledger = digest.ledger.moved(Account.TRANSFER, Account.PEER_WAIT, steps, wait.length_ns - int(steps.sum()))
+        ledger = _without_waiting(digest.ledger, digest.exposed & waiting)
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))
-    exposed = sum(digest.exposed.length_ns for digest in ranks)
-    return tuple(resolved), max(exposed - int(met.sum()), 0)
+    return tuple(resolved), max(_exposed_ns(ranks) - int(met.sum()), 0)
+
+
+def _without_waiting(ledger: Ledger, waiting: Intervals) -> Ledger:
+    """With waiting out of the transfer account: never more than was in it, as a digest may have closed small gaps."""
+    in_steps = waiting.overlap_with(ledger.start_ns, ledger.end_ns)
+    outside = waiting.length_ns - int(in_steps.sum())
+    transfer = place(Account.TRANSFER)
+    return ledger.moved(
+        Account.TRANSFER,
+        Account.PEER_WAIT,
+        np.minimum(in_steps, ledger.steps[:, transfer]),
+        min(outside, int(ledger.outside[transfer])),
+    )
+
+
+def _exposed_ns(ranks: Sequence[Digest]) -> int:
+    """Communication that nothing else covered, over all ranks."""
+    return sum(rank.ledger.of(Account.TRANSFER) + rank.ledger.of(Account.PEER_WAIT) for rank in ranks)
 
 
 def _added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
