@@ -199,7 +199,7 @@ def rows_of(text: str) -> list[list[str]]:
     lines = text.splitlines()
     rules = {number for number, line in enumerate(lines) if re.fullmatch(r"\|[-:| ]+\|", line)}
     return [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         for number, line in enumerate(lines)
         if line.startswith("|") and not {number, number + 1} & rules
     ]

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.doing import Doing
 from redline.analysis.kernel_table import KernelRow
 from redline.analysis.lateness import CAUSES, Pattern
-from redline.analysis.outline import Outline, Remark, Unseen
+from redline.analysis.outline import Outline, Remark, Unseen, Utilisation
 from redline.report import diagnose_words as say
 from redline.report.diagnose_screen import screen_of
 from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
@@ -45,7 +46,7 @@ def block(text: str, title: str) -> list[str]:
     return found
 
 
-MATMUL = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+MATMUL: dict[str, Any] = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
 
 
 def events(*, late_us: float = 0) -> list[Event]:
@@ -97,7 +98,7 @@ def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) 
 
 
 def test_recomputed_work_is_told_apart() -> None:
-    use = say.Utilisation(
+    use = Utilisation(
         mfu=0.3,
         hfu=0.4,
         flops=4 * 10**12,
@@ -200,7 +201,7 @@ def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
     assert "peer wait" in text
     assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
     assert "the same rank through all steps" in text
-    assert re.search(r"it computed [\d.]+ ms more than the others, and was [\d.]+ ms late in all", text)
+    assert re.search(r"it computed [\d.]+ ms more than the others, and it was [\d.]+ ms late in all", text)
 
 
 def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def _bar(bar: Bar) -> dict[str, Any]:
 def _rank(diagnosis: Diagnosis, index: int) -> dict[str, Any]:
     rank = diagnosis.ranks[index]
     origin = asdict(rank.origin)
-    del origin["step_labels"]  # each is with its step
+    del origin["step_labels"], origin["phases"]  # each is with its step
     return {
         **origin,
         "recorded": list(rank.origin.recorded),
@@ -101,10 +101,11 @@ def _rank(diagnosis: Diagnosis, index: int) -> dict[str, Any]:
 def _steps(rank: Digest) -> list[dict[str, Any]]:
     ledger = rank.ledger
     first_ns = rank.window_ns[0]
-    labels = rank.origin.step_labels
+    labels, phases = rank.origin.step_labels, rank.origin.phases
     return [
         {
             "label": labels[number] if number < len(labels) else "",
+            "phase": phases[number] if number < len(phases) else "",
             "start_ns": start_ns - first_ns,
             "length_ns": end_ns - start_ns,
             "accounts": _amounts(ledger.steps[number]),

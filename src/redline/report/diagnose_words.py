@@ -279,7 +279,8 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
 
 
 def late_cause(late: Late) -> str:
-    return f"{CAUSE[late.cause].format(more=format_ns(late.cause_ns))}, and was {format_ns(late.late_ns)} late in all"
+    more = CAUSE[late.cause].format(more=format_ns(late.cause_ns))
+    return f"{more}, and it was {format_ns(late.late_ns)} late in all"
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------

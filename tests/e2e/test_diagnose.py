@@ -1,0 +1,390 @@
+"""`redline diagnose` and `redline digest` as users run them: what goes where, and what is said when it cannot."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redline
+from redline.analysis.digest_file import MOST_BYTES
+from redline.hardware.machine import Figure, Machine
+from redline.hardware.profile import save_profile
+from redline.report import diagnose_json
+from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.trace.job import Failure
+from tests.conftest import REDLINE, ROOT, document, environment, run_redline
+from tests.e2e.test_docs import rows_of, section
+
+RECORDED = ROOT / "tests" / "data" / "recorded"
+GOLDEN = ROOT / "tests" / "golden" / "diagnose"
+PAGE = ROOT / "docs" / "reference" / "diagnose.md"
+TABLES = ("--kernels", "--collectives", "--ranks", "--steps", "--host")
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return run_redline("diagnose", *arguments, cwd=cwd)
+
+
+def ledger(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    """Everything in the JSON that the ledger is."""
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    return [record["waterfall"], record["utilisation"], [(one["steps"], one["outside"]) for one in record["ranks"]]]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jobs") / "job"
+    write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=1500),)), folder)
+    return folder
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["screen", "tables"])
+def test_the_text_of_a_job_is_as_recorded(job: Path, name: str, update_golden: bool) -> None:
+    done = run(job, *(TABLES if name == "tables" else ()), "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    path = GOLDEN / f"{name}.txt"
+    if update_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(done.stdout)
+    assert done.stdout == path.read_text()
+
+
+@pytest.mark.parametrize("trace", sorted(RECORDED.glob("*.gz")), ids=lambda path: path.name.split(".")[0])
+def test_recorded_traces_of_a_cpu(trace: Path) -> None:
+    done = run(trace, *TABLES)
+    assert done.returncode == 0
+    assert "on CPU (no device work in the trace)" in done.stdout
+    assert max(map(len, done.stdout.split("\n\nkernels")[0].splitlines())) <= 100
+
+
+def test_each_table_is_added_once(job: Path) -> None:
+    done = run(job, "--ranks", "--ranks")
+    assert done.stdout.count("\nranks\n") == 1
+    assert "\nkernels\n" not in done.stdout
+
+
+def test_verbose_lists_every_row(job: Path) -> None:
+    assert "more rows; -v lists all" in run(job, "--kernels").stdout
+    assert "more rows; -v lists all" not in run(job, "--kernels", "-v").stdout
+
+
+def test_a_terminal_that_cannot_show_blocks_gets_plain_letters(job: Path) -> None:
+    done = subprocess.run(
+        [*REDLINE, "diagnose", str(job), "-q"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        env={**environment(), "PYTHONIOENCODING": "ascii"},
+    )
+    assert b"####" in done.stdout
+    assert b"\\u" not in done.stdout
+
+
+def test_the_users_steps(job: Path) -> None:
+    record = json.loads(run(job, "--json", "--step-regex", "ProfilerStep#2").stdout)
+    assert {len(rank["steps"]) for rank in record["ranks"]} == {1}
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        ([], "4 ranks of 4 "),
+        (["--format", "text"], "4 ranks of 4 "),
+        (["--format", "md"], "## 4 ranks of 4 "),
+        (["--format", "json"], "{\n"),
+        (["--json"], "{\n"),
+    ],
+)
+def test_formats(job: Path, arguments: list[str], begins: str) -> None:
+    done = run(job, *arguments)
+    assert done.returncode == 0
+    assert done.stdout.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "begins"),
+    [
+        ("report.txt", [], "4 ranks"),
+        ("report", [], "4 ranks"),
+        ("report.md", [], "## 4 ranks"),
+        ("report.json", [], "{\n"),
+        ("report.txt", ["--json"], "{\n"),
+        ("report.json", ["--format", "text"], "4 ranks"),
+    ],
+)
+def test_the_extension_says_the_format(job: Path, tmp_path: Path, name: str, arguments: list[str], begins: str) -> None:
+    done = run(job, "-o", tmp_path / name, *arguments)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_an_existing_file_is_replaced_only_by_force(job: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.txt"
+    target.write_text("precious")
+    done = run(job, "-o", target)
+    assert (done.returncode, target.read_text()) == (2, "precious")
+    assert done.stderr == f"redline: {target} already exists; use --force to replace it, or choose another name\n"
+    assert run(job, "-o", target, "--force").returncode == 0
+    assert target.read_text().startswith("4 ranks")
+
+
+def test_mistakes_of_the_command_line(job: Path) -> None:
+    for arguments, said in (
+        (["-o", "report.html"], "diagnose: report.html: diagnose writes .json, .md or .txt; give the file such a name"),
+        (["--json", "--format", "md"], "not allowed with argument"),
+        (["--format", "xml"], "invalid choice"),
+        (["-q", "-v"], "not allowed with argument"),
+        (
+            ["--machine", "nonsense"],
+            "there is no record 'nonsense' in the catalogue; `redline hardware` lists them all",
+        ),
+        (["--machine", "nowhere.json"], "nowhere.json"),
+        (["--machine", "h100"], "could be"),
+    ):
+        done = run(job, *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"{}", b"<html>"])
+def test_what_is_no_trace_is_refused_in_a_line_or_two(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trace.json").write_bytes(content)
+    done = run(tmp_path / "trace.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("redline: ")
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_one_bad_file_among_good_ones_is_said_and_forgiven(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("rubbish")
+    done = run(job, tmp_path / "bad.json")
+    assert done.returncode == 0
+    assert "  - unread: " in done.stdout
+    (failure,) = json.loads(run(job, tmp_path / "bad.json", "--json").stdout)["failures"]
+    assert failure["path"].endswith("bad.json")
+
+
+def test_an_empty_trace_is_not_an_error(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(document([]))
+    done = run(tmp_path / "trace.json", *TABLES)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "steps     none: nothing in the trace takes any time" in done.stdout
+
+
+def test_strict_fails_on_damage(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(
+        document([{}, {"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}])
+    )
+    assert run(tmp_path).returncode == 0
+    done = run(tmp_path, "--strict")
+    assert done.returncode == 2
+    assert "--strict" in done.stderr
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_of_the_catalogue(job: Path) -> None:
+    done = run(job, "--machine", "H200-SXM-141GB")
+    if done.returncode == 2:
+        name = redline.find_hardware("h200")[0].name
+        done = run(job, "--machine", name)
+    assert done.returncode == 0
+    assert "; peaks of H200" in done.stdout.replace("\n  ", " ")
+
+
+def test_a_profile(job: Path, tmp_path: Path) -> None:
+    figures = {
+        "memory_bytes_per_s": Figure(value=1e12, source="a test", date="2026-08-14"),
+        "peak_flops_per_s.bf16": Figure(value=5e14, source="a test", date="2026-08-14"),
+    }
+    from redline.hardware.machine import calibrated
+
+    save_profile(calibrated(Machine(name=""), "ours", figures), tmp_path / "ours.json", made_by="a test")
+    done = run(job, "--machine", tmp_path / "ours.json")
+    assert done.returncode == 0
+    assert "; peaks of ours (calibrated)" in done.stdout.replace("\n  ", " ")
+    assert "500 TFLOP/s bf16" in done.stdout
+
+
+# --- the next command -------------------------------------------------------------------------------------------------
+
+
+def follow(done: subprocess.CompletedProcess[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("next: redline ")
+    return run_redline(*shlex.split(line.removeprefix("next: redline ")), cwd=cwd)
+
+
+def test_the_next_command_shows_more_of_the_largest_loss(job: Path, tmp_path: Path) -> None:
+    first = run(job, "--step-regex", "ProfilerStep", cwd=tmp_path)
+    assert first.stderr == f"next: redline diagnose {job} --step-regex ProfilerStep --kernels\n"
+    second = follow(first, tmp_path)
+    assert "\nkernels\n" in second.stdout
+    third = follow(run(job, "--kernels", cwd=tmp_path), tmp_path)
+    assert "\nranks\n" in third.stdout
+    fourth = run(job, "--kernels", "--ranks", cwd=tmp_path)
+    assert fourth.stderr == f"next: redline merge {job} -o merged.json.gz\n"
+    assert follow(fourth, tmp_path).returncode == 0
+
+
+def test_quiet_leaves_stderr_empty(job: Path) -> None:
+    assert run(job, "-q").stderr == ""
+
+
+# --- digests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digests(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digests") / "new" / "folder"
+    done = run_redline("digest", job, "-o", folder)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"wrote {folder}: 4 digests, ")
+    assert done.stderr == f"next: redline diagnose {folder}\n"
+    return folder
+
+
+def test_there_is_a_small_file_for_each_rank(digests: Path) -> None:
+    files = sorted(digests.iterdir())
+    assert [path.name for path in files] == [f"rank-{rank:05d}.digest" for rank in range(4)]
+    assert max(path.stat().st_size for path in files) <= MOST_BYTES
+
+
+def test_digests_give_the_ledger_of_the_traces(job: Path, digests: Path) -> None:
+    assert ledger(run(digests, "--json")) == ledger(run(job, "--json"))
+    assert ledger(run(*sorted(digests.iterdir()), "--json")) == ledger(run(job, "--json"))
+
+
+def test_digests_of_several_nodes_are_one_job(job: Path, tmp_path: Path) -> None:
+    for rank in range(4):
+        node = tmp_path / "digests" / f"node-{rank // 2}"
+        assert run_redline("digest", job / f"rank-{rank}.pt.trace.json.gz", "-o", node, "-q").returncode == 0
+    assert ledger(run(tmp_path / "digests", "--json")) == ledger(run(job, "--json"))
+
+
+def test_a_digest_cannot_be_judged_anew(digests: Path) -> None:
+    for arguments in (["--machine", "H20"], ["--step-regex", "a"]):
+        done = run(digests, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"redline: diagnose: {arguments[0]} is for traces, and a digest was given; "
+            f"make it anew: redline digest {arguments[0]} ...\n"
+        )
+
+
+def test_digests_cannot_be_merged_so_it_is_not_advised(digests: Path) -> None:
+    assert run(digests, "--kernels", "--ranks").stderr == ""
+
+
+def test_digests_are_replaced_only_by_force(job: Path, digests: Path) -> None:
+    done = run_redline("digest", job, "-o", digests)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("already exists; use --force to replace it, or choose another name\n")
+    assert run_redline("digest", job, "-o", digests, "--force").returncode == 0
+
+
+def test_a_damaged_digest_is_refused(digests: Path, tmp_path: Path) -> None:
+    data = bytearray((digests / "rank-00000.digest").read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / "a.digest").write_bytes(data)
+    done = run(tmp_path / "a.digest")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "damaged, or not a digest" in done.stderr
+
+
+def test_mistakes_of_digest(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "bad.json").write_text("rubbish")
+    for arguments, said in (
+        ([job], "required: -o/--output"),
+        ([job, "-o", tmp_path / "file"], "is a file; give a folder, it will hold one digest per rank"),
+        ([tmp_path / "bad.json", "-o", tmp_path / "d"], "bad.json: "),
+        ([job, "-o", tmp_path / "d", "--machine", "nonsense"], "there is no record 'nonsense'"),
+    ):
+        done = run_redline("digest", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_what_could_not_be_digested_is_said(job: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("rubbish")
+    done = run_redline("digest", job, tmp_path / "bad.json", "-o", tmp_path / "d", "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nunread: " in done.stdout
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+FREE_KEYS = {
+    "utilisation.peaks",
+    "utilisation.model_flops",
+    "ranks[].versions",
+    "ranks[].dropped",
+    "ranks[].left_out",
+    "ranks[].outside",
+    "ranks[].steps[].accounts",
+}
+LISTS_OF_OBJECTS = {
+    "waterfall",
+    "unseen",
+    "ranks",
+    "ranks[].arithmetic",
+    "ranks[].steps",
+    "lateness.ranks",
+    "kernels",
+    "collectives",
+    "doing",
+    "failures",
+}
+
+
+def keys_of(value: Any, at: str = "") -> Iterator[str]:
+    """Every key of a JSON value with the way to it."""
+    if isinstance(value, dict) and at not in FREE_KEYS:
+        for key, inner in value.items():
+            yield from keys_of(inner, f"{at}.{key}".removeprefix("."))
+    elif isinstance(value, list | tuple) and at in LISTS_OF_OBJECTS:
+        assert value, at
+        for inner in value:
+            yield from keys_of(inner, f"{at}[]")
+    else:
+        yield at
+
+
+def test_the_page_has_every_key_of_the_json(job: Path) -> None:
+    found = redline.diagnose([job])
+    record = diagnose_json.as_record(found.diagnosis, found.outline, [Failure(path="a", message="b")])
+    rows = rows_of(section(PAGE, "The JSON"))
+    assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
+
+
+def test_the_page_has_every_account_remark_and_column(job: Path) -> None:
+    from redline.analysis.accounts import ACCOUNTS
+    from redline.analysis.outline import Unseen
+    from redline.report.diagnose_tables import TABLES as RENDERED
+
+    assert [row[0] for row in rows_of(section(PAGE, "The waterfall"))] == [f"`{account}`" for account in ACCOUNTS]
+    assert {row[0] for row in rows_of(section(PAGE, "What could not be seen"))} == {f"`{one}`" for one in Unseen}
+    found = redline.diagnose([job])
+    for name, table in RENDERED.items():
+        head = table(found.diagnosis, verbose=False).head
+        documented = [row[0] for row in rows_of(section(PAGE, f"--{name}"))]
+        assert [f"`{column}`" for column in head[: len(documented)]] == documented
+        assert name == "steps" or len(documented) == len(head)
