@@ -2,6 +2,7 @@
 
     plain_loop   a small GPT with a DataLoader, 3 profiler steps, shapes and Python stacks
     ddp          DistributedDataParallel on 2 gloo ranks, one file per rank, 3 profiler steps, shapes
+    slow_loader  the same, where the data loader of rank 1 sleeps 4 ms for each batch
     compiled     the same GPT under torch.compile, 3 profiler steps
     accumulate   gradient accumulation over 2 microbatches, 3 optimizer steps, no profiler steps
     inference    forward only, 3 batches, no optimizer and no profiler steps
@@ -23,6 +24,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,8 +82,18 @@ def record_plain_loop(folder: Path) -> None:
 
 def record_ddp(folder: Path) -> None:
     """Two gloo ranks; small buckets, so that a step has several all-reduces."""
+    _record_ranks(folder / "ddp", slow_loader_ms=0)
+
+
+def record_slow_loader(folder: Path) -> None:
+    """The same with a fault that a diagnosis must find."""
+    _record_ranks(folder / "slow_loader", slow_loader_ms=4)
+
+
+def _record_ranks(stem: Path, slow_loader_ms: float) -> None:
     with tempfile.TemporaryDirectory() as meeting_place:
-        _run_in_processes([(_ddp_rank, (rank, Path(meeting_place) / "store", folder)) for rank in range(RANKS)])
+        store = Path(meeting_place) / "store"
+        _run_in_processes([(_ddp_rank, (rank, store, stem, slow_loader_ms * rank)) for rank in range(RANKS)])
 
 
 def record_compiled(folder: Path) -> None:
@@ -126,28 +138,34 @@ def record_inference(folder: Path) -> None:
 RECORDINGS: dict[str, Callable[[Path], None]] = {
     "plain_loop": record_plain_loop,
     "ddp": record_ddp,
+    "slow_loader": record_slow_loader,
     "compiled": record_compiled,
     "accumulate": record_accumulate,
     "inference": record_inference,
 }
 
 
-def _ddp_rank(rank: int, store: Path, folder: Path) -> None:
+def _ddp_rank(rank: int, store: Path, stem: Path, loader_ms: float) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
-    model, loader = _model_and_loader()
+    model, loader = _model_and_loader(loader_ms)
     parallel = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.02)
     optimizer = torch.optim.AdamW(parallel.parameters(), fused=True)
-    with _profiled(folder / f"ddp_rank{rank}") as profiler:
+    with _profiled(stem.with_name(f"{stem.name}_rank{rank}")) as profiler:
         for (tokens,) in loader:
             _train_step(parallel, optimizer, tokens)
             profiler.step()
     dist.destroy_process_group()
 
 
-def _model_and_loader() -> tuple[TinyGpt, DataLoader[tuple[Tensor, ...]]]:
+def _model_and_loader(loader_ms: float = 0) -> tuple[TinyGpt, DataLoader[tuple[Tensor, ...]]]:
     torch.manual_seed(0)
     tokens = torch.randint(VOCABULARY, ((ACTIVE_STEPS + 2) * BATCH, CONTEXT))
-    return TinyGpt(), DataLoader(TensorDataset(tokens), batch_size=BATCH)
+
+    def batch_of(rows: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        time.sleep(loader_ms / 1000)
+        return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+    return TinyGpt(), DataLoader(TensorDataset(tokens), batch_size=BATCH, collate_fn=batch_of)
 
 
 def _train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, tokens: Tensor) -> None:

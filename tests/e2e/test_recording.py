@@ -77,4 +77,5 @@ def test_committed_recordings_are_small_valid_and_anonymous(path: Path) -> None:
 
 def test_all_recordings_are_committed() -> None:
     expected = ["accumulate", "compiled", "ddp_rank0", "ddp_rank1", "inference", "plain_loop"]
+    expected += ["slow_loader_rank0", "slow_loader_rank1"]
     assert [path.name for path in COMMITTED] == [f"{name}.pt.trace.json.gz" for name in expected]
