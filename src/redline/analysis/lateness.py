@@ -8,7 +8,7 @@ import numpy as np
 
 from redline.analysis.digest import Digest
 from redline.analysis.exchanges import SPENT
-from redline.analysis.meetings import Meetings
+from redline.analysis.meetings import Mask, Meetings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
@@ -115,28 +115,48 @@ def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
     """For each row the last earlier one of its rank that all ranks of its operation had left when this one began.
 
     From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
-    Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is.
+    Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is. Where
+    ranks have exchanged much with others in between, one looks at exchanges of the same ranks only.
     """
     shift_ns, who = meetings.shift_ns[rows], meetings.rank[rows]
-    start_ns, end_ns = meetings.start_ns[rows] + shift_ns, meetings.end_ns[rows] + shift_ns  # on the rank's own clock
-    order = np.lexsort((start_ns, who))
-    position = np.empty(len(rows), np.int64)
-    position[order] = np.arange(len(rows))
+    times_ns = (meetings.start_ns[rows] + shift_ns, meetings.end_ns[rows] + shift_ns)  # on the rank's own clock
     level = np.full(len(rows), NONE, np.int64)
     undecided = np.ones(int(operation.max()) + 1, bool)
+    _look_back(level, undecided, who, operation, times_ns)
+    company = _company(who, operation)
+    if int(company.max()) >= len(np.unique(who)):
+        _look_back(level, undecided, company, operation, times_ns)
+    return level
+
+
+def _company(who: I64, operation: I64) -> I64:
+    """A number for each rank and the ranks that it meets; those of ranks where all meet the same."""
+    first = np.searchsorted(operation, np.arange(int(operation.max()) + 1))
+    ranks = np.stack([np.minimum.reduceat(who, first), np.add.reduceat(who, first)])
+    _, group = np.unique(ranks, axis=1, return_inverse=True)
+    _, company = np.unique(np.stack([who, group.reshape(-1)[operation]]), axis=1, return_inverse=True)
+    numbers: I64 = company.reshape(-1)
+    return numbers
+
+
+def _look_back(level: I64, undecided: Mask, line: I64, operation: I64, times_ns: tuple[I64, I64]) -> None:
+    """Fill in the level of undecided operations from exchanges of the same line (of a rank, or of it with others)."""
+    start_ns, end_ns = times_ns
+    order = np.lexsort((start_ns, line))
+    position = np.empty(len(line), np.int64)
+    position[order] = np.arange(len(line))
     for back in range(1, _MOST_IN_FLIGHT + 1):
         before = order[np.maximum(position - back, 0)]
-        exists = (position >= back) & (who[before] == who)
+        exists = (position >= back) & (line[before] == line)
         left = exists & (end_ns[before] <= start_ns)
         unfit = np.bincount(operation, weights=~left, minlength=len(undecided)) > 0
         # All ranks must look back to one and the same exchange.
-        lowest, highest = np.full(len(undecided), len(rows)), np.full(len(undecided), NONE)
+        lowest, highest = np.full(len(undecided), len(line)), np.full(len(undecided), NONE)
         np.minimum.at(lowest, operation, operation[before])
         np.maximum.at(highest, operation, operation[before])
         decided = undecided & ~unfit & (lowest == highest)
         level[decided[operation]] = before[decided[operation]]
         undecided &= ~decided
-    return level
 
 
 def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I64) -> dict[str, I64]:
