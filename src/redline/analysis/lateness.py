@@ -124,19 +124,18 @@ def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
     undecided = np.ones(int(operation.max()) + 1, bool)
     _look_back(level, undecided, who, operation, times_ns)
     company = _company(who, operation)
-    if int(company.max()) >= len(np.unique(who)):
+    if len(np.unique(company)) > len(np.unique(who)):
         _look_back(level, undecided, company, operation, times_ns)
     return level
 
 
 def _company(who: I64, operation: I64) -> I64:
-    """A number for each rank and the ranks that it meets; those of ranks where all meet the same."""
+    """A number for each rank and the ranks that it meets; those are known well enough by the first and the sum."""
     first = np.searchsorted(operation, np.arange(int(operation.max()) + 1))
-    ranks = np.stack([np.minimum.reduceat(who, first), np.add.reduceat(who, first)])
-    _, group = np.unique(ranks, axis=1, return_inverse=True)
-    _, company = np.unique(np.stack([who, group.reshape(-1)[operation]]), axis=1, return_inverse=True)
-    numbers: I64 = company.reshape(-1)
-    return numbers
+    total = np.add.reduceat(who, first)
+    groups, group = np.unique(np.minimum.reduceat(who, first) * (total.max() + 1) + total, return_inverse=True)
+    company: I64 = who * len(groups) + group[operation]
+    return company
 
 
 def _look_back(level: I64, undecided: Mask, line: I64, operation: I64, times_ns: tuple[I64, I64]) -> None:
