@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from redline.verbs.diagnose import diagnose
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 PROGRAM = Path(__file__).parent / "programs" / "small_gpt.py"
+ATTEMPTS = 4
 DELAY_MS = 300.0  # long against what other load on the machine does to a step of some 30 ms
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 QUIET = {"KINETO_LOG_LEVEL": "6", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -64,6 +66,18 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(tmp_path_factory.mktemp("runs") / "together", ranks=2)
 
 
+def measured_well(check: Callable[[int], None]) -> None:
+    """The check of a run, repeated where it fails: other load on the machine delays a run here and there."""
+    for attempt in range(ATTEMPTS):
+        try:
+            check(attempt)
+        except AssertionError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
 def test_an_undisturbed_run_computes_and_waits_for_no_input(alone: Run) -> None:
     amounts = alone.diagnosis.per_step
     step_ns = sum(amounts.values())
@@ -78,11 +92,14 @@ def test_an_undisturbed_run_computes_and_waits_for_no_input(alone: Run) -> None:
     [("loader", Account.INPUT), ("host", Account.HOST), ("compute", Account.UNRATED)],
 )
 def test_a_delay_is_in_its_own_account(tmp_path: Path, alone: Run, where: str, account: Account) -> None:
-    delayed = run(tmp_path / where, "--where", where, "--delay-ms", str(DELAY_MS))
-    injected_ns = sum(delayed.injected_ns[0])
-    assert added_ns(delayed, alone, 0, account) == pytest.approx(injected_ns, rel=0.1)
-    others = {Account.INPUT, Account.HOST, Account.UNRATED} - {account}
-    assert all(added_ns(delayed, alone, 0, other) < 0.1 * injected_ns for other in others)
+    def check(attempt: int) -> None:
+        delayed = run(tmp_path / str(attempt), "--where", where, "--delay-ms", str(DELAY_MS))
+        injected_ns = sum(delayed.injected_ns[0])
+        assert added_ns(delayed, alone, 0, account) == pytest.approx(injected_ns, rel=0.1)
+        others = {Account.INPUT, Account.HOST, Account.UNRATED} - {account}
+        assert all(added_ns(delayed, alone, 0, other) < 0.1 * injected_ns for other in others)
+
+    measured_well(check)
 
 
 @pytest.mark.parametrize(
@@ -93,23 +110,32 @@ def test_a_slow_rank_makes_its_peer_wait(
     tmp_path: Path, together: Run, where: str, account: Account, cause: str
 ) -> None:
     """Data parallel on two gloo ranks: the delay is in rank 1's own account, and in rank 0's peer wait."""
-    options = ("--where", where, "--delay-ms", str(DELAY_MS), "--slow-rank", "1")
-    delayed = run(tmp_path / where, *options, ranks=2)
-    injected_ns = sum(delayed.injected_ns[1])
-    assert added_ns(delayed, together, 1, account) == pytest.approx(injected_ns, rel=0.1)
-    assert added_ns(delayed, together, 0, Account.PEER_WAIT) == pytest.approx(injected_ns, rel=0.1)
-    assert abs(added_ns(delayed, together, 0, Account.TRANSFER)) < 0.1 * injected_ns
-    lateness = delayed.diagnosis.lateness
-    assert lateness is not None
-    assert (lateness.ranks[0].rank, lateness.ranks[0].cause) == (1, cause)
-    assert lateness.pattern == "fixed"
-    assert lateness.ranks[0].share > 0.9
+
+    def check(attempt: int) -> None:
+        options = ("--where", where, "--delay-ms", str(DELAY_MS), "--slow-rank", "1")
+        delayed = run(tmp_path / str(attempt), *options, ranks=2)
+        injected_ns = sum(delayed.injected_ns[1])
+        assert added_ns(delayed, together, 1, account) == pytest.approx(injected_ns, rel=0.1)
+        assert added_ns(delayed, together, 0, Account.PEER_WAIT) == pytest.approx(injected_ns, rel=0.1)
+        assert abs(added_ns(delayed, together, 0, Account.TRANSFER)) < 0.1 * injected_ns
+        lateness = delayed.diagnosis.lateness
+        assert lateness is not None
+        late = lateness.ranks[0]
+        assert (late.rank, late.cause, lateness.pattern) == (1, cause, "fixed")
+        assert late.share > 0.9
+        assert late.cause_ns == pytest.approx(injected_ns / 4, rel=0.1)
+
+    measured_well(check)
 
 
 def test_the_bubble_of_a_pipeline_is_peer_wait(tmp_path: Path) -> None:
     """Two stages; the first is late, so the second waits for its activations, and they are not compared."""
-    options = ("--pipeline", "--where", "host", "--delay-ms", str(DELAY_MS), "--slow-rank", "0")
-    delayed = run(tmp_path / "pipeline", *options, ranks=2)
-    injected_ns = sum(delayed.injected_ns[0])
-    assert sum(delayed.per_step_ns(1, Account.PEER_WAIT)) == pytest.approx(injected_ns, rel=0.15)
-    assert len(set(delayed.diagnosis.kinds)) == 2
+
+    def check(attempt: int) -> None:
+        options = ("--pipeline", "--where", "host", "--delay-ms", str(DELAY_MS), "--slow-rank", "0")
+        delayed = run(tmp_path / str(attempt), *options, ranks=2)
+        injected_ns = sum(delayed.injected_ns[0])
+        assert sum(delayed.per_step_ns(1, Account.PEER_WAIT)) == pytest.approx(injected_ns, rel=0.1)
+        assert len(set(delayed.diagnosis.kinds)) == 2
+
+    measured_well(check)

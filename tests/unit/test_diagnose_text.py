@@ -201,7 +201,7 @@ def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
     assert "peer wait" in text
     assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
     assert "the same rank through all steps" in text
-    assert re.search(r"it computed [\d.]+ ms more than the others, and it was [\d.]+ ms late in all", text)
+    assert re.search(r"it came [\d.]+ ms late on average; it computed [\d.]+ ms longer than the others", text)
 
 
 def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
     assert "was last" not in text
 
 
-def test_who_was_late_is_not_said_where_clocks_disagree() -> None:
-    assert say.who_is_late(None, None) == "Who was late cannot be said: the clocks of the ranks do not agree."
+def test_nobody_is_blamed_where_no_ranks_met() -> None:
+    assert not say.who_is_late(None, None)
 
 
 def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:

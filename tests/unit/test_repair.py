@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redline.timeline.problems import Reason
@@ -98,6 +98,7 @@ def test_no_text_makes_a_repair_fail(text: bytes) -> None:
 
 
 @given(st.text(st.sampled_from("\\qu01/nt "), max_size=20))
+@example("\\\\\\")
 def test_backslashes_are_doubled_only_where_they_begin_no_escape(name: str) -> None:
     text = f'{{"ph": "X", "name": "{name}", "ts": 5}}'.encode()
     try:

@@ -1,6 +1,6 @@
 """All ranks together: digests become one diagnosis. Linear in ranks; no trace is opened."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.collective_table import CollectiveRow, collective_table
 from redline.analysis.digest import Digest
-from redline.analysis.doing import Doing
+from redline.analysis.doing import Doing, added
 from redline.analysis.kernel_table import KernelRow, merged
 from redline.analysis.lateness import Lateness, lateness_of
 from redline.analysis.ledger import Amounts, Ledger
@@ -59,12 +59,12 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
     ranks, unmatched_ns = _resolved(ranks, meetings)
     return Diagnosis(
         ranks=ranks,
-        kinds=kinds_of(ranks),
+        kinds=kinds_of([rank.signature for rank in ranks], [_kernels_per_step(rank) for rank in ranks]),
         clocks=meetings.clocks,
         lateness=lateness_of(meetings, ranks),
         collectives=collective_table(ranks, meetings),
         kernels=merged(row for rank in ranks for row in rank.kernels),
-        doing=_added(row for rank in ranks for row in rank.doing),
+        doing=added(row for rank in ranks for row in rank.doing),
         world_size=world_size,
         doubles=doubles,
         missing=missing,
@@ -119,12 +119,5 @@ def _exposed_ns(ranks: Sequence[Digest]) -> int:
     return sum(rank.ledger.of(Account.TRANSFER) + rank.ledger.of(Account.PEER_WAIT) for rank in ranks)
 
 
-def _added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
-    sums: dict[tuple[Account, str, str, str, str], Doing] = {}
-    for row in rows:
-        key = (row.account, row.kind, row.name, row.region, row.site)
-        other = sums.get(key)
-        if other is not None:
-            row = replace(row, time_ns=row.time_ns + other.time_ns, times=row.times + other.times)  # noqa: PLW2901
-        sums[key] = row
-    return tuple(sorted(sums.values(), key=lambda row: (-row.time_ns, row.name, row.region, row.site)))
+def _kernels_per_step(rank: Digest) -> float:
+    return rank.facts.kernels / max(len(rank.ledger.start_ns), 1)

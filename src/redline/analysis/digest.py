@@ -12,6 +12,7 @@ from redline.analysis.idle import idle_of
 from redline.analysis.kernel_table import KernelRow, kernel_table
 from redline.analysis.kernels import Calls, Kernels, kernels_of
 from redline.analysis.ledger import Ledger, ledger_of
+from redline.analysis.likeness import signature_of
 from redline.analysis.names import matching
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
@@ -89,6 +90,7 @@ class Digest:
     ledger: Ledger
     exposed: Intervals  # communicating and not computing
     arithmetic: tuple[Arithmetic, ...]
+    signature: tuple[int, ...]  # of the work that it does; alike ranks have alike ones
     kernels: tuple[KernelRow, ...]
     doing: tuple[Doing, ...]
     exchanges: Exchanges
@@ -102,6 +104,7 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
     kernels = kernels_of(timeline, activity, machine)
     exchanges, series = exchanges_of(timeline, activity, idle)
     ledger = ledger_of(timeline, activity, idle, kernels)
+    table = kernel_table(timeline, activity, kernels)
     first_ns = int(activity.busy.start[0]) if len(activity.busy) else activity.window_ns[1]
     return Digest(
         origin=_origin(timeline),
@@ -118,7 +121,8 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
         ledger=ledger,
         exposed=activity.communicating,
         arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
-        kernels=kernel_table(timeline, activity, kernels),
+        signature=signature_of(row.key for row in table),
+        kernels=table,
         doing=doing_of(timeline, idle),
         exchanges=exchanges,
         series=series,

@@ -3,6 +3,7 @@
 One zstd frame with a checksum, around MessagePack. Columns are differences of neighbours, little-endian.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from redline.analysis import doing, kernel_table
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.digest import Arithmetic, Digest, Facts, Origin
 from redline.analysis.doing import Doing
@@ -49,6 +51,7 @@ class _Wire:
     outside: tuple[int, ...]
     exposed: bytes  # starts and ends
     arithmetic: tuple[Arithmetic, ...]
+    signature: tuple[int, ...]
     kernels: tuple[KernelRow, ...]
     doing: tuple[Doing, ...]
     exchanges: bytes  # the columns of Exchanges
@@ -56,12 +59,19 @@ class _Wire:
     left_out: dict[str, int]
 
 
-def save_digest(digest: Digest, path: Path, *, made_by: str, force: bool = False) -> int:
-    """Write it, and return its size in bytes."""
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A digest that was written."""
+
+    size_bytes: int
+    left_out: Mapping[str, int]
+
+
+def save_digest(digest: Digest, path: Path, *, made_by: str, force: bool = False) -> Saved:
     data = encoded(digest, made_by)
     with write_atomic(path, force=force) as file:
         file.write(data)
-    return len(data)
+    return Saved(size_bytes=len(data), left_out=decoded(data, str(path)).left_out)
 
 
 def encoded(digest: Digest, made_by: str) -> bytes:
@@ -99,21 +109,20 @@ def _fewer(kept: _Kept, short: Digest, size_bytes: int) -> _Kept:
 
 
 def _shortened(digest: Digest, kept: _Kept) -> Digest:
-    """The most expensive rows and the first exchanges: matching goes by order, so a beginning can be matched."""
+    """The most expensive rows, the others added up; the first exchanges, as a beginning can be matched by order."""
     exchanges = digest.exchanges.take(np.arange(min(kept.exchanges, len(digest.exchanges))))
     used = int(exchanges.series.max()) + 1 if len(exchanges) else 0  # series are numbered as they appear
     exposed = _merged(_known(digest, exchanges), kept.intervals)
     left_out = {
         "kernel_rows": len(digest.kernels) - kept.rows,
-        "kernel_ns": sum(row.time_ns for row in digest.kernels[kept.rows :]),
         "doing_rows": len(digest.doing) - kept.rows,
         "exchanges": len(digest.exchanges) - len(exchanges),
         "intervals": len(digest.exposed) - len(exposed),
     }
     return replace(
         digest,
-        kernels=digest.kernels[: kept.rows],
-        doing=digest.doing[: kept.rows],
+        kernels=kernel_table.shortened(digest.kernels, kept.rows),
+        doing=doing.shortened(digest.doing, kept.rows),
         exchanges=exchanges,
         series=digest.series[:used] if left_out["exchanges"] else digest.series,
         exposed=exposed,
@@ -153,6 +162,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         outside=tuple(ledger.outside.tolist()),
         exposed=_edges(digest.exposed),
         arithmetic=digest.arithmetic,
+        signature=digest.signature,
         kernels=digest.kernels,
         doing=digest.doing,
         exchanges=_columns(digest.exchanges),
@@ -226,7 +236,9 @@ def _digest(wire: _Wire) -> Digest:
     columns = zip(layout.items(), _unpacked(wire.exchanges, len(layout)), strict=True)
     exchanges = Exchanges(**{name: column.astype(dtype, copy=False) for (name, dtype), column in columns})
     _check(exchanges, len(wire.series))
-    rest = {name: getattr(wire, name) for name in ("origin", "facts", "zero_ns", "window_ns", "arithmetic")}
+    rest = {
+        name: getattr(wire, name) for name in ("origin", "facts", "zero_ns", "window_ns", "arithmetic", "signature")
+    }
     return Digest(
         ledger=ledger,
         exposed=exposed,

@@ -1,8 +1,8 @@
 """What the host's threads were doing while the device waited for them, down to the call site where stacks tell it."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NESTED_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
+OTHERS = "others"
 HOST_ACCOUNTS = (Account.INPUT, Account.SYNC, Account.HOST)
 _KIND_WORDS: dict[int, str] = {
     Kind.OPERATOR: "operator",
@@ -35,7 +36,7 @@ class Doing:
     """Idle time of the device that one kind of thing on the host accounts for."""
 
     account: Account
-    kind: str  # operator, call, python, or unrecorded: nothing was open on the thread
+    kind: str  # operator, call, python; unrecorded: nothing was open on the thread; others: too many to tell apart
     name: str
     region: str  # the innermost annotation around it
     site: str  # the innermost call of the user's own code, where stacks were recorded
@@ -45,17 +46,29 @@ class Doing:
 
 def doing_of(timeline: Timeline, idle: Idle) -> tuple[Doing, ...]:
     """Everything that idle time is put down to, the largest first."""
-    rows = [row for lane, waiting in idle.of_lane.items() for row in _of_lane(timeline, idle, lane, waiting)]
-    merged: dict[tuple[Account, str, str, str, str], tuple[int, int]] = {}
+    return added(row for lane, waiting in idle.of_lane.items() for row in _of_lane(timeline, idle, lane, waiting))
+
+
+def added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
+    """Rows that say the same, of several threads or ranks, as one; the largest first."""
+    sums: dict[tuple[Account, str, str, str, str], list[int]] = {}
     for row in rows:
-        key = (row.account, row.kind, row.name, row.region, row.site)
-        time_ns, times = merged.get(key, (0, 0))
-        merged[key] = (time_ns + row.time_ns, times + row.times)
+        total = sums.setdefault((row.account, row.kind, row.name, row.region, row.site), [0, 0])
+        total[0] += row.time_ns
+        total[1] += row.times
     found = (
         Doing(account=account, kind=kind, name=name, region=region, site=site, time_ns=time_ns, times=times)
-        for (account, kind, name, region, site), (time_ns, times) in merged.items()
+        for (account, kind, name, region, site), (time_ns, times) in sums.items()
     )
     return tuple(sorted(found, key=lambda one: (-one.time_ns, one.name, one.region, one.site)))
+
+
+def shortened(rows: Sequence[Doing], most: int) -> tuple[Doing, ...]:
+    """The largest rows, and the rest added up by account and region under OTHERS, so that no time is lost."""
+    if len(rows) <= most:
+        return tuple(rows)
+    rest = (replace(row, kind=OTHERS, name="", site="") for row in rows[most:])
+    return added([*rows[:most], *rest])
 
 
 def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> Iterator[Doing]:

@@ -1,6 +1,6 @@
 """The table of kernels: one row per operator and shape, with what it took, what it needs, and what limits it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -16,6 +16,7 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 
 Regime = Literal["compute", "memory", "neither", "above roof", "unknown"]
+OTHERS = "(others)"  # instead of an operator
 FAR_FROM_ROOFS = 1 / 3  # below this share of its roof, neither arithmetic nor bandwidth is what limits a kernel
 _LONGEST_TEXT = 160
 
@@ -66,7 +67,7 @@ class KernelRow:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """What rows of different ranks have in common; the name of a kernel only where nothing else tells it."""
-        return self.operator, self.shapes, self.dtype, "" if self.known else self.kernel
+        return self.operator, self.shapes, self.dtype, "" if self.known else self.kernel or "-"
 
 
 def kernel_table(timeline: Timeline, activity: Activity, kernels: Kernels) -> tuple[KernelRow, ...]:
@@ -92,6 +93,14 @@ def merged(rows: Iterable[KernelRow]) -> tuple[KernelRow, ...]:
                 total[place] += amount
     added = [_with(row, sums[key]) for key, row in first.items()]
     return tuple(sorted(added, key=lambda row: (-row.time_ns, row.key)))
+
+
+def shortened(rows: Sequence[KernelRow], most: int) -> tuple[KernelRow, ...]:
+    """The longest rows, and the rest as one row of known work and one of unknown, so that no time is lost."""
+    if len(rows) <= most:
+        return tuple(rows)
+    rest = (replace(row, operator=OTHERS, kernel="", shapes="", dtype="") for row in rows[most:])
+    return merged([*rows[:most], *rest])
 
 
 def _with(row: KernelRow, amounts: list[Any]) -> KernelRow:

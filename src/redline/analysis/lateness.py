@@ -13,8 +13,8 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
 Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]
-BEFORE = "before the window"
-CAUSES = (BEFORE, *SPENT, "other")
+BEFORE, OTHER = "before the window", "other"
+CAUSES = (BEFORE, *SPENT, OTHER)
 _MOSTLY = 0.6  # of all waiting
 _MOST_IN_FLIGHT = 16  # exchanges of a rank that may overlap each other
 _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
@@ -29,8 +29,8 @@ class Late:
     caused_ns: int  # what all others together waited for it
     share: float  # of all waiting
     cause: str  # one of CAUSES: of what it did more than the others
-    cause_ns: int  # how much more, over the operations at which it was last
-    late_ns: int  # how late it was against the median rank, over the same
+    cause_ns: int  # how much more, on average over the operations at which it was late; of BEFORE the most
+    late_ns: int  # how late it was against the median rank, on average over the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,18 @@ class Lateness:
 
 
 def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | None:
-    """Of exchanges that nobody can leave before all have come; None where there are none, or clocks do not agree."""
-    if not meetings.together.any() or not meetings.clocks.trusted:
+    """Of exchanges that nobody can leave before all have come; None where there are none.
+
+    Ranks leave together, so how long each was in an exchange says who came last and by how much; no clock is needed.
+    """
+    if not meetings.together.any():
         return None
     rows = np.flatnonzero(meetings.together)
     _, first, operation = np.unique(meetings.operation[rows], return_index=True, return_inverse=True)
-    start_ns, dur_ns = meetings.start_ns[rows], (meetings.end_ns - meetings.start_ns)[rows]
-    median_row, last = _median_and_last(start_ns, operation, first)
+    dur_ns = (meetings.end_ns - meetings.start_ns)[rows]
+    median_row, last = _median_and_last(dur_ns, operation, first)
     wait_ns = np.add.reduceat(meetings.wait_ns[rows], first)
-    order = np.argsort(start_ns[last], kind="stable")
+    order = np.argsort(meetings.start_ns[rows[last]], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
     steps = _steps(meetings, digests, rows[last])
     first_share, pattern = _pattern(wait_ns, steps, meetings.rank[rows[last]])
@@ -72,21 +75,25 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
     )
 
 
-def _median_and_last(start_ns: I64, operation: I64, first: I64) -> tuple[I64, I64]:
-    """For each operation the row that began in the middle (of two, the earlier), and the one that began last."""
-    order = np.lexsort((start_ns, operation))
-    final = np.append(first[1:], len(start_ns)) - 1
-    return order[(first + final) // 2], order[final]
+def _median_and_last(dur_ns: I64, operation: I64, first: I64) -> tuple[I64, I64]:
+    """For each operation the row of median length (of two, the longer), and the shortest: who came last."""
+    order = np.lexsort((dur_ns, operation))
+    count = np.diff(np.append(first, len(dur_ns)))
+    return order[first + count // 2], order[first]
 
 
 def _late_ranks(
     meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64], wait_ns: I64
 ) -> tuple[Late, ...]:
     usual, last = compared
-    late_ns = meetings.start_ns[rows[last]] - meetings.start_ns[rows[usual]]
-    spent = _spent_since(meetings, digests, rows, _level_rows(meetings, rows, operation))
+    dur_ns = (meetings.end_ns - meetings.start_ns)[rows]
+    late_ns = dur_ns[usual] - dur_ns[last]
+    level = _level_rows(meetings, rows, operation)
+    spent = _spent_since(meetings, digests, rows, level)
     more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
-    more["other"] = late_ns - sum(more.values())
+    unexplained_ns = late_ns - sum(more.values())
+    more[BEFORE] = np.where(level[last] == NONE, unexplained_ns, 0)
+    more[OTHER] = unexplained_ns - more[BEFORE]
     who, mine = np.unique(meetings.rank[rows[last]], return_inverse=True)
     notable = late_ns > _NOTABLE_NS
 
@@ -95,7 +102,10 @@ def _late_ranks(
 
     causes = np.stack([total(more[cause] * notable) for cause in CAUSES])
     worst = causes.argmax(axis=0)
-    caused_ns, late_sums = total(wait_ns), total(late_ns * notable)
+    caused_ns, late_times = total(wait_ns), np.maximum(total(notable.astype(np.int64)), 1)
+    late_sums = total(late_ns * notable)
+    causes_ns = causes // late_times
+    np.maximum.at(causes_ns[CAUSES.index(BEFORE)], mine, more[BEFORE])  # a head start happens once
     found = [
         Late(
             rank=digests[index].origin.rank,
@@ -103,8 +113,8 @@ def _late_ranks(
             caused_ns=int(caused_ns[number]),
             share=float(caused_ns[number] / max(int(wait_ns.sum()), 1)),
             cause=CAUSES[worst[number]],
-            cause_ns=int(causes[worst[number], number]),
-            late_ns=int(late_sums[number]),
+            cause_ns=int(causes_ns[worst[number], number]),
+            late_ns=int(late_sums[number] // late_times[number]),
         )
         for number, (index, last_count) in enumerate(zip(who.tolist(), np.bincount(mine).tolist(), strict=True))
     ]
@@ -159,20 +169,15 @@ def _look_back(level: I64, undecided: Mask, line: I64, operation: I64, times_ns:
 
 
 def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I64) -> dict[str, I64]:
-    """What each row's rank did between the row that it was level at (or the start of its window) and this one, in ns.
-
-    Under BEFORE, when its window began, on the common clock: only where there is no such row.
-    """
-    columns = {name: np.empty(len(rows), np.int64) for name in (BEFORE, *SPENT)}
+    """What each row's rank did between the row that it was level at, or the start of its window, and this one; ns."""
+    columns = {name: np.empty(len(rows), np.int64) for name in SPENT}
     who = meetings.rank[rows]
     order = np.argsort(who, kind="stable")
     edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
     for index, digest in enumerate(digests):
         here = order[edges[index] : edges[index + 1]]
         place = meetings.place[rows[here]]
-        start_ns = digest.zero_ns + digest.window_ns[0]
         from_start = level[here] == NONE
-        columns[BEFORE][here] = np.where(from_start, start_ns - meetings.shift_ns[rows[here]], 0)
         for name in SPENT:
             until_us = getattr(digest.exchanges, f"{name}_at_start_us")[place]
             since_us = getattr(digest.exchanges, f"{name}_at_end_us")[meetings.place[rows[level[here]]]]

@@ -12,7 +12,8 @@ from redline.analysis.idle import Idle
 from redline.analysis.kernels import Floats, Kernels, needs
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.timeline.timeline import Timeline
+from redline.timeline.timeline import NONE, Timeline
+from redline.trace.steps import ENGINE_ANCHOR
 
 Amounts = npt.NDArray[np.int64]
 
@@ -62,7 +63,8 @@ class Ledger:
 def ledger_of(timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels) -> Ledger:
     """Waiting for peers is still in the transfer account: it takes the other ranks to tell them apart."""
     lo, hi = activity.window_ns
-    start_ns, end_ns = np.clip(timeline.steps.start_ns, lo, hi), np.clip(timeline.steps.end_ns, lo, hi)
+    start_ns = np.clip(timeline.steps.start_ns, lo, hi)
+    end_ns = np.clip(_step_ends_ns(timeline, hi), lo, hi)
     between = Intervals.union_of(start_ns, end_ns).gaps(lo, hi)
     starts, ends = np.concatenate([start_ns, between.start]), np.concatenate([end_ns, between.end])
     amounts = np.zeros((len(starts), len(ACCOUNTS)), np.int64)
@@ -76,6 +78,21 @@ def ledger_of(timeline: Timeline, activity: Activity, idle: Idle, kernels: Kerne
     ledger = Ledger(start_ns=start_ns, end_ns=end_ns, steps=steps, outside=outside, window_ns=hi - lo)
     ledger.self_check()
     return ledger
+
+
+def _step_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:
+    """Where steps end. A serving engine marks what its host does; the device does the step's work after that, so such
+    a step lasts until the last of the work that it launched, or until the next step begins."""
+    steps = timeline.steps
+    if timeline.step_anchor != ENGINE_ANCHOR or not len(steps):
+        return steps.end_ns
+    work = timeline.device_work.take(timeline.device_work.launch != NONE)
+    step = np.searchsorted(steps.start_ns, timeline.spans.start_ns[work.launch], side="right") - 1
+    inside = (step >= 0) & (timeline.spans.start_ns[work.launch] < steps.end_ns[step])
+    last_ns = steps.end_ns.copy()
+    np.maximum.at(last_ns, step[inside], timeline.spans.end_ns[work.row[inside]])
+    next_ns: I64 = np.append(steps.start_ns[1:], max(window_end_ns, int(steps.end_ns[-1])))
+    return np.minimum(last_ns, next_ns)
 
 
 def _times(activity: Activity, idle: Idle) -> dict[Account, Intervals]:

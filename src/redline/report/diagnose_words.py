@@ -253,12 +253,12 @@ PATTERN: Mapping[str, str] = {
     "one step seen": "only one step was seen",
 }
 CAUSE: Mapping[str, str] = {
-    BEFORE: "it was already {more} behind when its window began",
-    "compute": "it computed {more} more than the others",
-    "communication": "it communicated or copied {more} more than the others",
+    BEFORE: "it was {more} behind when its window began",
+    "compute": "it computed {more} longer than the others",
+    "communication": "it communicated or copied {more} longer than the others",
     "input": "it loaded data {more} longer than the others",
-    "host": "its device waited {more} longer for its host than the others",
-    "other": "its device was idle {more} longer than the others",
+    "host": "its device waited {more} longer for its host than that of the others",
+    "other": "its device was idle {more} longer than that of the others",
 }
 
 
@@ -267,7 +267,7 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
     if wait is not None and wait[0].collective == POINT_TO_POINT:
         return f"Of it {percent(wait[1])} between pairs of ranks that send and receive, as the stages of a pipeline do."
     if lateness is None:
-        return "Who was late cannot be said: the clocks of the ranks do not agree."
+        return ""
     if not lateness.ranks:
         return ""
     first = lateness.ranks[0]
@@ -279,8 +279,9 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
 
 
 def late_cause(late: Late) -> str:
+    """Averages, as several exchanges of a step may be late for the same reason."""
     more = CAUSE[late.cause].format(more=format_ns(late.cause_ns))
-    return f"{more}, and it was {format_ns(late.late_ns)} late in all"
+    return f"it came {format_ns(late.late_ns)} late on average; {more}"
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def render(
     ]
     if left_out:
         lines.append(
-            f"left out: the smallest rows, or the last exchanges, of {plural(left_out, 'digest')}; each says what"
+            f"left out: the last exchanges of {plural(left_out, 'digest')}; waiting there cannot be told from transfer"
         )
     lines += ["unread: " + printable(failure.message.replace("\n", " "), limit=300) for failure in failures]
     return "\n".join(lines) + "\n"

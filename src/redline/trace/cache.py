@@ -16,7 +16,7 @@ OFF = "off"
 LIMIT_BYTES = 4_000_000_000
 WORTH_BYTES = 1_000_000  # smaller traces are read again as fast
 _SUFFIX = ".timelines"
-_READER_VERSION = 4  # raise it whenever the same file would be read differently
+_READER_VERSION = 5  # raise it whenever the same file would be read differently
 
 
 def cache_folder() -> Path | None:

@@ -18,7 +18,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TEXT_FIELD = re.compile(rb'"[^"\\]{1,40}"\s*:\s*"')
 _END_OF_VALUE = re.compile(rb'"(?=\s*(?:,\s*"[^"\\]{1,40}"\s*:|[}\]]))')
 _END_OF_NAME = re.compile(rb'"(?=\s*(?:,\s*"(?:' + b"|".join(FIRST_KEYS) + rb')"\s*:|\}[\s,}]*\Z))')
-_SWALLOWED_QUOTE = re.compile(rb'(?<!\\)\\"(?=\s*,\s*"[^"\\]{1,40}"\s*:)')  # a path that ends in a backslash
+_SWALLOWED_QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)\\"(?=\s*,\s*"[^"\\]{1,40}"\s*:)')  # a path that ends in a backslash
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
 Mend = tuple[Callable[[bytes], bytes], Callable[[bytes], bool], Reason]
@@ -50,7 +50,7 @@ def repairs(text: bytes) -> Iterator[tuple[bytes, tuple[Reason, ...]]]:
         yield whole, so_far
         yield _escape_quotes(whole, _END_OF_NAME), (*so_far, Reason.UNESCAPED_QUOTE)
         yield _escape_quotes(whole, _END_OF_VALUE), (*so_far, Reason.UNESCAPED_QUOTE)
-        yield _SWALLOWED_QUOTE.sub(rb'\\\\"', whole), (*so_far, Reason.LONE_BACKSLASH)
+        yield _SWALLOWED_QUOTE.sub(rb'\1\\\\"', whole), (*so_far, Reason.LONE_BACKSLASH)
 
 
 def _escape_quotes(text: bytes, end_of_value: re.Pattern[bytes]) -> bytes:

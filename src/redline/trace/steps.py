@@ -10,6 +10,7 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Spans, Steps
 from redline.trace import schema
 
+ENGINE_ANCHOR = "steps of the serving engine"
 _REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR)
 _LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
 _MOST_UNREPEATED = 0.005  # share of the sequence that may appear less often than the steps do
@@ -68,7 +69,7 @@ def _by_data_loader(spans: Spans, texts: Sequence[str], window_ns: tuple[int, in
 
 def _by_engine(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found | None:
     rows = _named(spans, texts, schema.is_engine_step)
-    return _own_windows(spans, rows, "steps of the serving engine") if len(rows) else None
+    return _own_windows(spans, rows, ENGINE_ANCHOR) if len(rows) else None
 
 
 def _by_repetition(spans: Spans, _: Sequence[str], __: tuple[int, int]) -> Found | None:

@@ -20,7 +20,7 @@ class Written:
     paths: tuple[Path, ...]
     size_bytes: int
     largest_bytes: int
-    left_out: int  # digests that had to leave something out
+    left_out: int  # digests that had to leave out exchanges: waiting in those cannot be told from transfer
     failures: tuple[Failure, ...]
 
 
@@ -42,15 +42,15 @@ def digest(
     for target in targets:
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = [
+    saved = [
         save_digest(one, target, made_by="redline digest", force=force)
         for one, target in zip(found.digests, targets, strict=True)
     ]
     return Written(
         paths=tuple(targets),
-        size_bytes=sum(sizes),
-        largest_bytes=max(sizes),
-        left_out=sum(1 for one in found.digests if one.left_out),
+        size_bytes=sum(one.size_bytes for one in saved),
+        largest_bytes=max(one.size_bytes for one in saved),
+        left_out=sum(1 for one in saved if "exchanges" in one.left_out),
         failures=found.failures,
     )
 
