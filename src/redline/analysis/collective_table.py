@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.analysis.digest import Digest
 from redline.analysis.exchanges import Series
-from redline.analysis.meetings import Meetings
+from redline.analysis.meetings import Meetings, rows_by_rank
 from redline.timeline.table import I64
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.
@@ -16,6 +16,8 @@ _TRAFFIC = {
     "all_gather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "all_to_all": lambda n: (n - 1) / n,
+    "gather": lambda n: (n - 1) / n,
+    "scatter": lambda n: (n - 1) / n,
 }
 
 
@@ -89,11 +91,8 @@ def _row(key: tuple[str, int, int], found: list[tuple[Series, I64, I64, I64]]) -
 
 def _waits_by_rank(meetings: Meetings, ranks: Sequence[Digest]) -> list[tuple[I64, I64, I64]]:
     """For each rank, of each of its exchanges: the waiting, the shortest part in it, and whether partners are known."""
-    order = np.argsort(meetings.rank, kind="stable")
-    edges = np.searchsorted(meetings.rank[order], np.arange(len(ranks) + 1))
     found = []
-    for index, digest in enumerate(ranks):
-        rows = order[edges[index] : edges[index + 1]]
+    for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
         wait_ns = np.zeros(len(digest.exchanges), np.int64)
         is_met = np.zeros(len(digest.exchanges), np.int64)
         shortest_ns = np.zeros(len(digest.exchanges), np.int64)

@@ -13,7 +13,7 @@ from redline.analysis.kernel_table import KernelRow, merged
 from redline.analysis.lateness import Lateness, lateness_of
 from redline.analysis.ledger import Amounts, Ledger
 from redline.analysis.likeness import kinds_of
-from redline.analysis.meetings import Meetings, meet, waiting_times
+from redline.analysis.meetings import Meetings, meet, rows_by_rank, waiting_times
 from redline.timeline.intervals import Intervals
 from redline.trace.clocks import Clocks
 from redline.trace.ranks import job_ranks
@@ -89,16 +89,14 @@ def _in_order(digests: Sequence[Digest]) -> tuple[tuple[Digest, ...], tuple[int,
 def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], int]:
     """Ledgers in which waiting has left the transfer account; and exposed time of exchanges seen on one rank only."""
     resolved = []
-    met = np.zeros(len(ranks), np.int64)
-    order = np.argsort(meetings.rank, kind="stable")
-    edges = np.searchsorted(meetings.rank[order], np.arange(len(ranks) + 1))
-    for index, (digest, waiting) in enumerate(zip(ranks, waiting_times(meetings, ranks), strict=True)):
-        places = meetings.place[order[edges[index] : edges[index + 1]]]
-        met[index] = int(digest.exchanges.exposed_ns[places].sum())
+    met_ns = 0
+    rows_of = rows_by_rank(meetings.rank, len(ranks))
+    for digest, rows, waiting in zip(ranks, rows_of, waiting_times(meetings, ranks), strict=True):
+        met_ns += int(digest.exchanges.exposed_ns[meetings.place[rows]].sum())
         ledger = _without_waiting(digest.ledger, digest.exposed & waiting)
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))
-    return tuple(resolved), max(_exposed_ns(ranks) - int(met.sum()), 0)
+    return tuple(resolved), max(_exposed_ns(ranks) - met_ns, 0)
 
 
 def _without_waiting(ledger: Ledger, waiting: Intervals) -> Ledger:

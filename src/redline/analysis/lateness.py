@@ -8,7 +8,7 @@ import numpy as np
 
 from redline.analysis.digest import Digest
 from redline.analysis.exchanges import SPENT
-from redline.analysis.meetings import Mask, Meetings
+from redline.analysis.meetings import Mask, Meetings, rows_by_rank
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
@@ -171,11 +171,7 @@ def _look_back(level: I64, undecided: Mask, line: I64, operation: I64, times_ns:
 def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I64) -> dict[str, I64]:
     """What each row's rank did between the row that it was level at, or the start of its window, and this one; ns."""
     columns = {name: np.empty(len(rows), np.int64) for name in SPENT}
-    who = meetings.rank[rows]
-    order = np.argsort(who, kind="stable")
-    edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
-    for index, digest in enumerate(digests):
-        here = order[edges[index] : edges[index + 1]]
+    for digest, here in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
         place = meetings.place[rows[here]]
         from_start = level[here] == NONE
         for name in SPENT:
@@ -188,11 +184,7 @@ def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level
 def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:
     """The step of its rank in which each row began."""
     step = np.empty(len(rows), np.int64)
-    who = meetings.rank[rows]
-    order = np.argsort(who, kind="stable")
-    edges = np.searchsorted(who[order], np.arange(len(digests) + 1))
-    for index, digest in enumerate(digests):
-        mine = order[edges[index] : edges[index + 1]]
+    for digest, mine in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
         start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]] - digest.zero_ns
         step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
     return step

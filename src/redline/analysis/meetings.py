@@ -1,7 +1,8 @@
 """Exchanges of all ranks put together: who arrived when, on one clock, and how long the others waited."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from redline.analysis.digest import Digest
 from redline.analysis.exchanges import POINT_TO_POINT
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64
+from redline.timeline.table import I64, Column
 from redline.trace.clocks import Clocks, align
 from redline.trace.collectives import Arrivals, Matched, RankArrivals, matched
 from redline.trace.schema import ENDS_TOGETHER
@@ -121,23 +122,24 @@ def _arrivals(index: int, digest: Digest) -> RankArrivals:
 def _are(digests: Sequence[Digest], table: Matched, collectives: frozenset[str]) -> Mask:
     """Which rows are exchanges of one of these kinds."""
     chosen = np.zeros(len(table), bool)
-    order = np.argsort(table.rank, kind="stable")
-    edges = np.searchsorted(table.rank[order], np.arange(len(digests) + 1))
-    for index, digest in enumerate(digests):
-        rows = order[edges[index] : edges[index + 1]]
+    for digest, rows in zip(digests, rows_by_rank(table.rank, len(digests)), strict=True):
         meant = np.array([one.collective in collectives for one in digest.series], bool)
         if meant.any():
             chosen[rows] = meant[digest.exchanges.series[table.place[rows]]]
     return chosen
 
 
+def rows_by_rank(rank: Column, ranks: int) -> Iterator[I64]:
+    """For each rank in order, the rows that are its own."""
+    order = np.argsort(rank, kind="stable")
+    edges = np.searchsorted(rank[order], np.arange(ranks + 1)).tolist()
+    return (order[first:last] for first, last in pairwise(edges))
+
+
 def waiting_times(meetings: Meetings, digests: Sequence[Digest]) -> list[Intervals]:
     """For each rank when it was waiting for others, on the clock of its ledger."""
-    order = np.argsort(meetings.rank, kind="stable")
-    edges = np.searchsorted(meetings.rank[order], np.arange(len(digests) + 1))
     times = []
-    for index, digest in enumerate(digests):
-        rows = order[edges[index] : edges[index + 1]]
+    for digest, rows in zip(digests, rows_by_rank(meetings.rank, len(digests)), strict=True):
         start_ns = digest.exchanges.start_ns[meetings.place[rows]] - digest.zero_ns
         times.append(Intervals.union_of(start_ns, start_ns + meetings.wait_ns[rows]))
     return times
