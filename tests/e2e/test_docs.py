@@ -7,6 +7,7 @@ How pages are written, so that they can be run:
 - Lines under a command are all that it prints; `...` stands for any text in a line, and alone for any lines. Where no
   line is shown, what is printed is not checked.
 - `<!-- file: NAME -->` before a `python` block makes it a file of that name in the folder. Every `python` block is one.
+  A page with a file that imports torch is skipped where there is no torch.
 - Blocks of any other kind are only to be read.
 """
 
@@ -27,6 +28,7 @@ from xml.etree import ElementTree
 import pytest
 
 from redline import cli
+from redline.analysis.accounts import ACCOUNTS
 from redline.report import inspect_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
@@ -41,6 +43,7 @@ DOCS = ROOT / "docs"
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 PAGES = [*READMES, *sorted(DOCS.rglob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PICTURES = sorted((DOCS / "images").glob("*"))
 RECORDED = Path("tests/data/recorded")
 INSTALLING = "pip install ."  # what is under test is already there
 
@@ -136,6 +139,8 @@ def pattern_of(shown: list[str]) -> re.Pattern[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=name_of)
 def test_commands_do_what_the_page_says(page: Path, checkout: Path) -> None:
+    if any("import torch" in block.text for block in blocks_of(page) if block.file):
+        pytest.importorskip("torch")
     for block in blocks_of(page):
         if block.file:
             (checkout / block.file).write_text(block.text)
@@ -157,27 +162,25 @@ def test_every_python_block_is_a_file_that_runs() -> None:
                 assert any(block.file in line for line in commands if block.file), f"{name_of(page)}: {block.text}"
 
 
-def test_the_picture_is_what_is_printed(checkout: Path) -> None:
-    tutorial = DOCS / "tutorials" / "first-look.md"
-    script = next(block for block in blocks_of(tutorial) if block.file == "make_job.py")
-    (checkout / script.file).write_text(script.text)
-    command, *lines = drawn_lines(DOCS / "images" / "inspect.svg")
-    assert command == "$ redline inspect job"
-    assert run(f"python {script.file}", checkout)[0] == 0
-    _, printed = run(command.removeprefix("$ "), checkout)
+@pytest.mark.parametrize("picture", PICTURES, ids=name_of)
+def test_a_picture_is_what_is_printed(picture: Path, checkout: Path) -> None:
+    prompt, *lines = drawn_lines(picture)
+    assert prompt.startswith("$ redline ")
+    code, printed = run(f"{prompt.removeprefix('$ ')} 2>/dev/null", checkout)
+    assert code == 0
     assert lines == printed.splitlines()
 
 
-def drawn_lines(drawing: Path) -> list[str]:
-    """The lines of a drawn terminal; what its width wrapped is joined again."""
-    lines: list[str] = []
-    for element in ElementTree.parse(drawing).iter("{http://www.w3.org/2000/svg}text"):
-        text, names = element.text or "", element.get("class", "").split()
-        if "wrapped" in names:
-            lines[-1] += text
-        elif "title" not in names:
-            lines.append(text)
-    return lines
+def drawn_lines(picture: Path) -> list[str]:
+    """The lines of a drawn terminal, the command first."""
+    texts = ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")
+    return [text.text or "" for text in texts if text.get("class") != "title"]
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in LINK.findall(page.read_text())}
+    assert PICTURES
+    assert set(PICTURES) <= shown
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -320,6 +323,18 @@ def test_the_readme_says_which_verbs_work(readme: str, status: set[str]) -> None
     assert working == set(cli.VERBS)
 
 
+@pytest.mark.parametrize(
+    ("readme", "heading"), [("README.md", "Where the time goes"), ("README.zh-CN.md", "时间花在哪里")]
+)
+def test_the_readme_has_every_account_in_order(readme: str, heading: str) -> None:
+    assert [row[0] for row in rows_of(section(ROOT / readme, heading))] == [f"`{account}`" for account in ACCOUNTS]
+
+
+def test_the_guide_to_a_diagnosis_has_every_account_in_order() -> None:
+    headings = HEADING.findall((DOCS / "how-to" / "read-a-diagnosis.md").read_text())
+    assert [name for level, name in headings if level == "##"] == [f"`{account}`" for account in ACCOUNTS]
+
+
 def test_the_readmes_have_the_same_commands() -> None:
     english, chinese = ([b.text for b in blocks_of(page) if b.kind in ("console", "sh")] for page in READMES)
     assert english == chinese
@@ -355,6 +370,6 @@ def test_every_page_is_in_the_index() -> None:
     assert set(DOCS.rglob("*.md")) - {index} <= linked
 
 
-@pytest.mark.parametrize("page", [*TEXTS, *sorted(DOCS.rglob("*.svg"))], ids=name_of)
+@pytest.mark.parametrize("page", [*TEXTS, *PICTURES], ids=name_of)
 def test_no_page_names_a_folder_of_a_developer(page: Path) -> None:
     assert not DEVELOPER_PATH.findall(page.read_text())
