@@ -205,7 +205,7 @@ def test_a_machine_of_the_catalogue(job: Path) -> None:
         name = redline.find_hardware("h200")[0].name
         done = run(job, "--machine", name)
     assert done.returncode == 0
-    assert "; peaks of H200" in done.stdout.replace("\n  ", " ")
+    assert "; figures of H200" in done.stdout.replace("\n  ", " ")
 
 
 def test_a_profile(job: Path, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_profile(job: Path, tmp_path: Path) -> None:
     save_profile(calibrated(Machine(name=""), "ours", figures), tmp_path / "ours.json", made_by="a test")
     done = run(job, "--machine", tmp_path / "ours.json")
     assert done.returncode == 0
-    assert "; peaks of ours (calibrated)" in done.stdout.replace("\n  ", " ")
+    assert "; figures of ours (calibrated)" in done.stdout.replace("\n  ", " ")
     assert "500 TFLOP/s bf16" in done.stdout
 
 

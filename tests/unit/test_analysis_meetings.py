@@ -16,9 +16,11 @@ from redline.analysis.combine import Diagnosis, combine
 from redline.analysis.digest import Digest, digest_of
 from redline.testing.jobspec import Axis
 from redline.testing.simulate import Schedule
-from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_rank
+from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_job, write_rank
 from redline.timeline.intervals import Intervals
+from redline.trace.job import JobOptions
 from redline.trace.reader import read_file
+from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region
 
 SMALL = JobSpec(ranks=4, steps=3, layers=2, step_compute_us=2000, buckets=1)
@@ -107,6 +109,15 @@ def test_a_late_rank_of_a_tensor_parallel_group_is_found(layers: int) -> None:
     late = found.ranks[0]
     assert (late.rank, late.cause, found.pattern) == (1, "compute", "fixed")
     assert late.cause_ns == pytest.approx(late.late_ns, rel=0.1)
+
+
+def test_a_rank_whose_trace_is_cut_off_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
+    write_job(replace(SMALL, stragglers=(Straggler(rank=2, extra_us=800),)), tmp_path)
+    cut = tmp_path / "rank-1.pt.trace.json.gz"
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    found = diagnose([tmp_path], options=JobOptions(use_cache=False)).diagnosis.lateness
+    assert found is not None
+    assert (found.ranks[0].rank, found.ranks[0].cause) == (2, "compute")
 
 
 # --- clocks do not matter ---------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.digest import Digest
-from redline.analysis.exchanges import Series
 from redline.analysis.meetings import Meetings, rows_by_rank
 from redline.timeline.table import I64
 
@@ -31,7 +30,8 @@ class CollectiveRow:
     groups: int  # how many different groups
     calls: int  # parts of ranks in exchanges
     residence_ns: int  # sum of their times
-    exposed_ns: int  # of it: nothing else ran
+    hidden_ns: int  # of it: the rank computed meanwhile
+    exposed_ns: int  # of it: nothing else ran; each instant once, where exchanges overlap
     wait_ns: int  # of it: not all ranks were there; 0 where only one rank of each is known
     matched: int  # calls whose partners are known
     typical_ns: float  # median over exchanges of the shortest part in it: the transfer itself
@@ -52,52 +52,43 @@ class CollectiveRow:
 
     @property
     def hidden_share(self) -> float:
-        return 1 - self.exposed_ns / self.residence_ns if self.residence_ns else 0.0
+        return self.hidden_ns / self.residence_ns if self.residence_ns else 0.0
 
 
 def collective_table(ranks: Sequence[Digest], meetings: Meetings) -> tuple[CollectiveRow, ...]:
     """All rows, the longest first."""
-    waits = _waits_by_rank(meetings, ranks)
-    parts: dict[tuple[str, int, int], list[tuple[Series, I64, I64, I64]]] = {}
-    for digest, (wait_ns, shortest_ns, is_met) in zip(ranks, waits, strict=True):
-        exchanges = digest.exchanges
-        dur_ns = exchanges.end_ns - exchanges.start_ns
+    parts: dict[tuple[str, int, int], list[tuple[str, I64]]] = {}
+    for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
+        calls = _calls(digest, meetings, rows)
         for number, series in enumerate(digest.series):
-            here = np.flatnonzero(exchanges.series == number)
-            columns = np.stack([dur_ns[here], exchanges.exposed_ns[here], wait_ns[here], shortest_ns[here]])
             key = (series.collective, series.group_size, series.payload_bytes)
-            parts.setdefault(key, []).append((series, columns, is_met[here], here))
-    rows = [_row(key, found) for key, found in parts.items()]
-    return tuple(sorted(rows, key=lambda row: (-row.residence_ns, row.collective, row.payload_bytes)))
+            parts.setdefault(key, []).append((series.group, calls[:, digest.exchanges.series == number]))
+    table = [_row(key, found) for key, found in parts.items()]
+    return tuple(sorted(table, key=lambda row: (-row.residence_ns, row.collective, row.payload_bytes)))
 
 
-def _row(key: tuple[str, int, int], found: list[tuple[Series, I64, I64, I64]]) -> CollectiveRow:
-    dur_ns, exposed_ns, wait_ns, shortest_ns = np.concatenate([columns for _, columns, _, _ in found], axis=1)
-    is_met = np.concatenate([met for _, _, met, _ in found]).astype(bool)
-    transfer_ns = shortest_ns[is_met] if is_met.any() else dur_ns
+def _calls(digest: Digest, meetings: Meetings, rows: I64) -> I64:
+    """Of each exchange of a rank: its length, what of it was hidden, exposed, waiting; the shortest part; if it met."""
+    exchanges, place = digest.exchanges, meetings.place[rows]
+    met = np.zeros((3, len(exchanges)), np.int64)
+    met[:, place] = [meetings.wait_ns[rows], meetings.shortest_ns[rows], np.ones(len(rows), np.int64)]
+    return np.vstack([exchanges.end_ns - exchanges.start_ns, exchanges.hidden_ns, exchanges.exposed_ns, met])
+
+
+def _row(key: tuple[str, int, int], found: list[tuple[str, I64]]) -> CollectiveRow:
+    columns = np.concatenate([calls for _, calls in found], axis=1)
+    dur_ns, hidden_ns, exposed_ns, wait_ns, shortest_ns, is_met = columns
+    transfer_ns = shortest_ns[is_met == 1] if is_met.any() else dur_ns
     return CollectiveRow(
         collective=key[0],
         group_size=key[1],
         payload_bytes=key[2],
-        groups=len({series.group for series, *_ in found}),
+        groups=len({group for group, _ in found}),
         calls=len(dur_ns),
         residence_ns=int(dur_ns.sum()),
+        hidden_ns=int(hidden_ns.sum()),
         exposed_ns=int(exposed_ns.sum()),
         wait_ns=int(wait_ns.sum()),
         matched=int(is_met.sum()),
         typical_ns=float(np.median(transfer_ns)),
     )
-
-
-def _waits_by_rank(meetings: Meetings, ranks: Sequence[Digest]) -> list[tuple[I64, I64, I64]]:
-    """For each rank, of each of its exchanges: the waiting, the shortest part in it, and whether partners are known."""
-    found = []
-    for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
-        wait_ns = np.zeros(len(digest.exchanges), np.int64)
-        is_met = np.zeros(len(digest.exchanges), np.int64)
-        shortest_ns = np.zeros(len(digest.exchanges), np.int64)
-        wait_ns[meetings.place[rows]] = meetings.wait_ns[rows]
-        shortest_ns[meetings.place[rows]] = meetings.shortest_ns[rows]
-        is_met[meetings.place[rows]] = 1
-        found.append((wait_ns, shortest_ns, is_met))
-    return found

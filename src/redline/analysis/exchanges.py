@@ -63,7 +63,8 @@ class Exchanges(Table):
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
     series: Column = column(np.int32)
-    exposed_ns: I64 = column(np.int64)
+    hidden_ns: I64 = column(np.int64)  # the rank computed meanwhile
+    exposed_ns: I64 = column(np.int64)  # it did not, and no earlier exchange was still open
     # What the rank had spent since its window began, in whole microseconds, when the exchange began and ended:
     compute_at_start_us: I64 = column(np.int64)
     compute_at_end_us: I64 = column(np.int64)
@@ -87,6 +88,7 @@ def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Ex
         start_ns=start_ns + zero,
         end_ns=end_ns + zero,
         series=series,
+        hidden_ns=activity.computing.overlap_with(start_ns, end_ns),
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
         **_spent(activity, idle, start_ns, end_ns),
     ), tuple(keys)

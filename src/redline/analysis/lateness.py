@@ -9,6 +9,7 @@ import numpy as np
 from redline.analysis.digest import Digest
 from redline.analysis.exchanges import SPENT
 from redline.analysis.meetings import Mask, Meetings, rows_by_rank
+from redline.analysis.owned import Owned
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
@@ -26,7 +27,7 @@ class Late:
 
     rank: int
     last: int  # operations at which it was the last
-    caused_ns: int  # what all others together waited for it
+    caused_ns: int  # what all others together waited for it; an instant once, where exchanges overlap
     share: float  # of all waiting
     cause: str  # one of CAUSES: of what it did more than the others
     cause_ns: int  # how much more, on average over the operations at which it was late; of BEFORE the most
@@ -102,7 +103,8 @@ def _late_ranks(
 
     causes = np.stack([total(more[cause] * notable) for cause in CAUSES])
     worst = causes.argmax(axis=0)
-    caused_ns, late_times = total(wait_ns), np.maximum(total(notable.astype(np.int64)), 1)
+    caused_ns = _caused_ns(meetings, rows, mine[operation], len(who))
+    late_times = np.maximum(total(notable.astype(np.int64)), 1)
     late_sums = total(late_ns * notable)
     causes_ns = causes // late_times
     np.maximum.at(causes_ns[CAUSES.index(BEFORE)], mine, more[BEFORE])  # a head start happens once
@@ -111,7 +113,7 @@ def _late_ranks(
             rank=digests[index].origin.rank,
             last=last_count,
             caused_ns=int(caused_ns[number]),
-            share=float(caused_ns[number] / max(int(wait_ns.sum()), 1)),
+            share=float(caused_ns[number] / max(int(caused_ns.sum()), 1)),
             cause=CAUSES[worst[number]],
             cause_ns=int(causes_ns[worst[number], number]),
             late_ns=int(late_sums[number] // late_times[number]),
@@ -119,6 +121,17 @@ def _late_ranks(
         for number, (index, last_count) in enumerate(zip(who.tolist(), np.bincount(mine).tolist(), strict=True))
     ]
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
+
+
+def _caused_ns(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I64:
+    """What all ranks waited for each culprit; an instant in which a rank waited in two exchanges counts once."""
+    start_ns, wait_ns = meetings.start_ns[rows] + meetings.shift_ns[rows], meetings.wait_ns[rows]
+    _, group = np.unique(meetings.rank[rows] * culprits + culprit, return_inverse=True)
+    # Each waiting rank and culprit gets a stretch of time to itself, so that one pass tells all of them apart.
+    start_ns = start_ns - int(start_ns.min())
+    begin_ns = start_ns + group * (int((start_ns + wait_ns).max()) + 1)
+    owned = Owned.of(culprit, begin_ns, begin_ns + wait_ns)
+    return np.bincount(owned.row, weights=owned.dur_ns, minlength=culprits).astype(np.int64)
 
 
 def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
@@ -174,9 +187,10 @@ def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level
     for digest, here in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
         place = meetings.place[rows[here]]
         from_start = level[here] == NONE
+        before = np.where(from_start, place, meetings.place[rows[level[here]]])  # another rank's where there is none
         for name in SPENT:
             until_us = getattr(digest.exchanges, f"{name}_at_start_us")[place]
-            since_us = getattr(digest.exchanges, f"{name}_at_end_us")[meetings.place[rows[level[here]]]]
+            since_us = getattr(digest.exchanges, f"{name}_at_end_us")[before]
             columns[name][here] = 1000 * (until_us - np.where(from_start, 0, since_us))
     return columns
 

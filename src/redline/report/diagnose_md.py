@@ -46,8 +46,8 @@ def _waterfall(screen: Screen) -> Iterator[list[str]]:
     rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
     rows.append(("**= step**", f"**{screen.step} {screen.unit}**", "", ""))
     yield list(_table(("account", "time", "share", ""), rows, numbers=(1, 2)))
-    if screen.empty:
-        yield [f"Nothing in {', '.join(screen.empty)}."]
+    if screen.rest:
+        yield [f"{screen.rest.capitalize()}."]
 
 
 def _bar(line: Line) -> str:

@@ -21,6 +21,9 @@ _MOST_UNREAD = 4
 _OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
 
 
+_FAINT = 0.0005  # of the step: less has no bar of its own
+
+
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """One row of the waterfall; positions are shares of the step."""
@@ -39,7 +42,7 @@ class Screen:
     headline: str
     facts: tuple[tuple[str, str], ...]
     waterfall: tuple[Line, ...]
-    empty: tuple[str, ...]  # accounts that hold nothing
+    rest: str  # which accounts hold nothing, or too little to be seen; "" for none
     step: str
     unit: str
     losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
@@ -53,8 +56,11 @@ def screen_of(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure
     return Screen(
         headline=_headline(diagnosis),
         facts=tuple(_facts(diagnosis, outline)),
-        waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.time_ns),
-        empty=tuple(str(bar.account) for bar in outline.waterfall if not bar.time_ns),
+        waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
+        rest=say.rest(
+            [bar.account for bar in outline.waterfall if not bar.time_ns],
+            [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
+        ),
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
         losses=tuple(
@@ -156,8 +162,7 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[Bar, str]]
 
 def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
     if account in HOST_ACCOUNTS:
-        is_whole = not any(rank.left_out.get("doing_rows") for rank in diagnosis.ranks)
-        return say.where_the_host_was(places_of(diagnosis, account), is_whole=is_whole)
+        return say.where_the_host_was(places_of(diagnosis, account))
     if account == Account.UNRATED:
         return f"{_kernels(diagnosis, account)} {say.why_unrated(outline.unseen)}".strip()
     if account in COMPUTE:

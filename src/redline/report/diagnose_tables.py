@@ -60,9 +60,9 @@ def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     notes = [say.KERNELS_NOTE]
     if any(row.regime == "above roof" for row in rows):
         notes.append(say.ABOVE_ROOF_NOTE)
-    cut, cut_ns = _cut(diagnosis, "kernel_rows"), _cut(diagnosis, "kernel_ns")
+    cut = _cut(diagnosis, "kernel_rows")
     if cut:
-        notes.append(say.digest_limit(cut, "kernels", cut_ns))
+        notes.append(say.digest_limit(cut, "kernels"))
     return Shown(
         title="kernels",
         head=_KERNEL_HEAD,
@@ -162,7 +162,7 @@ def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
         return -found.caused_ns if found else 0, -slower_ns
 
     order = sorted(range(len(diagnosis.ranks)), key=suspicion)
-    chosen = sorted(order if verbose else order[:MOST_ROWS])
+    chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
     return Shown(
         title="ranks",
         head=_RANK_HEAD,
@@ -196,7 +196,7 @@ def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, Late]) -> tup
     return (
         str(rank.origin.rank),
         kind_letter(diagnosis.kinds[index]),
-        format_ns(round(_median_step_ns(rank))),
+        average(*Account),
         average(*COMPUTE),
         average(Account.TRANSFER),
         average(Account.PEER_WAIT),

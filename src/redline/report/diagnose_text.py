@@ -65,7 +65,7 @@ def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
         bar = _bar(line) if unicode else _plain_bar(line)
         yield f"  {account:<15}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {bar}".rstrip()
     end = f"  {'= step':<15}  {screen.step:>{widths[0]}} {screen.unit}"
-    yield from _wrapped(f"{end}  ", f"nothing in {', '.join(screen.empty)}") if screen.empty else [end]
+    yield from _wrapped(f"{end}  ", screen.rest) if screen.rest else [end]
 
 
 def _bar(line: Line) -> str:

@@ -64,13 +64,13 @@ def headline(
     *,
     synthetic: bool,
 ) -> str:
-    """Ranks, their devices with how many have each, and whose peaks were used, with the origin of these."""
+    """Ranks, their devices with how many have each, and whose figures were used, with the origin of these."""
     text = plural(ranks, "rank") + (f" of {world_size:,}" if world_size >= ranks else "")
     if synthetic:
         text += " (synthetic, not a measurement)"
     named = [f"{count:,} x {name}" if len(devices) > 1 else name for name, count in devices.items()]
-    peaks = [f"peaks of {printable(name, 60)} ({origin})" for name, origin in machines]
-    return f"{text} on {', '.join(named)}; {', '.join(peaks) or 'no peaks known'}"
+    figures = [f"figures of {printable(name, 60)} ({origin})" for name, origin in machines]
+    return f"{text} on {', '.join(named)}; {', '.join(figures) or 'no peaks known'}"
 
 
 NO_DEVICE_NAME = "a device that the trace does not name"
@@ -163,13 +163,19 @@ def flop(flops: int) -> str:
     return format_rate(flops, "FLOP").removesuffix("/s")
 
 
+def rest(empty: Sequence[Account], faint: Sequence[Account]) -> str:
+    """Which accounts have no bar."""
+    parts = [f"nothing in {', '.join(empty)}"] if empty else []
+    return "; ".join([*parts, f"below 0.05 % in {', '.join(faint)}"] if faint else parts)
+
+
 # --- what stands behind a loss ----------------------------------------------------------------------------------------
 
 
-def where_the_host_was(places: Sequence[Place], *, is_whole: bool) -> str:
-    """The three largest places of an idle account, and what was done in them; digests may hold only part of it."""
+def where_the_host_was(places: Sequence[Place]) -> str:
+    """The three largest places of an idle account, and what was done in them."""
     parts = [f"{percent(place.share)} {_place(place)}" for place in places[:3] if place.share >= 0.01]
-    return f"Of it {'' if is_whole else 'at least '}{'; '.join(parts)}." if parts else ""
+    return f"Of it {'; '.join(parts)}." if parts else ""
 
 
 def _place(place: Place) -> str:
@@ -314,7 +320,7 @@ def _unknown_work(remark: Remark) -> str:
 
 def _one_rank(remark: Remark) -> str:
     world = f" of {remark.count:,}" if remark.count > 1 else ""
-    return f"one rank{world} only: waiting for peers is in transfer ({format_ns(remark.time_ns)})"
+    return f"one rank{world} only: waiting for peers is in transfer ({format_ns(remark.time_ns)} of the whole window)"
 
 
 _UNSEEN: Mapping[Unseen, Callable[[Remark], str]] = {
@@ -399,6 +405,5 @@ RANKS_LEFT = "shown are those that others waited for longest, then the slowest o
 STEPS_LEFT = "shown are the longest; -v lists all"
 
 
-def digest_limit(rows: int, what: str, time_ns: int = 0) -> str:
-    time = f" ({format_ns(time_ns)})" if time_ns else ""
-    return f"{plural(rows, 'row')} of {what}{time} did not fit into the digests"
+def digest_limit(rows: int, what: str) -> str:
+    return f"{plural(rows, 'row')} of {what} did not fit into the digests, and are added up as others"
