@@ -158,6 +158,8 @@ class _ReaderLeft(Exception):  # noqa: N818 (nobody's error)
 
 def _show(text: str) -> None:
     """Write to stdout at once, so that failures surface here and not when the interpreter exits."""
+    if sys.stdout is None:
+        raise OutputError("cannot write to standard output: it is closed")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -433,7 +435,8 @@ def _given(options: argparse.Namespace, name: str) -> list[str]:
 
 
 def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    encoding = getattr(sys.stdout, "encoding", None) or ""  # standard output may be closed
+    return encoding.lower().replace("-", "").startswith("utf")
 
 
 def _run_digest(options: argparse.Namespace) -> int:
@@ -531,7 +534,9 @@ def _unused(name: str) -> str:
 
 
 def _next(command: str) -> None:
-    print(f"next: {command}", file=sys.stderr)
+    from redline.report.words import printable
+
+    print(f"next: {printable(command, limit=1000)}", file=sys.stderr)
 
 
 VERBS = {

@@ -1,7 +1,9 @@
 """`redline diagnose` and `redline digest` as users run them: what goes where, and what is said when it cannot."""
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -388,3 +390,57 @@ def test_the_page_has_every_account_remark_and_column(job: Path) -> None:
         documented = [row[0] for row in rows_of(section(PAGE, f"--{name}"))]
         assert [f"`{column}`" for column in head[: len(documented)]] == documented
         assert name == "steps" or len(documented) == len(head)
+
+
+# --- odd surroundings -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "inspect"])
+def test_a_file_name_that_is_no_text_is_read_like_any_other(tmp_path: Path, verb: str) -> None:
+    odd = os.fsencode(tmp_path / "odd-") + b"\xff.json.gz"
+    shutil.copy(RECORDED / "inference.pt.trace.json.gz", os.fsdecode(odd))
+    for options in ([], ["--json"]):
+        done = subprocess.run(
+            [*map(os.fsencode, REDLINE), verb.encode(), odd, *map(os.fsencode, options)],
+            capture_output=True,
+            check=False,
+            env=environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "hardware", f"diagnose {RECORDED / 'inference.pt.trace.json.gz'}"])
+def test_a_closed_output_is_said(command: str) -> None:
+    done = subprocess.run(
+        f"{shlex.join(REDLINE)} {command} >&-",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("redline: cannot write to standard output: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_path_is_refused() -> None:
+    done = run_redline("diagnose", "")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "redline: an empty path was given; is a variable of the shell unset?\n",
+    )
+
+
+def test_the_next_line_is_harmless(tmp_path: Path) -> None:
+    odd = tmp_path / "a\x1b[31mb.json.gz"
+    shutil.copy(RECORDED / "inference.pt.trace.json.gz", odd)
+    assert "\x1b" not in run_redline("diagnose", odd).stderr
+
+
+def test_a_digest_is_known_by_its_content(tmp_path: Path) -> None:
+    assert run_redline("digest", RECORDED / "inference.pt.trace.json.gz", "-o", tmp_path / "d").returncode == 0
+    (digest,) = (tmp_path / "d").iterdir()
+    renamed = digest.rename(tmp_path / "renamed.bin")
+    assert run_redline("diagnose", renamed).returncode == 0

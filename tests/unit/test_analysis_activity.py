@@ -203,3 +203,24 @@ def test_when_each_thread_loads() -> None:
 def test_nothing_at_all_is_an_empty_window() -> None:
     found = activity([span("Trace", "PyTorch Profiler (0)", 0, 10, pid=1, tid=1)])
     assert found.window_ns == (0, 0)
+
+
+def test_a_job_that_launches_is_a_gpu_job_even_where_its_device_work_is_lost(tmp_path: Path) -> None:
+    events = [
+        region("ProfilerStep#0", 0, 100),
+        op("aten::mm", 10, 20),
+        launch(15, 1),
+        op("aten::mm", 40, 20),
+        launch(45, 2),
+    ]
+    found = activity_of(read_one(document(events), tmp_path))
+    assert found.device == "gpu"
+    assert not len(found.busy)
+    assert found.idle.length_ns == 100_000
+
+
+def test_waiting_for_a_functional_collective_is_not_computing(tmp_path: Path) -> None:
+    events = [op("aten::sum", 0, 100), op("_c10d_functional::wait_tensor", 10, 80)]
+    found = activity_of(read_one(document(events), tmp_path))
+    assert found.device == "cpu"
+    assert found.computing.length_ns == 20_000

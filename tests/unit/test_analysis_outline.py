@@ -186,6 +186,10 @@ CASES: dict[Unseen, tuple[Callable[[], Diagnosis], dict[str, Any]]] = {
     ),
     Unseen.ABOVE_ROOF: (lambda: combine([digest(product(0, 1, dur=0.5))]), {"ranks": 1, "count": 1}),
     Unseen.NO_HOST: (lambda: combine([digest([kernel("gemm", 0, 10)])]), {"ranks": 1}),
+    Unseen.NO_DEVICE_WORK: (
+        lambda: combine([digest([op("aten::mm", 0, 10), launch(2, 1), launch(6, 2)])]),
+        {"ranks": 1, "count": 2},
+    ),
     Unseen.NO_DEVICE: (lambda: combine([digest([op("aten::mm", 0, 10)])]), {"ranks": 1}),
     Unseen.ONE_RANK: (
         lambda: combine([digest([collective(0, 10)], world_size=4)]),

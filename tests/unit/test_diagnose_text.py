@@ -230,10 +230,11 @@ def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None
 
 
 def test_queued_work_is_explained() -> None:
-    assert say.queue_words(1000, 0, 10, 0) == (
+    assert say.queue_words(1000, 0, 30, 10, 0) == (
         "That is 100 ns per kernel: launch latency, or work that waits for another stream."
     )
-    assert say.queue_words(1000, 600, 10, 2) == (
+    assert say.queue_words(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
+    assert say.queue_words(1000, 600, 600, 10, 2) == (
         "60.0 % of it lies before the first work on the device. 2 graphs were launched."
     )
 

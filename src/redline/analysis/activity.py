@@ -15,7 +15,7 @@ from redline.analysis.owned import Owned
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import innermost_segments
 from redline.timeline.table import I64
-from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
 Mask = npt.NDArray[np.bool_]
@@ -43,7 +43,8 @@ class Activity:
 def activity_of(timeline: Timeline) -> Activity:
     on_device = np.array([lane.on_device for lane in timeline.lanes], bool)[timeline.spans.lane]
     busy = timeline.spans.rows_of(Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
-    if on_device[busy].any():
+    calls = timeline.spans.rows_of(*CALL_KINDS)
+    if on_device[busy].any() or matching(timeline, calls, schema.launches_kernel).any():
         return _of_gpu(timeline, busy[on_device[busy]])
     return _of_cpu(timeline)
 

@@ -118,4 +118,5 @@ def _exposed_ns(ranks: Sequence[Digest]) -> int:
 
 
 def _kernels_per_step(rank: Digest) -> float:
-    return rank.facts.kernels / max(len(rank.ledger.start_ns), 1)
+    """Of those that have a launch: others may be left from before the window."""
+    return max(rank.facts.kernels - rank.facts.without_launch, 0) / max(len(rank.ledger.start_ns), 1)

@@ -55,9 +55,10 @@ class Facts:
     without_launch: int
     without_launch_ns: int
     launches: int
-    launches_without_work: int  # calls that launch, but nothing recorded on the device belongs to them
+    launches_without_work: int  # calls that launch a kernel which was not recorded, unless graphs were captured
     graph_launches: int
     first_queue_ns: int  # queue time before the first piece of device work
+    longest_queue_ns: int  # the longest stretch of queue time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +115,15 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
             kernels,
             machine,
             why_no_machine,
-            idle.accounts[Account.QUEUE].clip(activity.window_ns[0], first_ns).length_ns,
+            idle.accounts[Account.QUEUE],
+            first_ns,
         ),
         zero_ns=timeline.zero_ns,
         window_ns=activity.window_ns,
         ledger=ledger,
         exposed=activity.communicating,
         arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
-        signature=signature_of(row.key for row in table),
+        signature=signature_of(row.key for row in table if row.operator),
         kernels=table,
         doing=doing_of(timeline, idle),
         exchanges=exchanges,
@@ -154,11 +156,10 @@ def device_name_of(timeline: Timeline) -> tuple[str, int, int]:
     """Name, memory and multiprocessors of the device that did the rank's work; "" and 0 where the trace is silent."""
     on_device = [lane.device for lane in timeline.lanes if lane.on_device]
     devices = {device.id: device for device in timeline.metadata.devices}
-    for number in on_device:
-        if number in devices:
-            device = devices[number]
-            return device.name, device.memory_bytes, device.multiprocessors
-    return "", 0, 0
+    found = [devices[number] for number in on_device if number in devices]
+    if not found and len({device.name for device in devices.values()}) == 1:
+        found = list(devices.values())  # ROCm numbers devices in two ways; where all are alike it does not matter
+    return (found[0].name, found[0].memory_bytes, found[0].multiprocessors) if found else ("", 0, 0)
 
 
 def _facts(
@@ -167,7 +168,8 @@ def _facts(
     kernels: Kernels,
     machine: Machine | None,
     why_no_machine: str,
-    first_queue_ns: int,
+    queue: Intervals,
+    first_ns: int,
 ) -> Facts:
     spans, work = timeline.spans, timeline.device_work
     busy = activity.busy
@@ -175,7 +177,9 @@ def _facts(
     unlaunched = (work.launch == NONE) & (spans.kind[work.row] != Kind.SYNC)
     calls = spans.rows_of(*CALL_KINDS)
     launches = calls[matching(timeline, calls, schema.launches_work)]
+    kernel_launches = launches[matching(timeline, launches, schema.launches_kernel)]
     graphs: Mask = matching(timeline, launches, schema.is_graph_launch)
+    captures = bool(matching(timeline, calls, schema.is_capture).any())
     return Facts(
         device=activity.device,
         device_name=device_name_of(timeline)[0],
@@ -196,9 +200,10 @@ def _facts(
         without_launch=int(unlaunched.sum()),
         without_launch_ns=int(spans.dur_ns[work.row[unlaunched]].sum()),
         launches=len(launches),
-        launches_without_work=int((~np.isin(launches, work.launch)).sum()) if len(work) else 0,
+        launches_without_work=0 if captures else int((~np.isin(kernel_launches, work.launch)).sum()),
         graph_launches=int(graphs.sum()),
-        first_queue_ns=first_queue_ns,
+        first_queue_ns=queue.clip(activity.window_ns[0], max(first_ns, activity.window_ns[0])).length_ns,
+        longest_queue_ns=int((queue.end - queue.start).max(initial=0)),
     )
 
 

@@ -4,6 +4,7 @@ One zstd frame with a checksum, around MessagePack. Columns are differences of n
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
@@ -30,6 +31,7 @@ KIND = "digest"
 SCHEMA_VERSION = 1
 MOST_BYTES = 32_768
 _MAGIC = b"\x28\xb5\x2f\xfd"  # of any zstd frame
+_BEGINNING = b"envelope"  # the first key
 _LEVEL = 9
 _MOST_INFLATED = 8_000_000
 _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
@@ -185,7 +187,14 @@ def _squeezed(content: object) -> bytes:
 
 
 def is_digest(path: Path) -> bool:
-    return path.name.endswith(DIGEST_ENDING)
+    """By its name, else by its content."""
+    if path.name.endswith(DIGEST_ENDING):
+        return True
+    with suppress(OSError, zstandard.ZstdError), path.open("rb") as file:
+        if file.read(len(_MAGIC)) == _MAGIC:
+            file.seek(0)
+            return _BEGINNING in zstandard.ZstdDecompressor().stream_reader(file).read(2 * len(_BEGINNING))
+    return False
 
 
 def load_digest(path: Path) -> Digest:

@@ -1,6 +1,7 @@
 """What the host's threads were doing while the device waited for them, down to the call site where stacks tell it."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,10 +26,17 @@ _KIND_WORDS: dict[int, str] = {
     NONE: "unrecorded",
 }
 
-# The user's own code, as opposed to that of Python, torch and what is built in.
-_SOMEBODYS_CODE = re.compile(
-    r"^(?!torch/|<|nn\.Module: |threading\.py|contextlib\.py|.*site-packages/torch/).*\.py\(\d+\): "
-)
+# A Python function, as the profiler names it: path, first line, name. Built-in ones and modules have no path.
+_FUNCTION = re.compile(r"^(?P<top>[^/(<]+?)(\.py)?[/(].*: ")
+
+
+def is_their_code(name: str) -> bool:
+    """Whether a Python call is in neither torch nor the standard library."""
+    match = _FUNCTION.match(name.rpartition("site-packages/")[2])
+    return match is not None and match["top"] not in _NOT_THEIRS
+
+
+_NOT_THEIRS = sys.stdlib_module_names | {"torch"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +47,7 @@ class Doing:
     kind: str  # operator, call, python; unrecorded: nothing was open on the thread; others: too many to tell apart
     name: str
     region: str  # the innermost annotation around it
-    site: str  # the innermost call of the user's own code, where stacks were recorded
+    site: str  # the innermost function outside torch and the standard library, where stacks were recorded
     time_ns: int
     times: int  # in how many separate stretches
 
@@ -120,11 +128,11 @@ def _summed(
 
 
 def _sites(timeline: Timeline, rows: I64) -> I64:
-    """Name of the innermost call of the user's own code around each row, NONE without one."""
+    """Name of the innermost function that is neither torch's nor Python's around each row, NONE without one."""
     spans = timeline.spans
     python = spans.rows_of(Kind.PYTHON)
     theirs: Mask = np.zeros(len(spans) + 1, bool)
-    theirs[python[matching(timeline, python, lambda name: _SOMEBODYS_CODE.match(name) is not None)]] = True
+    theirs[python[matching(timeline, python, is_their_code)]] = True
     at = rows.copy()
     climbing = np.flatnonzero(at != NONE)
     while climbing.size:

@@ -157,7 +157,8 @@ def _unknown_rows(timeline: Timeline, activity: Activity, kernels: Kernels) -> l
     dur_ns = activity.compute.dur_ns[pieces] if activity.device == "cpu" else spans.dur_ns[rows]
     time_ns = np.zeros(keys.shape[1], np.int64)
     np.add.at(time_ns, which.reshape(-1), dur_ns)
-    counts = np.bincount(which.reshape(-1)).tolist()
+    distinct = np.unique(np.stack([which.reshape(-1), rows]), axis=1)  # an operator on a CPU may be cut into several
+    counts = np.bincount(distinct[0]).tolist()
     return [
         KernelRow(
             operator=_cut(timeline.text(name)),

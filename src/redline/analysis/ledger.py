@@ -126,12 +126,20 @@ def _within(share: Floats, timeline: Timeline, activity: Activity, periods: tupl
     on_cpu = activity.device == "cpu"
     start_ns = compute.start_ns if on_cpu else timeline.spans.start_ns[compute.row]
     end_ns = compute.end_ns if on_cpu else timeline.spans.end_ns[compute.row]
-    return np.array(
-        [
-            float((share * np.clip(np.minimum(end_ns, hi) - np.maximum(start_ns, lo), 0, None)).sum())
-            for lo, hi in zip(*(period.tolist() for period in periods), strict=True)
-        ]
-    )
+    starts, ends = periods
+    return _needed_before(ends, start_ns, end_ns, share) - _needed_before(starts, start_ns, end_ns, share)
+
+
+def _needed_before(at_ns: I64, start_ns: I64, end_ns: I64, share: Floats) -> Floats:
+    """What all pieces together needed up to each time, as each needs its share of every instant that it lasts."""
+    total = np.zeros(len(at_ns))
+    for edge_ns, sign in ((start_ns, 1.0), (end_ns, -1.0)):
+        order = np.argsort(edge_ns, kind="stable")
+        passed = np.searchsorted(edge_ns[order], at_ns, side="right")
+        shares = np.append(0.0, np.cumsum(share[order]))[passed]
+        weighted = np.append(0.0, np.cumsum(share[order] * edge_ns[order]))[passed]
+        total += sign * (shares * at_ns - weighted)
+    return total
 
 
 def _expect(holds: bool, promise: str) -> None:

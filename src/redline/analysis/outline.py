@@ -8,7 +8,9 @@ from statistics import median
 from redline.analysis.accounts import ACCOUNTS, LOSSES, Account
 from redline.analysis.combine import Diagnosis
 from redline.analysis.digest import Arithmetic, Digest
+from redline.analysis.lateness import Late
 
+_UNEVEN = 3  # times the median: an average over such steps is that of its longest
 _NOTABLE = 0.03  # of the window: less than this needs no remark
 
 
@@ -23,6 +25,7 @@ class StepTimes:
     window_ns: float  # average of the ranks, as are the next five
     in_steps_ns: float
     trace_ns: float
+    uneven: bool  # the longest is many times the median
     device_window_ns: float  # from the first to the last piece of device work
     busy_ns: float
     computing_ns: float
@@ -63,6 +66,7 @@ class Unseen(StrEnum):
     ABOVE_ROOF = "above_roof"
     NO_HOST = "no_host"
     NO_DEVICE = "no_device"
+    NO_DEVICE_WORK = "no_device_work"
     ONE_RANK = "one_rank"
     UNMATCHED = "unmatched"
     CLOCKS = "clocks"
@@ -100,6 +104,7 @@ class Outline:
     waterfall: tuple[Bar, ...]
     largest: tuple[Bar, ...]  # losses, the largest first; none below a percent of the step
     utilisation: Utilisation | None
+    late: Late | None  # the rank that most waiting is for, where that is much
     unseen: tuple[Remark, ...]
 
 
@@ -111,8 +116,18 @@ def outline_of(diagnosis: Diagnosis) -> Outline:
         waterfall=waterfall,
         largest=tuple(bar for bar in losses if bar.share >= 0.01),
         utilisation=utilisation_of(diagnosis),
+        late=_late(diagnosis),
         unseen=tuple(_unseen(diagnosis)),
     )
+
+
+def _late(diagnosis: Diagnosis) -> Late | None:
+    """One rank that causes most of the waiting, if that takes a notable part of the time of all ranks."""
+    if diagnosis.lateness is None or not diagnosis.lateness.ranks:
+        return None
+    late = diagnosis.lateness.ranks[0]
+    window_ns = sum(rank.ledger.window_ns for rank in diagnosis.ranks)
+    return late if late.share >= 0.5 and late.caused_ns >= _NOTABLE * window_ns else None
 
 
 def _step_times(diagnosis: Diagnosis) -> StepTimes:
@@ -127,6 +142,7 @@ def _step_times(diagnosis: Diagnosis) -> StepTimes:
         window_ns=sum(rank.ledger.window_ns for rank in diagnosis.ranks) / count,
         in_steps_ns=sum(every) / count,
         trace_ns=sum(rank.facts.trace_ns for rank in diagnosis.ranks) / count,
+        uneven=bool(every) and max(every) > _UNEVEN * median(every),
         device_window_ns=sum(rank.facts.device_window_ns for rank in diagnosis.ranks) / count,
         busy_ns=sum(rank.ledger.busy_ns for rank in diagnosis.ranks) / count,
         computing_ns=sum(rank.facts.computing_ns for rank in diagnosis.ranks) / count,
@@ -218,6 +234,9 @@ def _of_set(diagnosis: Diagnosis) -> Iterator[Remark]:
     no_host = [rank for rank in ranks if rank.facts.device == "gpu" and not rank.facts.launches]
     if no_host:
         yield Remark(what=Unseen.NO_HOST, ranks=len(no_host))
+    undone = [rank for rank in ranks if rank.facts.device == "gpu" and not rank.facts.device_window_ns]
+    if undone:
+        yield Remark(what=Unseen.NO_DEVICE_WORK, ranks=len(undone), count=sum(r.facts.launches for r in undone))
     unmarked = [rank for rank in ranks if rank.origin.step_anchor.startswith("no mark")]
     if unmarked:
         yield Remark(what=Unseen.NO_STEPS, ranks=len(unmarked), detail=unmarked[0].origin.step_anchor)

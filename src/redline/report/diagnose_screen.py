@@ -122,6 +122,8 @@ def _facts(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[str, str]]:
         if outline.utilisation.recomputed_flops:
             yield "HFU", say.hfu_line(outline.utilisation)
     yield "coverage", _coverage(diagnosis)
+    if outline.late is not None and Account.PEER_WAIT not in {bar.account for bar in outline.largest[:MOST_LOSSES]}:
+        yield "late", say.late_line(outline.late)
 
 
 def _device(rank: Digest) -> str:
@@ -184,6 +186,7 @@ def _queue(diagnosis: Diagnosis) -> str:
     return say.queue_words(
         sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
         sum(one.first_queue_ns for one in facts),
+        max(one.longest_queue_ns for one in facts),
         sum(one.kernels for one in facts),
         sum(one.graph_launches for one in facts),
     )

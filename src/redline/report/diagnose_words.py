@@ -85,7 +85,8 @@ def steps_line(steps: StepTimes, anchor: str, counts: tuple[int, int]) -> str:
     if steps.shortest_ns == steps.longest_ns:
         return f"{found}: {format_ns(steps.longest_ns)}"
     spread = f"{format_ns(steps.shortest_ns)} to {format_ns(steps.longest_ns)}"
-    return f"{found}: median {format_ns(round(steps.median_ns))} ({spread})"
+    uneven = f"; the longest is {steps.longest_ns / steps.median_ns:.0f} x the median" if steps.uneven else ""
+    return f"{found}: median {format_ns(round(steps.median_ns))} ({spread}{uneven})"
 
 
 def window_line(steps: StepTimes, *, several: bool) -> str:
@@ -243,11 +244,13 @@ def largest_transfer(row: CollectiveRow) -> str:
     return f"{text}; {percent(row.hidden_share)} of its time is hidden under compute."
 
 
-def queue_words(queue_ns: int, first_ns: int, kernels: int, graph_launches: int) -> str:
+def queue_words(queue_ns: int, first_ns: int, longest_ns: int, kernels: int, graph_launches: int) -> str:
     """`first_ns` of the queue lies before the first work on the device, so it is no launch latency of any kernel."""
     graphs = f" {plural(graph_launches, 'graph was', 'graphs were')} launched." if graph_launches else ""
     if first_ns > queue_ns / 2:
         return f"{percent(first_ns / queue_ns)} of it lies before the first work on the device.{graphs}"
+    if longest_ns > queue_ns / 5:
+        return f"The longest gap of it is {format_ns(longest_ns)}, {percent(longest_ns / queue_ns)}.{graphs}"
     each = format_ns(round((queue_ns - first_ns) / max(kernels, 1)))
     return f"That is {each} per kernel: launch latency, or work that waits for another stream.{graphs}"
 
@@ -284,6 +287,15 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
     return f"{text}: {late_cause(first)}." if first.cause_ns > 0 else f"{text}."
 
 
+def late_line(late: Late) -> str:
+    """Of a rank that makes others wait, although the waiting is hidden, or has become exposed transfer later on."""
+    text = (
+        f"rank {late.rank} was last at {plural(late.last, 'collective')}, and the others together waited "
+        f"{format_ns(late.caused_ns)} for it, {percent(late.share)} of all such waiting"
+    )
+    return f"{text}: {late_cause(late)}" if late.cause_ns > 0 else text
+
+
 def late_cause(late: Late) -> str:
     """Averages, as several exchanges of a step may be late for the same reason."""
     more = CAUSE[late.cause].format(more=format_ns(late.cause_ns))
@@ -310,7 +322,7 @@ def _on_ranks(remark: Remark, ranks: int) -> str:
 
 
 def _why_no_peak(remark: Remark) -> str:
-    return printable("; ".join(remark.detail.splitlines()), 200)
+    return printable("; ".join(remark.detail.splitlines()), 400)
 
 
 def _unknown_work(remark: Remark) -> str:
@@ -333,12 +345,15 @@ _UNSEEN: Mapping[Unseen, Callable[[Remark], str]] = {
     ),
     Unseen.NO_HOST: lambda one: "no launches in the trace: why the device was idle cannot be said",
     Unseen.NO_DEVICE: lambda one: "no device work in the trace: the CPU is the device, and operators are its kernels",
+    Unseen.NO_DEVICE_WORK: lambda one: (
+        f"{plural(one.count, 'launch', 'launches')} but no device work: cut off, or recorded without the device"
+    ),
     Unseen.ONE_RANK: _one_rank,
     Unseen.UNMATCHED: lambda one: (
         f"{percent(one.share)} of the exposed communication has no partner in the traces: waiting there is in transfer"
     ),
     Unseen.CLOCKS: lambda one: (
-        f"the clocks of the ranks disagree by {format_ns(one.time_ns)}: who was late is not said"
+        f"the clocks of the ranks disagree by {format_ns(one.time_ns)}: sends and receives are compared by length only"
     ),
     Unseen.NO_LAUNCH: lambda one: (
         f"{plural(one.count, 'piece')} of device work without a launch ({format_ns(one.time_ns)}): operator not known"
@@ -361,7 +376,9 @@ _UNSEEN: Mapping[Unseen, Callable[[Remark], str]] = {
         f"{format_ns(one.time_ns)} before or after the job's own work (threads that only poll) is not in the window"
     ),
     Unseen.DROPPED: lambda one: f"{plural(one.count, 'event')} dropped while reading: `redline inspect` says why",
-    Unseen.MISSING_RANKS: lambda one: f"{plural(one.count, 'rank')} without a trace: {one.detail}",
+    Unseen.MISSING_RANKS: lambda one: (
+        f"{plural(one.count, 'rank')} without a trace ({one.detail}): waiting for such is in transfer"
+    ),
     Unseen.DOUBLE_RANKS: lambda one: f"more than one trace claims rank {one.detail}: of different jobs?",
     Unseen.LEFT_OUT: lambda one: (
         f"{plural(one.count, 'exchange')} did not fit into the digests: waiting in them is in transfer"

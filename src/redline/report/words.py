@@ -1,5 +1,6 @@
 """Small pieces of text that every report uses: safe names, shares, lists of ranks, aligned tables."""
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -38,9 +39,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table, every column but those of words right-aligned under its head."""
     lines = [tuple(head), *(tuple(row) for row in rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
-    is_number = [
-        all(row[place][:1].isdigit() or row[place] in ("", "-") for row in lines[1:]) for place in range(len(head))
-    ]
+    is_number = [all(map(_is_amount, (row[place] for row in lines[1:]))) for place in range(len(head))]
     return [
         "  ".join(
             cell.rjust(width) if number else cell.ljust(width)
@@ -48,3 +47,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ).rstrip()
         for line in lines
     ]
+
+
+def _is_amount(cell: str) -> bool:
+    """Numbers with their units, and what stands in the place of one; shapes like 16x64 are words."""
+    return cell in ("", "-") or (cell[0].isdigit() and re.search(r"\dx\d", cell) is None)

@@ -16,7 +16,7 @@ OFF = "off"
 LIMIT_BYTES = 4_000_000_000
 WORTH_BYTES = 1_000_000  # smaller traces are read again as fast
 _SUFFIX = ".timelines"
-_READER_VERSION = 5  # raise it whenever the same file would be read differently
+_READER_VERSION = 6  # raise it whenever the same file would be read differently
 
 
 def cache_folder() -> Path | None:
@@ -35,7 +35,7 @@ def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> Readin
     if folder is None:
         return read_file(path, options)
     key = _key(path)
-    kept = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{_SUFFIX}"
+    kept = folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:32]}{_SUFFIX}"
     timelines: tuple[Timeline, ...] = ()
     with suppress(InputError, OSError):
         timelines = store.load(kept, key)

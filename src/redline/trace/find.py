@@ -14,6 +14,7 @@ _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
 DIGEST_ENDING = ".digest"
+_AND_DIGESTS = f", then for {DIGEST_ENDING}"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
 
@@ -21,6 +22,8 @@ def find_traces(named: Iterable[str | Path], *, digests: bool = False) -> list[P
     """Every trace file meant, in a stable order, each once; where asked for, digests of traces as well."""
     found: dict[Path, Path] = {}
     for one in named:
+        if not str(one):
+            raise InputError("an empty path was given; is a variable of the shell unset?")
         for path in _meant_by(str(one), digests):
             found.setdefault(path.absolute(), path)
     return list(found.values())
@@ -33,7 +36,10 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
         if digests and not inside:  # raw traces beside their digests would count every rank twice
             inside = sorted(path.rglob(f"*{DIGEST_ENDING}"), key=_natural)
         if not inside:
-            raise InputError(f"{named}: no trace in this folder (looked for {', '.join(_ENDINGS[:4])} and archives).")
+            also = _AND_DIGESTS if digests else ""
+            raise InputError(
+                f"{named}: no trace in this folder (looked for {', '.join(_ENDINGS[:4])} and archives{also})."
+            )
         return _without_superseded(inside)
     if path.exists():
         return [path]

@@ -8,6 +8,7 @@ import numpy as np
 
 from redline.errors import DamagedError, InputError
 from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.table import encodable
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
 from redline.trace import ranks, schema
 from redline.trace.columns import Collector, RawColumns
@@ -78,7 +79,7 @@ def _read_document(path: Path, content: Content, options: ReadOptions) -> list[T
     raw = sane(raw, content.log)
     _note_absences(raw, content.log)
     zero_ns = _from_zero(raw, base_time_ns(metadata))
-    source = Source(path=str(path), member=content.member, inflated_bytes=document.offset, events=raw.events)
+    source = Source(path=encodable(str(path)), member=content.member, inflated_bytes=document.offset, events=raw.events)
     parts = by_process(raw)
     described = metadata_of(metadata, content.log)
     timelines = []

@@ -284,6 +284,15 @@ def is_graph_launch(name: str) -> bool:
     return "GraphLaunch" in name
 
 
+def launches_kernel(name: str) -> bool:
+    return "LaunchKernel" in name
+
+
+def is_capture(name: str) -> bool:
+    """Whether a call records a graph: what is launched meanwhile does not run."""
+    return "BeginCapture" in name
+
+
 def launches_work(name: str) -> bool:
     """Whether a runtime or driver call puts work on a device."""
     return "Launch" in name or "Memcpy" in name or "Memset" in name
@@ -302,7 +311,10 @@ _BOOKKEEPING_OPERATOR = re.compile(
     r"|(layer|rms|batch|group|instance)_norm|_batch_norm_impl_index|dropout|embedding|cross_entropy_loss|nll_loss(_nd|2d)?"
     r"|softmax|log_softmax|scaled_dot_product_attention|square|stack|pad)$"
     # the engine of the backward pass and its nodes, waits for other ranks, regions
-    r"|^(autograd|c10d|profiler|torch::autograd)::|^\w+Backward\d*$|^record_param_comms$|^detach_?$|^Optimizer\.|^Distributed"
+    r"|^(autograd|_?c10d(_functional)?|profiler|torch::autograd)::|^\w+Backward\d*$|^record_param_comms$|^detach_?$"
+    r"|^Optimizer\.|^Distributed|^(Nested)?Redistribute|^_FromTorchTensor|^PythonSubclass"
+    # what a compiler does before its code runs
+    r"|^TorchDynamo |^AOTDispatcher |^Pregraph bytecode"
 )
 _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")

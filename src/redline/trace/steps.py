@@ -13,6 +13,7 @@ from redline.trace import schema
 ENGINE_ANCHOR = "steps of the serving engine"
 _REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR)
 _LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
+_LEAST_COVERED = 0.25  # share of the window that repeats: less is a part of a step, or a loop beside the job
 _MOST_UNREPEATED = 0.005  # share of the sequence that may appear less often than the steps do
 _LONGEST_SEQUENCE = 200_000  # work enough to see a period in; the rest is not looked at
 
@@ -72,7 +73,7 @@ def _by_engine(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found 
     return _own_windows(spans, rows, ENGINE_ANCHOR) if len(rows) else None
 
 
-def _by_repetition(spans: Spans, _: Sequence[str], __: tuple[int, int]) -> Found | None:
+def _by_repetition(spans: Spans, _: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
     """The period of the sequence of collectives, else of kernels on the busiest stream."""
     for kinds, what in (((Kind.COMMUNICATION,), "collectives"), ((Kind.KERNEL,), "kernels")):
         rows = spans.rows_of(*kinds)
@@ -84,7 +85,10 @@ def _by_repetition(spans: Spans, _: Sequence[str], __: tuple[int, int]) -> Found
         if period:
             at = rows[first::period]
             steps = _steps(spans.start_ns[at[:-1]], spans.start_ns[at[1:]], spans.name[at[:-1]])
-            return Found(steps=steps, anchor=f"a repeating sequence of {period} {what}")
+            covered = int((steps.end_ns - steps.start_ns).sum())
+            if covered >= _LEAST_COVERED * (window_ns[1] - window_ns[0]):
+                noun = what if period > 1 else what.removesuffix("s")
+                return Found(steps=steps, anchor=f"a repeating sequence of {period} {noun}")
     return None
 
 
