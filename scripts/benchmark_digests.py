@@ -15,10 +15,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from redline.analysis.digest import Digest
-from redline.analysis.digest_file import encoded
-from redline.analysis.exchanges import Series
-from redline.analysis.job import digest_job
+from redline.analysis.job.digests import digest_job
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.digest_file import encoded
+from redline.analysis.rank.exchanges import Series
 from redline.testing.synthetic import JobSpec, Layout, write_job
 from redline.trace.find import DIGEST_ENDING
 from redline.trace.job import JobOptions

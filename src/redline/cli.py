@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import NoReturn
 
-    from redline.analysis.combine import Diagnosis
+    from redline.analysis.job.combine import Diagnosis
     from redline.trace.job import JobOptions, Progress
 
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C

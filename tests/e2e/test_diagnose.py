@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import redline
-from redline.analysis.digest_file import MOST_BYTES
+from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.report import diagnose_json
@@ -379,7 +379,7 @@ def test_the_page_has_every_key_of_the_json(job: Path) -> None:
 
 def test_the_page_has_every_account_remark_and_column(job: Path) -> None:
     from redline.analysis.accounts import ACCOUNTS
-    from redline.analysis.outline import Unseen
+    from redline.analysis.job.outline import Unseen
     from redline.report.diagnose_tables import TABLES as RENDERED
 
     assert [row[0] for row in rows_of(section(PAGE, "The waterfall"))] == [f"`{account}`" for account in ACCOUNTS]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redline.analysis.accounts import Account, place
-from redline.analysis.combine import Diagnosis
+from redline.analysis.job.combine import Diagnosis
 from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
 

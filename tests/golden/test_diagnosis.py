@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account, place
-from redline.analysis.activity import activity_of, loader_time, window_of
-from redline.analysis.combine import Diagnosis, combine
-from redline.analysis.digest import Digest, device_name_of, digest_of
-from redline.analysis.outline import Unseen, outline_of
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.outline import Unseen, outline_of
+from redline.analysis.rank.activity import activity_of, loader_time, window_of
+from redline.analysis.rank.digest import Digest, device_name_of, digest_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.analysis.activity import Activity, activity_of, loader_time, window_of
+from redline.analysis.rank.activity import Activity, activity_of, loader_time, window_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Timeline
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.analysis.accounts import ACCOUNTS, Account
-from redline.analysis.combine import combine
-from redline.analysis.digest import Digest, digest_of
-from redline.analysis.digest_file import MOST_BYTES, decoded, encoded, is_digest, load_digest, save_digest
-from redline.analysis.kernel_table import KernelRow
+from redline.analysis.job.combine import combine
+from redline.analysis.rank.digest import Digest, digest_of
+from redline.analysis.rank.digest_file import MOST_BYTES, decoded, encoded, is_digest, load_digest, save_digest
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.errors import InputError, OutputError
 from redline.hardware import catalogue
 from redline.testing.synthetic import JobSpec, simulate_job, write_rank

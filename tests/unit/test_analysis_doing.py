@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.accounts import Account
-from redline.analysis.digest import digest_of
-from redline.analysis.doing import HOST_ACCOUNTS, Doing
+from redline.analysis.rank.digest import digest_of
+from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.analysis.activity import activity_of
-from redline.analysis.exchanges import POINT_TO_POINT, SPENT, Exchanges, Series, exchanges_of
-from redline.analysis.idle import idle_of
+from redline.analysis.rank.activity import activity_of
+from redline.analysis.rank.exchanges import POINT_TO_POINT, SPENT, Exchanges, Series, exchanges_of
+from redline.analysis.rank.idle import idle_of
 from redline.timeline.timeline import Timeline
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
 

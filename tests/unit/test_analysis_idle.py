@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.accounts import IDLE, Account
-from redline.analysis.activity import activity_of
-from redline.analysis.idle import idle_of
+from redline.analysis.rank.activity import activity_of
+from redline.analysis.rank.idle import idle_of
 from redline.timeline.intervals import Intervals
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
 

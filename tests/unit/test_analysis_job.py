@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from redline.analysis.combine import combine
-from redline.analysis.digest import Digest
-from redline.analysis.digest_file import save_digest
-from redline.analysis.job import digest_job
-from redline.analysis.outline import outline_of
+from redline.analysis.job.combine import combine
+from redline.analysis.job.digests import digest_job
+from redline.analysis.job.outline import outline_of
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.digest_file import save_digest
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Figure, Machine, Origin
 from redline.hardware.profile import save_profile

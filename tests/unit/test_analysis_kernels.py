@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.analysis.activity import activity_of
-from redline.analysis.digest import digest_of
-from redline.analysis.kernel_table import KernelRow, kernel_table, merged
-from redline.analysis.kernels import Calls, Kernels, kernels_of, needs
-from redline.analysis.ratings import rate, recomputed
+from redline.analysis.rank.activity import activity_of
+from redline.analysis.rank.digest import digest_of
+from redline.analysis.rank.kernel_table import KernelRow, kernel_table, merged
+from redline.analysis.rank.kernels import Calls, Kernels, kernels_of, needs
+from redline.analysis.rank.ratings import rate, recomputed
 from redline.hardware.machine import Figure, Machine
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace.reader import read_file

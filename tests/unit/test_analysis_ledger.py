@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.accounts import ACCOUNTS, BUSY, COMPUTE, IDLE, Account, place
-from redline.analysis.digest import digest_of
-from redline.analysis.ledger import Ledger
+from redline.analysis.rank.digest import digest_of
+from redline.analysis.rank.ledger import Ledger
 from redline.hardware.machine import Figure, Machine
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from redline.analysis.accounts import Account
-from redline.analysis.collective_table import CollectiveRow
-from redline.analysis.combine import Diagnosis, combine
-from redline.analysis.digest import Digest, digest_of
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.rank.digest import Digest, digest_of
 from redline.testing.jobspec import Axis
 from redline.testing.simulate import Schedule
 from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_job, write_rank

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account
-from redline.analysis.combine import Diagnosis, combine
-from redline.analysis.digest import Digest, digest_of
-from redline.analysis.outline import Outline, Remark, Unseen, outline_of
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.outline import Outline, Remark, Unseen, outline_of
+from redline.analysis.rank.digest import Digest, digest_of
 from redline.hardware.machine import Figure, Machine
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
 

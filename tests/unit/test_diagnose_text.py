@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account
-from redline.analysis.doing import Doing
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.lateness import CAUSES, Pattern
-from redline.analysis.outline import Outline, Remark, Unseen, Utilisation
+from redline.analysis.job.lateness import CAUSES, Pattern
+from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
 from redline.report.diagnose_screen import screen_of
 from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel

@@ -7,13 +7,13 @@ from math import isnan
 from typing import Any
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.collective_table import CollectiveRow
-from redline.analysis.combine import Diagnosis
-from redline.analysis.digest import Digest
-from redline.analysis.doing import Doing
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.ledger import Amounts
-from redline.analysis.outline import Bar, Outline
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
 from redline.trace.job import Failure
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.accounts import COMPUTE, Account
-from redline.analysis.combine import Diagnosis
-from redline.analysis.digest import Digest
-from redline.analysis.doing import HOST_ACCOUNTS
-from redline.analysis.evidence import kernel_shares, largest_transfer, largest_wait, places_of
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.outline import Bar, Outline
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
+from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import HOST_ACCOUNTS
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
 from redline.report.diagnose_tables import shapes_or_kernel
 from redline.report.words import printable

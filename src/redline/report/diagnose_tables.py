@@ -7,13 +7,13 @@ from statistics import median
 from typing import TypeVar
 
 from redline.analysis.accounts import ACCOUNTS, COMPUTE, Account, place
-from redline.analysis.collective_table import CollectiveRow
-from redline.analysis.combine import Diagnosis
-from redline.analysis.digest import Digest
-from redline.analysis.doing import HOST_ACCOUNTS, Doing
-from redline.analysis.evidence import StepRow, step_rows
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.lateness import Late
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.evidence import StepRow, step_rows
+from redline.analysis.job.lateness import Late
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
 from redline.report.words import printable, share
 from redline.units import format_bytes, format_count, format_ns

@@ -4,8 +4,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from redline.analysis.combine import Diagnosis
-from redline.analysis.outline import Outline
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Outline
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import TABLES, Shown
 from redline.report.diagnose_words import NO_ROWS

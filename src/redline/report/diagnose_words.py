@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from redline.analysis.accounts import Account
-from redline.analysis.collective_table import CollectiveRow
-from redline.analysis.digest import SHORT_KERNEL_NS
-from redline.analysis.doing import Doing
-from redline.analysis.evidence import KernelShare, Place
-from redline.analysis.exchanges import POINT_TO_POINT
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.lateness import BEFORE, Late, Lateness
-from redline.analysis.outline import Remark, StepTimes, Unseen, Utilisation
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.evidence import KernelShare, Place
+from redline.analysis.job.lateness import BEFORE, Late, Lateness
+from redline.analysis.job.outline import Remark, StepTimes, Unseen, Utilisation
+from redline.analysis.rank.digest import SHORT_KERNEL_NS
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.report.words import plural, printable
 from redline.units import format_bytes, format_ns, format_rate
 

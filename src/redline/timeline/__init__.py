@@ -1,0 +1,1 @@
+"""The timeline: what ran when, on which lane of which rank; and the algebra of time."""

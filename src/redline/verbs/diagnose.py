@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.analysis.combine import Diagnosis, combine
-from redline.analysis.job import digest_job
-from redline.analysis.outline import Outline, outline_of
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.digests import digest_job
+from redline.analysis.job.outline import Outline, outline_of
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.analysis.digest import Digest
-from redline.analysis.digest_file import save_digest
-from redline.analysis.job import digest_job
+from redline.analysis.job.digests import digest_job
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.trace.find import DIGEST_ENDING, find_traces

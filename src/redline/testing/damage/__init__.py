@@ -1,0 +1,1 @@
+"""Every way in which real traces are broken, on demand."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.activity import Mask, cut_at
-from redline.analysis.idle import Idle
-from redline.analysis.names import matching
+from redline.analysis.rank.activity import Mask, cut_at
+from redline.analysis.rank.idle import Idle
+from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import innermost_at, innermost_segments
 from redline.timeline.table import I64

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from redline.analysis.digest import Digest
-from redline.analysis.exchanges import SPENT
-from redline.analysis.meetings import Mask, Meetings, rows_by_rank
-from redline.analysis.owned import Owned
+from redline.analysis.job.meetings import Mask, Meetings, rows_by_rank
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.exchanges import SPENT
+from redline.analysis.rank.owned import Owned
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.analysis.accounts import ACCOUNTS, Account, place
-from redline.analysis.collective_table import CollectiveRow, collective_table
-from redline.analysis.digest import Digest
-from redline.analysis.doing import Doing, added
-from redline.analysis.kernel_table import KernelRow, merged
-from redline.analysis.lateness import Lateness, lateness_of
-from redline.analysis.ledger import Amounts, Ledger
-from redline.analysis.likeness import kinds_of
-from redline.analysis.meetings import Meetings, meet, rows_by_rank, waiting_times
+from redline.analysis.job.collective_table import CollectiveRow, collective_table
+from redline.analysis.job.lateness import Lateness, lateness_of
+from redline.analysis.job.meetings import Meetings, meet, rows_by_rank, waiting_times
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import Doing, added
+from redline.analysis.rank.kernel_table import KernelRow, merged
+from redline.analysis.rank.ledger import Amounts, Ledger
+from redline.analysis.rank.likeness import kinds_of
 from redline.timeline.intervals import Intervals
 from redline.trace.clocks import Clocks
 from redline.trace.ranks import job_ranks

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.activity import Activity
-from redline.analysis.names import matching
+from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.names import matching
 from redline.cost.rate import work_of
 from redline.cost.work import Work
 from redline.timeline.table import I64, Column

@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 import zstandard
 
-from redline.analysis import doing, kernel_table
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.digest import Arithmetic, Digest, Facts, Origin
-from redline.analysis.doing import Doing
-from redline.analysis.exchanges import Exchanges, Series
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.ledger import Ledger
+from redline.analysis.rank import doing, kernel_table
+from redline.analysis.rank.digest import Arithmetic, Digest, Facts, Origin
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.exchanges import Exchanges, Series
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.analysis.rank.ledger import Ledger
 from redline.artifacts import Envelope, check_envelope, write_atomic
 from redline.errors import InputError
 from redline.timeline.intervals import Intervals

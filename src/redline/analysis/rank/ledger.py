@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.accounts import ACCOUNTS, BUSY, IDLE, Account, place
-from redline.analysis.activity import Activity
-from redline.analysis.idle import Idle
-from redline.analysis.kernels import Floats, Kernels, needs
+from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.idle import Idle
+from redline.analysis.rank.kernels import Floats, Kernels, needs
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.activity import Activity, Mask, activity_of, loader_time
-from redline.analysis.doing import Doing, doing_of
-from redline.analysis.exchanges import Exchanges, Series, exchanges_of
-from redline.analysis.idle import idle_of
-from redline.analysis.kernel_table import KernelRow, kernel_table
-from redline.analysis.kernels import Calls, Kernels, kernels_of
-from redline.analysis.ledger import Ledger, ledger_of
-from redline.analysis.likeness import signature_of
-from redline.analysis.names import matching
+from redline.analysis.rank.activity import Activity, Mask, activity_of, loader_time
+from redline.analysis.rank.doing import Doing, doing_of
+from redline.analysis.rank.exchanges import Exchanges, Series, exchanges_of
+from redline.analysis.rank.idle import idle_of
+from redline.analysis.rank.kernel_table import KernelRow, kernel_table
+from redline.analysis.rank.kernels import Calls, Kernels, kernels_of
+from redline.analysis.rank.ledger import Ledger, ledger_of
+from redline.analysis.rank.likeness import signature_of
+from redline.analysis.rank.names import matching
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline

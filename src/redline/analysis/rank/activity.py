@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.names import matching
-from redline.analysis.owned import Owned
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.owned import Owned
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import innermost_segments
 from redline.timeline.table import I64

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.accounts import IDLE, Account
-from redline.analysis.activity import Activity, loader_time, working_lanes
-from redline.analysis.names import matching
+from redline.analysis.rank.activity import Activity, loader_time, working_lanes
+from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.activity import Activity, Mask
-from redline.analysis.ratings import Ratings, rate, recomputed
+from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.cost.precision import arithmetic_dtype
 from redline.cost.roofline import roof_of
 from redline.cost.work import Work

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from redline.analysis.activity import Activity
-from redline.analysis.kernels import Kernels
-from redline.analysis.ratings import operators_of
+from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.kernels import Kernels
+from redline.analysis.rank.ratings import operators_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 
 from redline.analysis.accounts import ACCOUNTS, Account
-from redline.analysis.collective_table import CollectiveRow
-from redline.analysis.combine import Diagnosis
-from redline.analysis.doing import Doing
-from redline.analysis.kernel_table import KernelRow
-from redline.analysis.ledger import Amounts
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.analysis.rank.ledger import Amounts
 
 
 @dataclass(frozen=True, kw_only=True)

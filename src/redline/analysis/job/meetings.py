@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.digest import Digest
-from redline.analysis.exchanges import POINT_TO_POINT
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
 from redline.trace.clocks import Clocks, align

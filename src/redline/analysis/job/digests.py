@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from redline.analysis.digest import Digest, device_name_of, digest_of
-from redline.analysis.digest_file import is_digest, load_digest
+from redline.analysis.rank.digest import Digest, device_name_of, digest_of
+from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose

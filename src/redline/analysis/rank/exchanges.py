@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.activity import Activity
-from redline.analysis.idle import Idle
+from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.idle import Idle
 from redline.timeline.table import I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.digest import Digest
-from redline.analysis.meetings import Meetings, rows_by_rank
+from redline.analysis.job.meetings import Meetings, rows_by_rank
+from redline.analysis.rank.digest import Digest
 from redline.timeline.table import I64
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.

@@ -6,9 +6,9 @@ from enum import StrEnum
 from statistics import median
 
 from redline.analysis.accounts import ACCOUNTS, LOSSES, Account
-from redline.analysis.combine import Diagnosis
-from redline.analysis.digest import Arithmetic, Digest
-from redline.analysis.lateness import Late
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.lateness import Late
+from redline.analysis.rank.digest import Arithmetic, Digest
 
 _UNEVEN = 3  # times the median: an average over such steps is that of its longest
 _NOTABLE = 0.03  # of the window: less than this needs no remark
