@@ -9,6 +9,7 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Mask, cut_at
+from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
@@ -108,9 +109,8 @@ def _summed(
     spans = timeline.spans
     kind = np.where(row[used] != NONE, spans.kind[row[used]].astype(np.int64), NONE)
     name = np.where(row[used] != NONE, spans.name[row[used]], NONE)
-    keys, which = np.unique(np.stack([kind, name, region[used], site[used]]), axis=1, return_inverse=True)
+    keys, which = distinct(kind, name, region[used], site[used])
     time_ns = np.zeros(keys.shape[1], np.int64)
-    which = which.reshape(-1)
     np.add.at(time_ns, which, share_ns[used])
     start_ns, end_ns = times_ns[0][used], times_ns[1][used]
     goes_on = np.append(False, (start_ns[1:] == end_ns[:-1]) & (which[1:] == which[:-1]))

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Kernels
 from redline.analysis.rank.ratings import operators_of
 from redline.timeline.table import I64
@@ -113,8 +114,7 @@ def _known_rows(timeline: Timeline, kernels: Kernels) -> list[KernelRow]:
         return []
     shapes = _shapes(timeline, calls.row)
     types, dtype = np.unique(calls.dtype, return_inverse=True)
-    keys, which = np.unique(np.stack([timeline.spans.name[calls.row], shapes, dtype]), axis=1, return_inverse=True)
-    which = which.reshape(-1)
+    keys, which = distinct(timeline.spans.name[calls.row], shapes, dtype)
     longest = np.zeros(keys.shape[1], np.int64)
     order = np.argsort(calls.time_ns, kind="stable")
     longest[which[order]] = order  # the last to be written is the longest
@@ -153,12 +153,12 @@ def _unknown_rows(timeline: Timeline, activity: Activity, kernels: Kernels) -> l
     rows = activity.compute.row[pieces]
     operator = operators_of(timeline, activity)[pieces]
     operator_name = np.where(operator != NONE, spans.name[operator], NONE)
-    keys, which = np.unique(np.stack([operator_name, spans.name[rows]]), axis=1, return_inverse=True)
+    keys, which = distinct(operator_name, spans.name[rows])
     dur_ns = activity.compute.dur_ns[pieces] if activity.device == "cpu" else spans.dur_ns[rows]
     time_ns = np.zeros(keys.shape[1], np.int64)
-    np.add.at(time_ns, which.reshape(-1), dur_ns)
-    distinct = np.unique(np.stack([which.reshape(-1), rows]), axis=1)  # an operator on a CPU may be cut into several
-    counts = np.bincount(distinct[0]).tolist()
+    np.add.at(time_ns, which, dur_ns)
+    calls, _ = distinct(which, rows)  # an operator on a CPU may be cut into several pieces
+    counts = np.bincount(calls[0]).tolist()
     return [
         KernelRow(
             operator=_cut(timeline.text(name)),

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.cost.precision import arithmetic_dtype
 from redline.cost.roofline import roof_of
@@ -129,14 +130,13 @@ def _roofs(
     timeline: Timeline, works: tuple[Work, ...], work: I64, kernel_name: I64, machine: Machine | None
 ) -> tuple[npt.NDArray[np.str_], Floats, Floats]:
     """Type of the arithmetic and both roofs of each call; each distinct work and kernel looked at once."""
-    pairs, which = np.unique(np.stack([work, kernel_name]), axis=1, return_inverse=True)
+    pairs, which = distinct(work, kernel_name)
     dtypes, roofs = [], []
     for work_index, name in pairs.T.tolist():
         dtype = arithmetic_dtype(works[work_index], timeline.texts[name])
         roof = roof_of(works[work_index], dtype, machine) if machine is not None else None
         dtypes.append(dtype)
         roofs.append((roof.math_ns, roof.memory_ns) if roof is not None else (np.nan, np.nan))
-    which = which.reshape(-1)
     both = np.array(roofs, np.float64).reshape(-1, 2)[which]
     return np.array(dtypes, np.str_)[which], both[:, 0], both[:, 1]
 

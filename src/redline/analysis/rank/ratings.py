@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.names import matching
 from redline.cost.rate import work_of
 from redline.cost.work import Work
@@ -66,9 +67,9 @@ class _WorkBook:
         columns: list[Column] = [self._timeline.spans.name[rows]]
         columns += [getattr(operators, name)[place] for name in ("shapes", "dtypes", "strides", "values")]
         columns += [kernel_name if kernel_name is not None else np.full(len(rows), NONE)]
-        keys, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
+        keys, which = distinct(*columns)
         found = np.array([self._looked_up(tuple(key)) for key in keys.T.tolist()], np.int64)
-        return np.where(described, found[which.reshape(-1)], NONE)
+        return np.where(described, found[which], NONE)
 
     def _looked_up(self, key: tuple[int, ...]) -> int:
         if key not in self._known:
