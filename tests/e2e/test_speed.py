@@ -83,7 +83,7 @@ def _least_cpu_s(costs: list[Cost]) -> float:
 
 @pytest.mark.needs_traces
 def test_a_diagnosis_costs_at_most_twice_json_loads(traces: Path) -> None:
-    """On a real trace of 80.8 MB; measured at about 1.0x the CPU time and 0.3x the memory."""
+    """On a real trace of 80.8 MB; measured at about 1.2x the CPU time and 0.3x the memory."""
     trace = str(traces / "sam_amg_False_4be6279a.json.gz")
     loaded, diagnosed = [], []
     for _ in range(MOST_ROUNDS):
