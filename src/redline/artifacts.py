@@ -136,7 +136,9 @@ def _output_error(path: Path, error: OSError) -> OutputError:
     advice = {
         errno.ENOSPC: "the disk is full; free some space or write elsewhere",
         errno.EDQUOT: "your disk quota is used up; free some space or write elsewhere",
-        errno.ENOENT: f"the folder {folder} does not exist; create it first",
+        errno.ENOENT: f"the folder {folder} does not exist; create it first"
+        if not folder.exists()
+        else f"nothing can be created in {folder}; write elsewhere",
         errno.ENOTDIR: f"{folder} is not a folder; give another name",
         errno.EACCES: f"you may not write in {folder}; choose a folder that you own",
         errno.EPERM: f"you may not write in {folder}; choose a folder that you own",

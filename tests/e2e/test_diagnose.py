@@ -433,6 +433,14 @@ def test_an_empty_path_is_refused() -> None:
     )
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no such folder here")
+def test_a_folder_that_takes_no_files_is_not_said_to_be_missing() -> None:
+    done = run_redline("diagnose", RECORDED / "inference.pt.trace.json.gz", "-o", "/proc/x.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith("redline: cannot write /proc/x.json: ")
+    assert "does not exist" not in done.stderr
+
+
 def test_the_next_line_is_harmless(tmp_path: Path) -> None:
     odd = tmp_path / "a\x1b[31mb.json.gz"
     shutil.copy(RECORDED / "inference.pt.trace.json.gz", odd)
