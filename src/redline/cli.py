@@ -17,7 +17,6 @@ from redline.errors import OutputError, RedlineError, UsageError
 TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from typing import NoReturn
 
     from redline.analysis.job.combine import Diagnosis
@@ -361,7 +360,6 @@ def _run_diagnose(options: argparse.Namespace) -> int:
     from redline.verbs.diagnose import diagnose
 
     _refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
-    _refuse_for_digests(options)
     tables = list(dict.fromkeys(options.tables or ()))
     found = diagnose(options.paths, machine=options.machine, options=_job_options(options), progress=_progress(options))
     known = found.diagnosis, found.outline, found.failures
@@ -406,27 +404,11 @@ def _point_onwards(
 
 def _are_traces(paths: Sequence[str]) -> bool:
     """Several files, none of which is a digest: digests cannot be merged."""
+    from redline.analysis.rank.digest_file import is_digest
     from redline.trace.find import find_traces
 
     found = find_traces(paths, digests=True)
-    return len(found) > 1 and not _has_digest(found)
-
-
-def _has_digest(found: Sequence[Path]) -> bool:
-    from redline.trace.find import DIGEST_ENDING
-
-    return any(path.name.endswith(DIGEST_ENDING) for path in found)
-
-
-def _refuse_for_digests(options: argparse.Namespace) -> None:
-    """What was decided when a digest was made cannot be decided again without its trace."""
-    from redline.trace.find import find_traces
-
-    given = [f"--{name.replace('_', '-')}" for name in ("machine", "step_regex") if getattr(options, name) is not None]
-    if given and _has_digest(find_traces(options.paths, digests=True)):
-        raise UsageError(
-            f"diagnose: {given[0]} is for traces, and a digest was given; make it anew: redline digest {given[0]} ..."
-        )
+    return len(found) > 1 and not any(map(is_digest, found))
 
 
 def _given(options: argparse.Namespace, name: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Known right answers in the real traces, as `redline diagnose` gives them, and what holds on every trace."""
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import Unseen, outline_of
 from redline.analysis.rank.activity import activity_of, loader_time, window_of
-from redline.analysis.rank.digest import Digest, device_name_of, digest_of
+from redline.analysis.rank.digest import Digest, digest_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.find import find_traces
 from redline.trace.reader import read_file
+from redline.trace.summary import devices_of
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import ROOT
 
@@ -40,10 +42,10 @@ def _diagnosed(*paths: Path, machine: str | None = None) -> Diagnosed:
 
 
 def _machine(timeline: Timeline) -> Machine | None:
-    try:
-        return choose(None, *device_name_of(timeline))
-    except UnknownHardwareError:
-        return None
+    for device in devices_of(timeline):
+        with suppress(UnknownHardwareError):
+            return choose(None, device.name, device.memory_bytes, device.multiprocessors)
+    return None
 
 
 def _digests(path: Path) -> list[tuple[Timeline, Digest]]:

@@ -16,33 +16,28 @@ from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table, merged
 from redline.analysis.rank.kernels import Calls, Kernels, kernels_of, needs
 from redline.analysis.rank.ratings import rate, recomputed
-from redline.hardware.machine import Figure, Machine
+from redline.hardware.machine import Machine
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace.reader import read_file
-from tests.conftest import Event, document, kernel, launch, names_of, op, read_one, row_of, span
+from tests.conftest import (
+    PRODUCT,
+    PRODUCT_BYTES,
+    PRODUCT_FLOPS,
+    Event,
+    document,
+    kernel,
+    launch,
+    machine_with,
+    names_of,
+    op,
+    read_one,
+    row_of,
+    span,
+)
 from tests.e2e.test_recording import needs_torch
 
-FLOPS, BYTES = 2 * 64**3, 3 * 64 * 64 * 4  # of a product of two [64, 64] in fp32
-MATH_NS, MEMORY_NS = 1000.0, 400.0  # that it needs on the machine below
-
-
-def figure(value: float) -> Figure:
-    return Figure(value=value, source="made up for a test", date="2026-08")
-
-
-MACHINE = Machine(
-    name="made up",
-    figures={
-        "memory_bytes_per_s": figure(BYTES / MEMORY_NS * 1e9),
-        "peak_flops_per_s.fp32": figure(FLOPS / MATH_NS * 1e9),
-    },
-)
-SQUARE: Mapping[str, Any] = {
-    "Input Dims": [[64, 64], [64, 64]],
-    "Input type": ["float", "float"],
-    "Input Strides": [[64, 1], [64, 1]],
-    "Concrete Inputs": ["", ""],
-}
+MATH_NS, MEMORY_NS = 1000.0, 400.0  # that a product needs on this machine
+MACHINE = machine_with(MATH_NS, MEMORY_NS)
 SUM: Mapping[str, Any] = {
     "Input Dims": [[64, 64], [64, 64], []],
     "Input type": ["float", "float", "Scalar"],
@@ -52,11 +47,11 @@ SUM: Mapping[str, Any] = {
 
 
 def mm(ts: float, dur: float, *, tid: int = 1, **more: Any) -> Event:
-    return op("aten::mm", ts, dur, tid=tid, **{**SQUARE, **more})
+    return op("aten::mm", ts, dur, tid=tid, **{**PRODUCT, **more})
 
 
 def linear(ts: float, dur: float) -> Event:
-    return op("aten::linear", ts, dur, **SQUARE)
+    return op("aten::linear", ts, dur, **PRODUCT)
 
 
 def timeline_of(events: Sequence[Event]) -> Timeline:
@@ -177,7 +172,7 @@ def test_kernels_of_one_call_share_its_work() -> None:
     ]
     timeline, found = kernels(events)
     assert (found.calls.kernels.tolist(), found.calls.time_ns.tolist()) == ([2], [4000])
-    assert (found.calls.flops.tolist(), found.calls.bytes.tolist()) == ([FLOPS], [BYTES])
+    assert (found.calls.flops.tolist(), found.calls.bytes.tolist()) == ([PRODUCT_FLOPS], [PRODUCT_BYTES])
     assert timeline.texts[int(found.calls.kernel_name[0])] == "split"
     math, memory = needs(found)
     assert (math * [3000, 1000]).sum() == pytest.approx(MATH_NS)
@@ -232,12 +227,12 @@ def test_whole_durations_count_where_kernels_overlap() -> None:
 
 def test_without_a_machine_nothing_has_a_roof_but_the_work_is_known() -> None:
     _, found = kernels([mm(0, 10), launch(3, 1), kernel("gemm", 20, 1, correlation=1)], None)
-    assert (found.rated.tolist(), found.calls.flops.tolist()) == ([False], [FLOPS])
+    assert (found.rated.tolist(), found.calls.flops.tolist()) == ([False], [PRODUCT_FLOPS])
     assert not found.calls.above_roof.any()
 
 
 def test_without_the_peak_of_the_type_arithmetic_has_no_roof() -> None:
-    half: dict[str, Any] = {**SQUARE, "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+    half: dict[str, Any] = {**PRODUCT, "Input type": ["c10::BFloat16", "c10::BFloat16"]}
     events = [op("aten::mm", 0, 10, **half), launch(3, 1), kernel("gemm", 20, 1, correlation=1)]
     assert kernels(events)[1].rated.tolist() == [False]
 
@@ -279,7 +274,7 @@ def test_one_row_per_operator_and_shapes_the_longest_first() -> None:
         "unknown",
     )
     assert (known.operator, known.shapes, known.dtype) == ("aten::mm", "[[64, 64], [64, 64]]", "fp32")
-    assert (known.calls, known.kernels, known.time_ns, known.flops) == (2, 2, 6000, 2 * FLOPS)
+    assert (known.calls, known.kernels, known.time_ns, known.flops) == (2, 2, 6000, 2 * PRODUCT_FLOPS)
     assert [known.math_ns, known.memory_ns] == pytest.approx([2 * MATH_NS, 2 * MEMORY_NS])
     assert known.share == pytest.approx(1 / 3)
     assert known.regime == "compute"
@@ -294,7 +289,7 @@ def test_the_table_holds_all_kernel_time() -> None:
 def test_rows_of_two_ranks_add_up() -> None:
     rows = table(two_products_and_one_unknown())
     unknown, known = merged([*rows, *rows])
-    assert (unknown.time_ns, known.time_ns, known.calls, known.flops) == (14_000, 12_000, 4, 4 * FLOPS)
+    assert (unknown.time_ns, known.time_ns, known.calls, known.flops) == (14_000, 12_000, 4, 4 * PRODUCT_FLOPS)
 
 
 @pytest.mark.parametrize(

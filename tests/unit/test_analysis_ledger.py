@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,30 +13,23 @@ from hypothesis import strategies as st
 from redline.analysis.accounts import ACCOUNTS, BUSY, COMPUTE, IDLE, Account, place
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.ledger import Ledger
-from redline.hardware.machine import Figure, Machine
-from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
-
-FLOPS, BYTES = 2 * 64**3, 3 * 64 * 64 * 4  # of a product of two [64, 64] in fp32
-MATH_NS, MEMORY_NS = 1000.0, 1600.0  # that it needs on the machine below
-
-
-def figure(value: float) -> Figure:
-    return Figure(value=value, source="made up for a test", date="2026-08")
-
-
-MACHINE = Machine(
-    name="made up",
-    figures={
-        "memory_bytes_per_s": figure(BYTES / MEMORY_NS * 1e9),
-        "peak_flops_per_s.fp32": figure(FLOPS / MATH_NS * 1e9),
-    },
+from redline.hardware.machine import Machine
+from tests.conftest import (
+    PRODUCT,
+    Event,
+    collective,
+    document,
+    kernel,
+    launch,
+    machine_with,
+    op,
+    read_one,
+    region,
+    span,
 )
-SQUARE: dict[str, Any] = {
-    "Input Dims": [[64, 64], [64, 64]],
-    "Input type": ["float", "float"],
-    "Input Strides": [[64, 1], [64, 1]],
-    "Concrete Inputs": ["", ""],
-}
+
+MATH_NS, MEMORY_NS = 1000.0, 1600.0  # that a product needs on this machine
+MACHINE = machine_with(MATH_NS, MEMORY_NS)
 
 
 def ledger(events: Sequence[Event], machine: Machine | None = MACHINE) -> Ledger:
@@ -53,7 +45,7 @@ def amounts(values: np.typing.NDArray[np.int64]) -> dict[Account, int]:
 def product(at: float, correlation: int, start: float, dur: float) -> list[Event]:
     """A matrix product that the host calls at one time, and its kernel at another."""
     return [
-        op("aten::mm", at, 2, **SQUARE),
+        op("aten::mm", at, 2, **PRODUCT),
         launch(at + 0.5, correlation, dur=1),
         kernel("gemm", start, dur, correlation=correlation),
     ]
@@ -207,7 +199,7 @@ def _written(kernels: list[Random]) -> list[Event]:
         category = "gpu_memcpy" if "Memcpy" in name else "kernel"
         at = -0.1 * number
         events += [
-            op("aten::mm", at, 0.09, **(SQUARE if known else {})),
+            op("aten::mm", at, 0.09, **(PRODUCT if known else {})),
             launch(at + 0.01, number, dur=0.01),
             kernel(name, start / 1000, dur / 1000, stream=stream, category=category, correlation=number),
         ]

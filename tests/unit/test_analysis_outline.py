@@ -14,24 +14,24 @@ from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import Outline, Remark, Unseen, outline_of
 from redline.analysis.rank.digest import Digest, digest_of
-from redline.hardware.machine import Figure, Machine
-from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
+from redline.hardware.machine import Machine
+from tests.conftest import (
+    PRODUCT,
+    PRODUCT_FLOPS,
+    Event,
+    collective,
+    document,
+    figure,
+    kernel,
+    launch,
+    op,
+    read_one,
+    region,
+    span,
+)
 
-FLOPS = 2 * 64**3  # of a product of two [64, 64]
-
-
-def figure(value: float) -> Figure:
-    return Figure(value=value, source="made up for a test", date="2026-08")
-
-
-PEAK = FLOPS / 1e-6  # the product takes a microsecond at best
+PEAK = PRODUCT_FLOPS / 1e-6  # the product takes a microsecond at best
 MACHINE = Machine(name="made up", figures={"memory_bytes_per_s": figure(1e15), "peak_flops_per_s.fp32": figure(PEAK)})
-SQUARE: dict[str, Any] = {
-    "Input Dims": [[64, 64], [64, 64]],
-    "Input type": ["float", "float"],
-    "Input Strides": [[64, 1], [64, 1]],
-    "Concrete Inputs": ["", ""],
-}
 HALF: dict[str, Any] = {"Input type": ["c10::Half", "c10::Half"]}
 
 
@@ -43,7 +43,7 @@ def digest(events: Sequence[Event], machine: Machine | None = MACHINE, rank: int
 def product(at: float, number: int, dur: float = 4, **more: Any) -> list[Event]:
     """A product that is called at one time and runs 5 us later."""
     return [
-        op("aten::mm", at, 3, **{**SQUARE, **more}),
+        op("aten::mm", at, 3, **{**PRODUCT, **more}),
         launch(at + 1, number, dur=1),
         kernel("gemm", at + 5, dur, correlation=number),
     ]
@@ -89,8 +89,8 @@ def test_utilisation_is_arithmetic_over_what_the_peak_allows() -> None:
     found = outline(digest(two_steps())).utilisation
     assert found is not None
     assert found.mfu == found.hfu == pytest.approx(3e-6 / 40e-6)
-    assert (found.flops, found.recomputed_flops, found.unrated_flops) == (round(1.5 * FLOPS), 0, 0)
-    assert found.model_flops == {"fp32": round(1.5 * FLOPS)}
+    assert (found.flops, found.recomputed_flops, found.unrated_flops) == (round(1.5 * PRODUCT_FLOPS), 0, 0)
+    assert found.model_flops == {"fp32": round(1.5 * PRODUCT_FLOPS)}
     assert found.peaks == {"fp32": PEAK}
     assert (found.step_ns, found.known_share) == (20_000, 1)
 
@@ -110,7 +110,11 @@ def test_work_that_is_done_again_counts_for_the_hardware_only() -> None:
     found = outline(digest(events)).utilisation
     assert found is not None
     assert [found.hfu, found.mfu] == pytest.approx([2e-6 / 40e-6, 1e-6 / 40e-6])
-    assert (found.flops, found.recomputed_flops, found.model_flops) == (2 * FLOPS, FLOPS, {"fp32": FLOPS})
+    assert (found.flops, found.recomputed_flops, found.model_flops) == (
+        2 * PRODUCT_FLOPS,
+        PRODUCT_FLOPS,
+        {"fp32": PRODUCT_FLOPS},
+    )
 
 
 def test_what_lies_outside_steps_counts_neither_way() -> None:
@@ -123,7 +127,7 @@ def test_types_without_a_peak_are_kept_apart() -> None:
     half: dict[str, Any] = {"Input type": ["c10::BFloat16", "c10::BFloat16"]}
     found = outline(digest([region("ProfilerStep#0", 0, 40), *product(0, 1), *product(20, 2, **half)])).utilisation
     assert found is not None
-    assert (found.flops, found.unrated_flops) == (FLOPS, FLOPS)
+    assert (found.flops, found.unrated_flops) == (PRODUCT_FLOPS, PRODUCT_FLOPS)
     assert found.hfu == pytest.approx(1e-6 / 40e-6)
 
 
@@ -253,7 +257,7 @@ def test_what_could_not_be_seen_is_said(what: Unseen) -> None:
 
 def test_a_good_trace_leaves_nothing_unseen() -> None:
     marks = [region("ProfilerStep#0", 0, 100), span("python_function", "train.py(1): main", 0, 100)]
-    events = [*marks, op("aten::mm", 0, 3, **SQUARE), launch(1, 1, dur=1), kernel("gemm", 3, 96, correlation=1)]
+    events = [*marks, op("aten::mm", 0, 3, **PRODUCT), launch(1, 1, dur=1), kernel("gemm", 3, 96, correlation=1)]
     assert outline(digest(events, record_shapes=1, with_stack=1)).unseen == ()
 
 

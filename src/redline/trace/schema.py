@@ -199,7 +199,6 @@ PROFILER_STEP = "ProfilerStep"
 OPTIMIZER_STEP = "Optimizer.step#"
 DATA_LOADER = "enumerate(DataLoader)#"
 LOST_NAME = "unknown"  # what Kineto's exporter writes for a name with non-ASCII letters
-COMMUNICATION_OPERATOR = "record_param_comms"  # the operator that carries a collective's metadata
 
 # In 2021 these regions were written as operators.
 _ANNOTATION_NAME = re.compile(r"ProfilerStep|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
@@ -318,7 +317,6 @@ _BOOKKEEPING_OPERATOR = re.compile(
 )
 _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
-BACKWARD_ENGINE = "autograd::engine::evaluate_function"
 
 
 def is_blocking_call(name: str) -> bool:

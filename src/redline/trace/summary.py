@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Kind, Metadata, Source, Timeline
+from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Device, Kind, Metadata, Source, Timeline
 from redline.trace.collectives import RankArrivals, arrivals_of
 from redline.trace.schema import is_graph_launch
 
@@ -57,7 +57,7 @@ def summarise(timeline: Timeline) -> RankSummary:
         rank_origin=timeline.rank_origin,
         source=timeline.source,
         metadata=timeline.metadata,
-        device_names=_device_names(timeline),
+        device_names=tuple(dict.fromkeys(device.name for device in devices_of(timeline))),
         zero_ns=timeline.zero_ns,
         start_ns=timeline.zero_ns + start_ns,
         window_ns=end_ns - start_ns,
@@ -83,10 +83,22 @@ def _union_ns(timeline: Timeline, rows: I64) -> int:
     return Intervals.union_of(starts, starts + timeline.spans.dur_ns[rows]).length_ns
 
 
-def _device_names(timeline: Timeline) -> tuple[str, ...]:
+def devices_of(timeline: Timeline) -> tuple[Device, ...]:
+    """The devices that did work, in order; those without a name are left out."""
     used = {timeline.lanes[lane].device for lane in np.unique(timeline.spans.lane[device_rows(timeline)]).tolist()}
-    names = {device.id: device.name for device in timeline.metadata.devices}
-    return tuple(dict.fromkeys(names[device] for device in sorted(used) if names.get(device)))
+    found = tuple(device for device in _named_devices(timeline) if device.id in used)
+    # ROCm numbers devices in two ways; where all are alike it does not matter.
+    return found or (alike_device(timeline) if used else ())
+
+
+def alike_device(timeline: Timeline) -> tuple[Device, ...]:
+    """One of the devices that the trace lists, if all of them have the same name."""
+    named = _named_devices(timeline)
+    return named[:1] if len({device.name for device in named}) == 1 else ()
+
+
+def _named_devices(timeline: Timeline) -> tuple[Device, ...]:
+    return tuple(device for device in sorted(timeline.metadata.devices, key=lambda one: one.id) if device.name)
 
 
 def _coverage(timeline: Timeline) -> Coverage:

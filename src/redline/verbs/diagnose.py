@@ -1,12 +1,14 @@
 """`redline diagnose`: where the time of a job went, every nanosecond in one account."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.digests import digest_job
 from redline.analysis.job.outline import Outline, outline_of
+from redline.analysis.rank.digest_file import is_digest
+from redline.errors import UsageError
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -31,6 +33,18 @@ def diagnose(
 
     `machine` is a record of the catalogue or a profile file; without it each trace's own device is looked up.
     """
-    found = digest_job(find_traces(paths, digests=True), machine, options or JobOptions(), progress)
+    options = options or JobOptions()
+    files = find_traces(paths, digests=True)
+    _refuse_for_digests(files, {"--machine": machine, "--step-regex": options.reading.step_regex})
+    found = digest_job(files, machine, options, progress)
     diagnosis = combine(found.digests)
     return Diagnosed(diagnosis=diagnosis, outline=outline_of(diagnosis), failures=found.failures)
+
+
+def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:
+    """What was decided when a digest was made cannot be decided again without its trace."""
+    given = [option for option, value in decided.items() if value is not None]
+    if given and any(map(is_digest, files)):
+        raise UsageError(
+            f"diagnose: {given[0]} is for traces, and a digest was given; make it anew: redline digest {given[0]} ..."
+        )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from redline.analysis.rank.digest import Digest, device_name_of, digest_of
+from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
@@ -14,6 +14,7 @@ from redline.timeline.timeline import Timeline
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.job import Failure, JobOptions, OfFile, Progress, gather
 from redline.trace.reader import ReadOptions
+from redline.trace.summary import devices_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,10 @@ def _digested(
 def _one(timeline: Timeline, chosen: Machine | None) -> Digest:
     if chosen is not None:
         return digest_of(timeline, chosen)
-    name, memory_bytes, multiprocessors = device_name_of(timeline)
-    if not name:
+    device = next(iter(devices_of(timeline)), None)
+    if device is None:
         return digest_of(timeline, None, "the trace does not say which device it ran on; give it with --machine")
     try:
-        return digest_of(timeline, choose(None, name, memory_bytes, multiprocessors))
+        return digest_of(timeline, choose(None, device.name, device.memory_bytes, device.multiprocessors))
     except UnknownHardwareError as error:
         return digest_of(timeline, None, str(error))

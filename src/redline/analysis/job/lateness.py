@@ -70,7 +70,7 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
         wait_ns=int(wait_ns.sum()),
         intrinsic_ns=int(np.minimum.reduceat(dur_ns, first).sum()),
         last_ranks=tuple(numbers[meetings.rank[rows[last[order]]]].tolist()),
-        ranks=_late_ranks(meetings, digests, rows, operation, (median_row, last), wait_ns),
+        ranks=_late_ranks(meetings, digests, rows, operation, (median_row, last)),
         pattern=pattern,
         first_step_share=first_share,
     )
@@ -84,17 +84,12 @@ def _median_and_last(dur_ns: I64, operation: I64, first: I64) -> tuple[I64, I64]
 
 
 def _late_ranks(
-    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64], wait_ns: I64
+    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64]
 ) -> tuple[Late, ...]:
     usual, last = compared
     dur_ns = (meetings.end_ns - meetings.start_ns)[rows]
     late_ns = dur_ns[usual] - dur_ns[last]
-    level = _level_rows(meetings, rows, operation)
-    spent = _spent_since(meetings, digests, rows, level)
-    more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
-    unexplained_ns = late_ns - sum(more.values())
-    more[BEFORE] = np.where(level[last] == NONE, unexplained_ns, 0)
-    more[OTHER] = unexplained_ns - more[BEFORE]
+    more = _excess(meetings, digests, rows, operation, compared, late_ns)
     who, mine = np.unique(meetings.rank[rows[last]], return_inverse=True)
     notable = late_ns > _NOTABLE_NS
 
@@ -121,6 +116,20 @@ def _late_ranks(
         for number, (index, last_count) in enumerate(zip(who.tolist(), np.bincount(mine).tolist(), strict=True))
     ]
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
+
+
+def _excess(
+    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64], late_ns: I64
+) -> dict[str, I64]:
+    """For each operation how its lateness came about: by cause, what its last rank did more than the median one."""
+    usual, last = compared
+    level = _level_rows(meetings, rows, operation)
+    spent = _spent_since(meetings, digests, rows, level)
+    more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
+    unexplained_ns = late_ns - sum(more.values())
+    more[BEFORE] = np.where(level[last] == NONE, unexplained_ns, 0)
+    more[OTHER] = unexplained_ns - more[BEFORE]
+    return more
 
 
 def _caused_ns(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I64:

@@ -26,7 +26,6 @@ class Meetings:
     rank: I64  # index of the digest
     place: I64  # row of its exchanges
     operation: I64  # 0, 1, 2, ... without gaps
-    first: I64  # for each operation its first row
     shift_ns: I64  # how far its rank's own clock is ahead of the clock of its operation
     start_ns: I64  # on the clock of its operation, as is end_ns: the common one, where all of its ranks share it
     end_ns: I64
@@ -34,18 +33,6 @@ class Meetings:
     wait_ns: I64  # until all were there
     together: Mask  # whether its ranks can only leave together
     clocks: Clocks
-
-    def __len__(self) -> int:
-        return len(self.rank)
-
-    @property
-    def operations(self) -> int:
-        return len(self.first)
-
-    def widened(self, per_operation: I64) -> I64:
-        """One value per operation, for each of its rows."""
-        wide: I64 = per_operation[self.operation]
-        return wide
 
 
 def meet(digests: Sequence[Digest]) -> Meetings:
@@ -60,11 +47,10 @@ def meet(digests: Sequence[Digest]) -> Meetings:
     by_clock = _are(digests, table, frozenset({POINT_TO_POINT})) & aligned & clocks.trusted
     shortest_ns, wait_ns = _lengths(start_ns, end_ns, operation, first, by_clock)
     return Meetings(
-        shift_ns=shift_ns,
         rank=table.rank.astype(np.int64),
         place=table.place.astype(np.int64),
         operation=operation.astype(np.int64),
-        first=first.astype(np.int64),
+        shift_ns=shift_ns,
         start_ns=start_ns,
         end_ns=end_ns,
         shortest_ns=shortest_ns,

@@ -49,6 +49,13 @@ def activity_of(timeline: Timeline) -> Activity:
     return _of_cpu(timeline)
 
 
+def compute_ns(timeline: Timeline, activity: Activity) -> I64:
+    """Whole durations of compute kernels; of a CPU's operators only the time in which they run themselves."""
+    if activity.device == "cpu":
+        return activity.compute.dur_ns
+    return timeline.spans.dur_ns[activity.compute.row]
+
+
 def window_of(timeline: Timeline) -> tuple[int, int]:
     """First start and last end of what belongs to the job: threads that only poll the device do not extend it."""
     spans = timeline.spans

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask, activity_of, loader_time
+from redline.analysis.rank.activity import Activity, Mask, activity_of, compute_ns, loader_time
 from redline.analysis.rank.doing import Doing, doing_of
 from redline.analysis.rank.exchanges import Exchanges, Series, exchanges_of
-from redline.analysis.rank.idle import idle_of
+from redline.analysis.rank.idle import Idle, idle_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
 from redline.analysis.rank.kernels import Calls, Kernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
@@ -18,6 +18,7 @@ from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.trace.summary import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
 
@@ -106,18 +107,9 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
     exchanges, series = exchanges_of(timeline, activity, idle)
     ledger = ledger_of(timeline, activity, idle, kernels)
     table = kernel_table(timeline, activity, kernels)
-    first_ns = int(activity.busy.start[0]) if len(activity.busy) else activity.window_ns[1]
     return Digest(
         origin=_origin(timeline),
-        facts=_facts(
-            timeline,
-            activity,
-            kernels,
-            machine,
-            why_no_machine,
-            idle.accounts[Account.QUEUE],
-            first_ns,
-        ),
+        facts=_facts(timeline, activity, idle, kernels, machine, why_no_machine),
         zero_ns=timeline.zero_ns,
         window_ns=activity.window_ns,
         ledger=ledger,
@@ -152,28 +144,15 @@ def _origin(timeline: Timeline) -> Origin:
     )
 
 
-def device_name_of(timeline: Timeline) -> tuple[str, int, int]:
-    """Name, memory and multiprocessors of the device that did the rank's work; "" and 0 where the trace is silent."""
-    on_device = [lane.device for lane in timeline.lanes if lane.on_device]
-    devices = {device.id: device for device in timeline.metadata.devices}
-    found = [devices[number] for number in on_device if number in devices]
-    if not found and len({device.name for device in devices.values()}) == 1:
-        found = list(devices.values())  # ROCm numbers devices in two ways; where all are alike it does not matter
-    return (found[0].name, found[0].memory_bytes, found[0].multiprocessors) if found else ("", 0, 0)
-
-
 def _facts(
-    timeline: Timeline,
-    activity: Activity,
-    kernels: Kernels,
-    machine: Machine | None,
-    why_no_machine: str,
-    queue: Intervals,
-    first_ns: int,
+    timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels, machine: Machine | None, why_no_machine: str
 ) -> Facts:
     spans, work = timeline.spans, timeline.device_work
     busy = activity.busy
-    dur_ns = activity.compute.dur_ns if activity.device == "cpu" else spans.dur_ns[activity.compute.row]
+    dur_ns = compute_ns(timeline, activity)
+    queue = idle.accounts[Account.QUEUE]
+    begin_ns, end_ns = activity.window_ns
+    first_ns = int(busy.start[0]) if len(busy) else end_ns
     unlaunched = (work.launch == NONE) & (spans.kind[work.row] != Kind.SYNC)
     calls = spans.rows_of(*CALL_KINDS)
     launches = calls[matching(timeline, calls, schema.launches_work)]
@@ -182,7 +161,7 @@ def _facts(
     captures = bool(matching(timeline, calls, schema.is_capture).any())
     return Facts(
         device=activity.device,
-        device_name=device_name_of(timeline)[0],
+        device_name=_device_name(timeline, activity),
         machine=machine.name if machine else "",
         machine_origin=_machine_origin(machine),
         why_no_machine=why_no_machine,
@@ -202,9 +181,15 @@ def _facts(
         launches=len(launches),
         launches_without_work=0 if captures else int((~np.isin(kernel_launches, work.launch)).sum()),
         graph_launches=int(graphs.sum()),
-        first_queue_ns=queue.clip(activity.window_ns[0], max(first_ns, activity.window_ns[0])).length_ns,
+        first_queue_ns=queue.clip(begin_ns, max(first_ns, begin_ns)).length_ns,
         longest_queue_ns=int((queue.end - queue.start).max(initial=0)),
     )
+
+
+def _device_name(timeline: Timeline, activity: Activity) -> str:
+    """Of a job whose device work was lost, the device is known only if the trace lists no other."""
+    lost = alike_device(timeline) if activity.device == "gpu" else ()
+    return next((device.name for device in (*devices_of(timeline), *lost)), "")
 
 
 def _machine_origin(machine: Machine | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.activity import Activity, compute_ns
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Kernels
 from redline.analysis.rank.ratings import operators_of
@@ -154,9 +154,8 @@ def _unknown_rows(timeline: Timeline, activity: Activity, kernels: Kernels) -> l
     operator = operators_of(timeline, activity)[pieces]
     operator_name = np.where(operator != NONE, spans.name[operator], NONE)
     keys, which = distinct(operator_name, spans.name[rows])
-    dur_ns = activity.compute.dur_ns[pieces] if activity.device == "cpu" else spans.dur_ns[rows]
     time_ns = np.zeros(keys.shape[1], np.int64)
-    np.add.at(time_ns, which, dur_ns)
+    np.add.at(time_ns, which, compute_ns(timeline, activity)[pieces])
     calls, _ = distinct(which, rows)  # an operator on a CPU may be cut into several pieces
     counts = np.bincount(calls[0]).tolist()
     return [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.activity import Activity, Mask, compute_ns
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.cost.precision import arithmetic_dtype
@@ -82,7 +82,7 @@ def _calls(
     timeline: Timeline, activity: Activity, ratings: Ratings, row: I64, call_of: I64, machine: Machine | None
 ) -> Calls:
     pieces = np.flatnonzero(call_of != NONE)
-    dur_ns = _durations_ns(timeline, activity)[pieces]
+    dur_ns = compute_ns(timeline, activity)[pieces]
     call = call_of[pieces]
     time_ns = np.zeros(len(row), np.int64)
     np.add.at(time_ns, call, dur_ns)
@@ -117,13 +117,6 @@ def _moving_ns(timeline: Timeline, activity: Activity, row: I64) -> I64:
         dur_ns = timeline.spans.dur_ns[activity.copies.row]
         np.add.at(moving_ns, np.where(row[place] == operator, place, NONE), dur_ns)
     return moving_ns[:-1]
-
-
-def _durations_ns(timeline: Timeline, activity: Activity) -> I64:
-    """Whole durations of kernels; of a CPU's operators only the time in which they run themselves."""
-    if activity.device == "cpu":
-        return activity.compute.dur_ns
-    return timeline.spans.dur_ns[activity.compute.row]
 
 
 def _roofs(
