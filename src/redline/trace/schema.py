@@ -315,6 +315,7 @@ _BOOKKEEPING_OPERATOR = re.compile(
     # what a compiler does before its code runs
     r"|^TorchDynamo |^AOTDispatcher |^Pregraph bytecode"
 )
+_BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$")
 _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
 
@@ -329,6 +330,11 @@ def is_bookkeeping_operator(name: str) -> bool:
     return _BOOKKEEPING_OPERATOR.match(name) is not None
 
 
+def is_backward_node(name: str) -> bool:
+    """Whether an operator is a node of the backward pass."""
+    return _BACKWARD_NODE.match(name) is not None
+
+
 def is_compiled_region(name: str) -> bool:
     """Whether compiled code runs inside this operator without operators of its own."""
     return _COMPILED_REGION.match(name) is not None
@@ -340,6 +346,18 @@ def is_copying_operator(name: str) -> bool:
 
 def is_data_loader(name: str) -> bool:
     return name.startswith(DATA_LOADER)
+
+
+def is_loader_in_process(name: str) -> bool:
+    """Whether a data loader without workers loads: in the process that trains."""
+    return is_data_loader(name) and "SingleProcess" in name
+
+
+_LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
+
+
+def is_layout_conversion(kernel_name: str) -> bool:
+    return _LAYOUT_CONVERSION.search(kernel_name) is not None
 
 
 # --- metadata of the file ---------------------------------------------------------------------------------------------

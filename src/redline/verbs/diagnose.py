@@ -9,6 +9,9 @@ from redline.analysis.job.digests import digest_job
 from redline.analysis.job.outline import Outline, outline_of
 from redline.analysis.rank.digest_file import is_digest
 from redline.errors import UsageError
+from redline.findings.conclude import findings_of
+from redline.findings.finding import Findings
+from redline.findings.observe import observe
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -19,6 +22,7 @@ class Diagnosed:
 
     diagnosis: Diagnosis
     outline: Outline
+    findings: Findings
     failures: tuple[Failure, ...]
 
 
@@ -36,9 +40,11 @@ def diagnose(
     options = options or JobOptions()
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"--machine": machine, "--step-regex": options.reading.step_regex})
-    found = digest_job(files, machine, options, progress)
+    found = digest_job(files, machine, options, progress, observe)
     diagnosis = combine(found.digests)
-    return Diagnosed(diagnosis=diagnosis, outline=outline_of(diagnosis), failures=found.failures)
+    outline = outline_of(diagnosis)
+    findings = findings_of(diagnosis, outline)
+    return Diagnosed(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

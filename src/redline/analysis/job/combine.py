@@ -35,6 +35,7 @@ class Diagnosis:
     missing: tuple[int, ...]
     unmatched_ns: int  # exposed communication that could not be told from waiting, over all ranks
     exposed_ns: int  # all exposed communication, over all ranks
+    waiting: tuple[Intervals, ...]  # for each rank its exposed communication that was waiting for others
 
     @property
     def rank_steps(self) -> int:
@@ -56,7 +57,7 @@ class Diagnosis:
 def combine(digests: Sequence[Digest]) -> Diagnosis:
     ranks, doubles, missing, world_size = _in_order(digests)
     meetings = meet(ranks)
-    ranks, unmatched_ns = _resolved(ranks, meetings)
+    ranks, waiting, unmatched_ns = _resolved(ranks, meetings)
     return Diagnosis(
         ranks=ranks,
         kinds=kinds_of([rank.signature for rank in ranks], [_kernels_per_step(rank) for rank in ranks]),
@@ -70,6 +71,7 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         missing=missing,
         unmatched_ns=unmatched_ns,
         exposed_ns=_exposed_ns(ranks),
+        waiting=waiting,
     )
 
 
@@ -86,17 +88,19 @@ def _in_order(digests: Sequence[Digest]) -> tuple[tuple[Digest, ...], tuple[int,
     return ordered, numbering.doubles, missing, world_size
 
 
-def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], int]:
-    """Ledgers in which waiting has left the transfer account; and exposed time of exchanges seen on one rank only."""
-    resolved = []
+def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
+    """Ledgers in which waiting has left the transfer account, when that was, and exposed time of exchanges seen on one
+    rank only."""
+    resolved, waited = [], []
     met_ns = 0
     rows_of = rows_by_rank(meetings.rank, len(ranks))
     for digest, rows, waiting in zip(ranks, rows_of, waiting_times(meetings, ranks), strict=True):
         met_ns += int(digest.exchanges.exposed_ns[meetings.place[rows]].sum())
-        ledger = _without_waiting(digest.ledger, digest.exposed & waiting)
+        waited.append(digest.exposed & waiting)
+        ledger = _without_waiting(digest.ledger, waited[-1])
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))
-    return tuple(resolved), max(_exposed_ns(ranks) - met_ns, 0)
+    return tuple(resolved), tuple(waited), max(_exposed_ns(ranks) - met_ns, 0)
 
 
 def _without_waiting(ledger: Ledger, waiting: Intervals) -> Ledger:

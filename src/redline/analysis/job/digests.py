@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from redline.analysis.rank.digest import Digest, digest_of
+from redline.analysis.rank.digest import Digest, Observer, digest_of
 from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
@@ -26,12 +26,19 @@ class Digested:
 
 
 def digest_job(
-    paths: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress | None = None
+    paths: Sequence[Path],
+    machine: str | None,
+    options: JobOptions,
+    progress: Progress | None = None,
+    observe: Observer | None = None,
 ) -> Digested:
-    """`machine` is what the user chose: a record of the catalogue or a profile; None matches each trace's device."""
+    """`machine` is what the user chose: a record of the catalogue or a profile; None matches each trace's device.
+
+    `observe` looks for causes on each rank while its trace is open.
+    """
     chosen = choose(machine, "") if machine is not None else None
     folder = cache_folder() if options.use_cache else None
-    work = partial(_digested, options=options.reading, folder=folder, chosen=chosen)
+    work = partial(_digested, options=options.reading, folder=folder, chosen=chosen, observe=observe)
     if all(map(is_digest, paths)):
         options = replace(options, jobs=1)  # passing digests between processes would cost more than reading them
     results, failures = gather(work, paths, options, progress)
@@ -42,7 +49,7 @@ def digest_job(
 
 
 def _digested(
-    path: Path, options: ReadOptions, folder: Path | None, chosen: Machine | None
+    path: Path, options: ReadOptions, folder: Path | None, chosen: Machine | None, observe: Observer | None
 ) -> OfFile[Digest] | InputError:
     try:
         if is_digest(path):
@@ -50,16 +57,19 @@ def _digested(
         reading = read_cached(path, options, folder)
     except InputError as error:
         return error
-    return OfFile(ranks=tuple(_one(timeline, chosen) for timeline in reading.timelines), failures=reading.failures)
+    digests = tuple(_one(timeline, chosen, observe) for timeline in reading.timelines)
+    return OfFile(ranks=digests, failures=reading.failures)
 
 
-def _one(timeline: Timeline, chosen: Machine | None) -> Digest:
+def _one(timeline: Timeline, chosen: Machine | None, observe: Observer | None) -> Digest:
     if chosen is not None:
-        return digest_of(timeline, chosen)
+        return digest_of(timeline, chosen, observe=observe)
     device = next(iter(devices_of(timeline)), None)
     if device is None:
-        return digest_of(timeline, None, "the trace does not say which device it ran on; give it with --machine")
+        why = "the trace does not say which device it ran on; give it with --machine"
+        return digest_of(timeline, None, why, observe)
     try:
-        return digest_of(timeline, choose(None, device.name, device.memory_bytes, device.multiprocessors))
+        machine = choose(None, device.name, device.memory_bytes, device.multiprocessors)
     except UnknownHardwareError as error:
-        return digest_of(timeline, None, str(error))
+        return digest_of(timeline, None, str(error), observe)
+    return digest_of(timeline, machine, observe=observe)

@@ -1,5 +1,6 @@
 """One rank in a few kilobytes: its ledger, its tables, its exchanges. A pure function of its timeline and machine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,8 @@ from redline.analysis.rank.kernels import Calls, Kernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
 from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.sighting import Sighting
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
@@ -21,6 +24,7 @@ from redline.trace import schema
 from redline.trace.summary import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
+Observer = Callable[[Scene], tuple[Sighting, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +101,21 @@ class Digest:
     doing: tuple[Doing, ...]
     exchanges: Exchanges
     series: tuple[Series, ...]
+    sightings: tuple[Sighting, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
 
 
-def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str = "") -> Digest:
+def digest_of(
+    timeline: Timeline, machine: Machine | None, why_no_machine: str = "", observe: Observer | None = None
+) -> Digest:
+    """`observe` looks for causes while the trace is open."""
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
     kernels = kernels_of(timeline, activity, machine)
     exchanges, series = exchanges_of(timeline, activity, idle)
     ledger = ledger_of(timeline, activity, idle, kernels)
     table = kernel_table(timeline, activity, kernels)
+    scene = Scene(timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine)
     return Digest(
         origin=_origin(timeline),
         facts=_facts(timeline, activity, idle, kernels, machine, why_no_machine),
@@ -120,6 +129,7 @@ def digest_of(timeline: Timeline, machine: Machine | None, why_no_machine: str =
         doing=doing_of(timeline, idle),
         exchanges=exchanges,
         series=series,
+        sightings=observe(scene) if observe is not None else (),
     )
 
 

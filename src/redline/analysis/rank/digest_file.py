@@ -21,6 +21,7 @@ from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.exchanges import Exchanges, Series
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
+from redline.analysis.rank.sighting import Sighting
 from redline.artifacts import Envelope, check_envelope, write_atomic
 from redline.errors import InputError
 from redline.timeline.intervals import Intervals
@@ -28,7 +29,7 @@ from redline.timeline.table import Column, narrowed
 from redline.trace.find import DIGEST_ENDING
 
 KIND = "digest"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: sightings of rules
 MOST_BYTES = 32_768
 _MAGIC = b"\x28\xb5\x2f\xfd"  # of any zstd frame
 _BEGINNING = b"envelope"  # the first key
@@ -38,6 +39,18 @@ _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
 _SMALLEST = 16  # as many as tell what kind of work a rank does
 
 Row = TypeVar("Row", KernelRow, Doing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WireSighting:
+    """A sighting in types that MessagePack has."""
+
+    code: str
+    by_step: bytes  # claimed and alone
+    places: bytes  # starts and ends
+    accounts: dict[str, int]
+    figures: dict[str, float]
+    names: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +71,7 @@ class _Wire:
     doing: tuple[Doing, ...]
     exchanges: bytes  # the columns of Exchanges
     series: tuple[Series, ...]
+    sightings: tuple[_WireSighting, ...]
     left_out: dict[str, int]
 
 
@@ -169,9 +183,21 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         doing=digest.doing,
         exchanges=_columns(digest.exchanges),
         series=digest.series,
+        sightings=tuple(map(_wire_sighting, digest.sightings)),
         left_out=digest.left_out,
     )
     return _squeezed(wire)
+
+
+def _wire_sighting(seen: Sighting) -> _WireSighting:
+    return _WireSighting(
+        code=seen.code,
+        by_step=_packed(np.vstack([seen.claimed_ns, seen.alone_ns])),
+        places=_edges(seen.places),
+        accounts=dict(seen.accounts),
+        figures=dict(seen.figures),
+        names=dict(seen.names),
+    )
 
 
 def _edges(time: Intervals) -> bytes:
@@ -255,8 +281,26 @@ def _digest(wire: _Wire) -> Digest:
         kernels=tuple(map(_shared, wire.kernels)),
         doing=tuple(map(_shared, wire.doing)),
         series=wire.series,
+        sightings=tuple(_sighting(one, len(start_ns)) for one in wire.sightings),
         left_out=wire.left_out,
         **rest,
+    )
+
+
+def _sighting(wire: _WireSighting, steps: int) -> Sighting:
+    claimed_ns, alone_ns = _unpacked(wire.by_step, 2)
+    places = Intervals(*_unpacked(wire.places, 2))
+    places.self_check()
+    if len(claimed_ns) != steps or (claimed_ns < 0).any() or (claimed_ns > alone_ns).any():
+        raise ValueError("a sighting that does not fit the steps")
+    return Sighting(
+        code=intern(wire.code),
+        claimed_ns=claimed_ns,
+        alone_ns=alone_ns,
+        accounts=wire.accounts,
+        places=places,
+        figures=wire.figures,
+        names=wire.names,
     )
 
 

@@ -30,6 +30,7 @@ class Idle:
 
     accounts: Mapping[Account, Intervals]  # all of IDLE; disjoint; together the idle time of the activity
     of_lane: Mapping[int, Intervals]  # input, sync and host
+    next_row: I64  # for each stretch of the activity's idle time the device work that ended it; NONE after the last
 
 
 def idle_of(timeline: Timeline, activity: Activity) -> Idle:
@@ -48,7 +49,7 @@ def idle_of(timeline: Timeline, activity: Activity) -> Idle:
     queued = waits.get(NOBODY, Intervals.empty())
     found[Account.QUEUE] = queued - explained
     found[Account.OTHER] |= activity.idle - explained - queued
-    return Idle(accounts=found, of_lane=of_lane)
+    return Idle(accounts=found, of_lane=of_lane, next_row=_next_work(activity, activity.idle))
 
 
 # --- whom a gap waited for --------------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""Everything that is known of one rank while its trace is open: what rules look at to name causes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.idle import Idle
+from redline.analysis.rank.kernels import Kernels
+from redline.analysis.rank.ledger import Ledger
+from redline.analysis.rank.passes import Passes, passes_of
+from redline.hardware.machine import Machine
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64, Column
+from redline.timeline.timeline import NONE, Timeline
+
+LAUNCHING = (Account.HOST, Account.QUEUE)
+"""Idle accounts that end when the host launches faster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One rank, with its device time taken apart."""
+
+    timeline: Timeline
+    activity: Activity
+    idle: Idle
+    kernels: Kernels
+    ledger: Ledger
+    machine: Machine | None
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.activity.device == "gpu"
+
+    @cached_property
+    def in_steps(self) -> Intervals:
+        return Intervals.union_of(self.ledger.start_ns, self.ledger.end_ns)
+
+    @property
+    def steps_ns(self) -> int:
+        """Length of all steps together."""
+        return int((self.ledger.end_ns - self.ledger.start_ns).sum())
+
+    @cached_property
+    def passes(self) -> Passes:
+        return passes_of(self.timeline)
+
+    def idle_in(self, *accounts: Account) -> Intervals:
+        """Idle time of these accounts."""
+        time = Intervals.empty()
+        for account in accounts:
+            time |= self.idle.accounts[account]
+        return time
+
+    def name(self, row: int) -> str:
+        return self.timeline.text(int(self.timeline.spans.name[row]))
+
+    def busy_with(self, rows: I64) -> Intervals:
+        """Device time that these kernels, copies and sets own; exposed communication is not in it."""
+        time = Intervals.empty()
+        for owned in (self.activity.compute, self.activity.copies):
+            time |= owned.where(np.isin(owned.row, rows))
+        return time - self.activity.communicating
+
+    def gaps_before(self, rows: I64) -> Intervals:
+        """Idle time that ended when one of these pieces of device work began, as far as launching it took that time."""
+        gaps = self.activity.idle
+        chosen = np.isin(self.idle.next_row, rows) & (self.idle.next_row != NONE)
+        return Intervals(gaps.start[chosen], gaps.end[chosen]) & self.idle_in(*LAUNCHING)
+
+    def launched_under(self, spans: Mask) -> I64:
+        """Rows of device work whose innermost annotation, or an operator around it, is one of these rows of spans."""
+        work = self.timeline.device_work
+        parent = self.timeline.spans.parent
+        chosen = _flag(spans, work.annotation)
+        operator = work.operator.astype(np.int64)
+        while (operator != NONE).any():  # as deep as operators nest
+            chosen |= _flag(spans, operator)
+            operator = np.where(operator == NONE, NONE, parent[operator])
+        return work.row[chosen].astype(np.int64)
+
+
+def _flag(chosen: Mask, rows: Column) -> Mask:
+    flags: Mask = np.append(chosen, False)[rows]  # NONE is the last one
+    return flags

@@ -1,0 +1,55 @@
+"""One rank through the eyes of all rules, while its trace is open: who claims which of its time.
+
+Rules claim in the order of the registry, each what the ones before it have left. Exposed communication is nobody's
+here: whether it was transfer or waiting takes the other ranks to tell.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from redline.analysis.accounts import IDLE, Account
+from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.sighting import Sighting, longest
+from redline.findings.registry import RULES
+from redline.findings.rule import Rule
+from redline.timeline.intervals import Intervals
+
+COMPUTE = "compute"
+
+
+def observe(scene: Scene) -> tuple[Sighting, ...]:
+    return sightings_of(scene, RULES)
+
+
+def sightings_of(scene: Scene, rules: Sequence[Rule]) -> tuple[Sighting, ...]:
+    claimed = scene.activity.communicating
+    found = []
+    for rule in rules:
+        seen = rule.look(scene) if rule.look is not None else None
+        if seen is None:
+            continue
+        whole = seen.claim & scene.in_steps
+        alone = whole - scene.activity.communicating
+        rest = whole - claimed
+        claimed |= rest
+        ledger = scene.ledger
+        found.append(
+            Sighting(
+                code=rule.code,
+                claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
+                alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
+                accounts=_accounts(scene, rest),
+                places=longest(alone),
+                figures=dict(seen.figures),
+                names=dict(seen.names),
+            )
+        )
+    return tuple(found)
+
+
+def _accounts(scene: Scene, time: Intervals) -> dict[str, int]:
+    times = {COMPUTE: scene.activity.computing, str(Account.COPY): scene.activity.copying}
+    times |= {str(account): scene.idle.accounts[account] for account in IDLE}
+    amounts = {name: int(np.sum(one.overlap_with(time.start, time.end))) for name, one in times.items()}
+    return {name: amount for name, amount in amounts.items() if amount}

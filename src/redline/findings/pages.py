@@ -1,0 +1,84 @@
+"""The pages of the findings: title, cause, fixes and sources of each, in English or Chinese.
+
+They are documents under docs/findings; the wheel carries them beside this module.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.errors import UsageError
+
+SECTIONS = {
+    "symptom": ("What is seen", "现象"),
+    "cause": ("Cause", "原因"),
+    "smallest_fix": ("Smallest fix", "最小改动"),
+    "thorough_fix": ("Thorough fix", "彻底解决"),
+    "bound": ("Bound", "收益上限"),
+    "numerics": ("Numerics", "数值影响"),
+    "ignore": ("When to ignore it", "何时可以忽略"),
+    "fooled": ("How it can be fooled", "何时会误判"),
+    "sources": ("Sources", "来源"),
+}
+"""Parts of a page in their order, with their headings in English and in Chinese."""
+
+_ENDING = {"en": ".md", "zh": ".zh-CN.md"}
+_IN_WHEEL = Path(__file__).with_name("pages")
+_IN_CHECKOUT = Path(__file__).parents[3] / "docs" / "findings"
+_TITLE = re.compile(r"^# (?P<code>RL-\w+)[:：] ?(?P<title>.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What is to be said of a finding, whatever the job; Markdown."""
+
+    code: str
+    title: str  # in the imperative
+    symptom: str
+    cause: str
+    smallest_fix: str
+    thorough_fix: str
+    bound: str
+    numerics: str
+    ignore: str
+    fooled: str
+    sources: str
+    text: str  # the whole page
+
+
+def page_of(code: str, language: str = "en") -> Page:
+    return parsed((folder() / f"{code}{_ENDING[language]}").read_text(encoding="utf-8"), language)
+
+
+def folder() -> Path:
+    """Where the pages are: in a checkout they are documents like the others."""
+    return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
+
+
+def find_page(word: str, language: str = "en") -> Page:
+    """The page of a code as a person types it: RL-H01, rl-h01 or h01."""
+    code = f"RL-{word.upper().removeprefix('RL-')}"
+    known = codes()
+    if code not in known:
+        near = [one for one in known if one.startswith(code[:4])] or known
+        raise UsageError(f"explain: there is no finding {word!r}; there are: {', '.join(near)}")
+    return page_of(code, language)
+
+
+def codes() -> list[str]:
+    """Of all findings that have a page."""
+    return sorted(path.name.removesuffix(".md") for path in folder().glob("RL-*.md") if path.name.count(".") == 1)
+
+
+def parsed(text: str, language: str) -> Page:
+    """Raises ValueError where a part is missing or out of order."""
+    title = _TITLE.match(text)
+    headings = [names[list(_ENDING).index(language)] for names in SECTIONS.values()]
+    pieces = _HEADING.split(text)
+    if title is None or pieces[1::2] != headings:
+        raise ValueError(f"a page is '# RL-X01: Title' and the parts {', '.join(headings)}; found {pieces[1::2]}")
+    parts = dict(zip(SECTIONS, (part.strip() for part in pieces[2::2]), strict=True))
+    if not all(parts.values()):
+        raise ValueError(f"{title['code']}: empty: {[name for name, part in parts.items() if not part]}")
+    return Page(code=title["code"], title=title["title"].strip(), text=text, **parts)

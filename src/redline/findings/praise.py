@@ -1,0 +1,43 @@
+"""What a job does well: said, so that nobody spends a week on it."""
+
+from collections.abc import Iterator
+
+from redline.analysis.accounts import Account
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Outline
+from redline.findings.rule import Evidence
+
+_HIDDEN = 0.9  # of the communication
+_MUCH = 0.1  # of the window: less communication is no feat to hide
+_BUSY = 0.95
+_LOADING = 0.02  # of the step
+
+
+def praise_of(diagnosis: Diagnosis, outline: Outline) -> Iterator[Evidence]:
+    window_ns = sum(rank.ledger.window_ns for rank in diagnosis.ranks)
+    communicating_ns = sum(rank.facts.communicating_ns for rank in diagnosis.ranks)
+    hidden = 1 - diagnosis.exposed_ns / communicating_ns if communicating_ns else 0.0
+    if hidden >= _HIDDEN and communicating_ns >= _MUCH * window_ns:
+        values: dict[str, float | str] = {
+            "hidden_share": hidden,
+            "communicating_ns": communicating_ns / len(diagnosis.ranks),
+            "exposed_ns": diagnosis.exposed_ns / len(diagnosis.ranks),
+        }
+        yield Evidence(
+            "Communication overlaps: {hidden_share} of its {communicating_ns} is hidden, {exposed_ns} is exposed.",
+            values,
+        )
+    steps = outline.steps
+    if steps.device_window_ns and steps.busy_ns >= _BUSY * steps.device_window_ns:
+        busy: dict[str, float | str] = {
+            "busy_share": steps.busy_ns / steps.device_window_ns,
+            "window_ns": steps.device_window_ns,
+        }
+        yield Evidence("The device is busy {busy_share} of {window_ns} from first to last work.", busy)
+    loading_ns = sum(rank.facts.loading_ns for rank in diagnosis.ranks) / max(diagnosis.rank_steps, 1)
+    step_ns = sum(diagnosis.per_step.values())
+    if loading_ns and diagnosis.per_step[Account.INPUT] < _LOADING * step_ns:
+        waited: dict[str, float | str] = {"input_share": diagnosis.per_step[Account.INPUT] / step_ns}
+        yield Evidence(
+            message="The data loader keeps up: waiting for it takes {input_share} of the step.", values=waited
+        )

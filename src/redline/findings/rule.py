@@ -1,0 +1,93 @@
+"""A rule: how one cause of lost time is recognised, and what is known of its fix. Its prose is its page."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.scene import Scene
+from redline.timeline.intervals import Intervals
+
+
+class Numerics(StrEnum):
+    """What a fix may do to the numbers that the job computes."""
+
+    BITWISE = "bitwise"  # the same bits
+    REASSOCIATION = "reassociation"  # the same sums in another order
+    LOWER_PRECISION = "lower precision"
+    SEMANTICS = "changes semantics"  # what is trained or computed is no longer quite the same
+
+
+class Grade(StrEnum):
+    """What stands behind a fix."""
+
+    MEASURED = "measured"  # gains were measured and published
+    DOCUMENTED = "documented"  # by those who wrote what it changes
+    HYPOTHESIS = "hypothesis"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a rule sees on one rank. A fix that makes a kernel shorter claims the end of that kernel's time."""
+
+    claim: Intervals
+    figures: Mapping[str, float] = field(default_factory=dict)  # those of several ranks are added
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLook:
+    """What a rule sees when all ranks are together: for each of them the exposed communication that it claims."""
+
+    claims: Sequence[Intervals]
+    figures: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A rule's sightings on all ranks, added up; times are of the average step of a rank."""
+
+    ranks: int  # that it was seen on
+    steps: int  # of all ranks together, whether it was seen there or not
+    step_ns: float
+    bound_ns: float
+    alone_ns: float
+    figures: Mapping[str, float]
+    names: Mapping[str, str]
+
+    @property
+    def share(self) -> float:
+        """Of the step: what the fix could be worth if it were the only one."""
+        return self.alone_ns / self.step_ns if self.step_ns else 0.0
+
+    def per_step(self, figure: str) -> float:
+        return self.figures.get(figure, 0.0) / max(self.steps, 1)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One sentence with its values. The end of a value's name says its unit: _ns, _share, _bytes, _bytes_per_s.
+
+    The sentence is a constant and the first argument, so that those who collect texts to translate find it.
+    """
+
+    message: str
+    values: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One cause. Either `look` sees it on a rank, or `look_at_job` needs all ranks; `explain` says what was seen.
+
+    `explain` may return nothing: then the rule is silent. Below `least_share` of the step it is not asked.
+    """
+
+    code: str
+    numerics: Numerics
+    grade: Grade
+    explain: Callable[[Seen], Iterable[Evidence]]
+    look: Callable[[Scene], Look | None] | None = None
+    look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
+    least_share: float = 0.01
+    claims_time: bool = True  # False: a remark about the trace itself or its phases, with nothing to gain

@@ -1,0 +1,47 @@
+"""RL-D01: batches are loaded in the training process itself."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+
+
+def look(scene: Scene) -> Look | None:
+    """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
+    spans = scene.timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[matching(scene.timeline, rows, schema.is_loader_in_process)]
+    loading = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
+    waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(loading.start, loading.end)))
+    if not waiting_ns:
+        return None
+    figures = {"calls": float(len(rows)), "loading_ns": float(loading.length_ns), "waiting_ns": float(waiting_ns)}
+    return Look(claim=loading, figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    waiting_ns = seen.per_step("waiting_ns")
+    if waiting_ns < 0.03 * seen.step_ns:
+        return
+    yield Evidence(
+        "The training process spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
+        "device is idle for {waiting_ns} of that.",
+        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": waiting_ns},
+    )
+
+
+RULE = Rule(
+    code="RL-D01",
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    least_share=0.03,
+)

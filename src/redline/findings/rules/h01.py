@@ -1,0 +1,74 @@
+"""RL-H01: the host launches small kernels more slowly than the device runs them, the same ones every step."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.accounts import IDLE
+from redline.analysis.rank.digest import SHORT_KERNEL_NS
+from redline.analysis.rank.scene import LAUNCHING, Scene
+from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+
+IDLE_SHARE = 0.15  # of the steps: below this, launching is not what limits
+LAUNCH_SHARE = 0.6  # of the idle time
+SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
+
+
+def look(scene: Scene) -> Look | None:
+    return launch_gaps(scene) if is_launch_bound(scene) and repeats(scene) else None
+
+
+def is_launch_bound(scene: Scene) -> bool:
+    """Idle for a notable part of the steps, mostly because the next kernel had not been launched, and it is small."""
+    dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
+    if not scene.on_gpu or not len(dur_ns) or np.median(dur_ns) >= SMALL_KERNEL_NS:
+        return False
+    idle_ns = (scene.idle_in(*IDLE) & scene.in_steps).length_ns
+    waiting_ns = (scene.idle_in(*LAUNCHING) & scene.in_steps).length_ns
+    return idle_ns > IDLE_SHARE * scene.steps_ns and waiting_ns >= LAUNCH_SHARE * idle_ns
+
+
+def repeats(scene: Scene) -> bool:
+    """Whether all steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
+    starts = np.sort(scene.timeline.spans.start_ns[scene.activity.compute.row])
+    edges = np.searchsorted(starts, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    counts = (edges[1] - edges[0])[1:] if len(edges[0]) > 2 else edges[1] - edges[0]
+    return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max())
+
+
+def launch_gaps(scene: Scene) -> Look:
+    dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
+    gaps = scene.idle_in(*LAUNCHING) & scene.in_steps
+    figures = {
+        "kernels": float(len(dur_ns)),
+        "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
+        "stacked": float("stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0),
+    }
+    return Look(claim=gaps, figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "The device waits {waiting_ns} of each step of {step_ns} for the next launch; {short_share} of its "
+        "{kernels:,} kernels per step are shorter than 10 us.",
+        {
+            "waiting_ns": seen.alone_ns,
+            "step_ns": seen.step_ns,
+            "short_share": seen.figures["short"] / max(seen.figures["kernels"], 1),
+            "kernels": round(seen.per_step("kernels")),
+        },
+    )
+    if seen.figures.get("stacked"):
+        yield Evidence(STACKS)
+
+
+STACKS = "Python stacks were recorded, which slows the host and inflates this bound: measure again without them."
+
+RULE = Rule(
+    code="RL-H01",
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    least_share=0.05,
+)

@@ -1,0 +1,40 @@
+"""The language of a report: English as it stands in the code, or another one from its gettext catalogue."""
+
+import gettext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+LANGUAGES: Final = {"en": "", "zh": "zh_CN"}  # the name of an option, and the folder of its catalogue
+_FOLDER = Path(__file__).with_name("locale")
+_spoken: ContextVar[tuple[str, gettext.NullTranslations]] = ContextVar(
+    "spoken", default=("en", gettext.NullTranslations())
+)
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Every text that is made inside is in this language, one of LANGUAGES."""
+    folder = LANGUAGES[language]
+    found = gettext.translation("redline", _FOLDER, [folder]) if folder else gettext.NullTranslations()
+    token = _spoken.set((language, found))
+    try:
+        yield
+    finally:
+        _spoken.reset(token)
+
+
+def spoken() -> str:
+    """The language that is spoken now."""
+    return _spoken.get()[0]
+
+
+def _(text: str) -> str:
+    """The text in the language that is spoken now; `text` itself is a constant, so that translators find it."""
+    return _spoken.get()[1].gettext(text)
+
+
+def ngettext(one: str, many: str, count: int) -> str:
+    return _spoken.get()[1].ngettext(one, many, count)
