@@ -59,10 +59,14 @@ def explain(seen: Seen) -> Iterator[Evidence]:
         },
     )
     if seen.figures.get("stacked"):
-        yield Evidence(STACKS)
+        yield stacks_inflate()
 
 
-STACKS = "Python stacks were recorded, which slows the host and inflates this bound: measure again without them."
+def stacks_inflate() -> Evidence:
+    return Evidence(
+        "Python stacks were recorded, which slows the host and inflates this bound: measure again without them."
+    )
+
 
 RULE = Rule(
     code="RL-H01",
