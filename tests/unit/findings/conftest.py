@@ -1,0 +1,69 @@
+"""What tests of rules share: made-up traces, and what the rules see in them.
+
+Imported by name: `from tests.unit.findings.conftest import found, observed`.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.outline import outline_of
+from redline.analysis.rank.digest import Digest, digest_of
+from redline.analysis.rank.sighting import Sighting
+from redline.findings.conclude import findings_of
+from redline.findings.finding import Finding
+from redline.findings.observe import observe
+from redline.hardware.machine import Machine
+from tests.conftest import Event, kernel, launch, read_one, region
+
+
+def digest(data: bytes, machine: Machine | None = None) -> Digest:
+    """Of the only rank in a document, seen by all rules."""
+    with TemporaryDirectory() as folder:
+        timeline = read_one(data, Path(folder))
+    return digest_of(timeline, machine, observe=observe)
+
+
+def diagnosis(*documents: bytes, machine: Machine | None = None) -> Diagnosis:
+    """Of a job with one document per rank."""
+    return combine([digest(data, machine) for data in documents])
+
+
+def observed(data: bytes, machine: Machine | None = None) -> dict[str, Sighting]:
+    """What each rule saw on the only rank of a document, by code."""
+    return {one.code: one for one in digest(data, machine).sightings}
+
+
+def found(*documents: bytes, machine: Machine | None = None) -> dict[str, Finding]:
+    """Findings and remarks of a job with one document per rank, by code."""
+    known = diagnosis(*documents, machine=machine)
+    findings = findings_of(known, outline_of(known))
+    return {one.code: one for one in (*findings.findings, *findings.remarks)}
+
+
+def claimed_ns(data: bytes, code: str, machine: Machine | None = None) -> int:
+    """What the rule would claim in all steps of the only rank if there were no other rule; 0 where it saw nothing."""
+    sighting = observed(data, machine).get(code)
+    return int(sighting.alone_ns.sum()) if sighting is not None else 0
+
+
+# --- events; times in microseconds ------------------------------------------------------------------------------------
+
+
+def step(number: int, ts: float, dur: float) -> Event:
+    return region(f"ProfilerStep#{number}", ts, dur)
+
+
+def launched(name: str, ts: float, dur: float, correlation: int, *, at: float, took: float = 2) -> list[Event]:
+    """A kernel that runs at `ts`, and the call at `at` that launched it."""
+    return [launch(at, correlation, dur=took), kernel(name, ts, dur, correlation=correlation)]
+
+
+def copied(
+    name: str, ts: float, dur: float, correlation: int, *, size_bytes: int, at: float, took: float = 2
+) -> list[Event]:
+    """A copy that runs at `ts`, and the call at `at` that started it; `took` beyond its end if that call blocks."""
+    return [
+        launch(at, correlation, dur=took, name="cudaMemcpyAsync"),
+        kernel(name, ts, dur, correlation=correlation, category="gpu_memcpy", args={"bytes": size_bytes}),
+    ]
