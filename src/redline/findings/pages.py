@@ -23,7 +23,7 @@ SECTIONS = {
 """Parts of a page in their order, with their headings in English and in Chinese."""
 
 _ENDING = {"en": ".md", "zh": ".zh-CN.md"}
-_IN_WHEEL = Path(__file__).with_name("pages")
+_IN_WHEEL = Path(__file__).with_name("documents")
 _IN_CHECKOUT = Path(__file__).parents[3] / "docs" / "findings"
 _TITLE = re.compile(r"^# (?P<code>RL-\w+)[:\uff1a] ?(?P<title>.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
