@@ -1,0 +1,164 @@
+"""The command line: find the verb, parse its arguments, run it, and turn how it ended into an exit code.
+
+Results go to stdout, all else to stderr. Each verb has a module here; it is imported when the verb is chosen, and what
+the verb needs when it runs, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from redline import __version__
+from redline.cli.output import ReaderLeft, show, tolerate_odd_names
+from redline.errors import RedlineError, UsageError
+
+TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
+EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
+
+PLANNED = ("calibrate", "plan", "run", "compare", "tune", "explain")
+INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
+EXIT_CODES = """\
+exit codes:
+  0    fine
+  2    the command line, an input or an output cannot be used
+  130  interrupted
+"""
+
+
+class Verb:
+    """One command: what it is for, which arguments it takes, and what runs it."""
+
+    def __init__(
+        self,
+        summary: str,
+        add_arguments: Callable[[argparse.ArgumentParser], None],
+        run: Callable[[argparse.Namespace], int],
+    ) -> None:
+        self.summary = summary
+        self.add_arguments = add_arguments
+        self.run = run
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that complains in UsageErrors and takes options in full only."""
+
+    def __init__(self, verb: str, summary: str) -> None:
+        super().__init__(prog=f"redline {verb}", description=summary, allow_abbrev=False)
+
+    def print_help(self, file: object = None) -> None:
+        show(self.format_help())  # argparse itself swallows failures to write
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog.removeprefix('redline ')}: {message}\nsee: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` and return its exit code."""
+    tolerate_odd_names()
+    try:
+        return _dispatch(sys.argv[1:] if argv is None else list(argv))
+    except RedlineError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("redline: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except ReaderLeft:
+        return EXIT_PIPE_CLOSED
+    except Exception:  # noqa: BLE001 (exit code 1, which Python would give, is for thresholds)
+        import traceback
+
+        traceback.print_exc()
+        print("redline: the above is a bug of Redline; please report it with the traceback", file=sys.stderr)
+        return RedlineError.exit_code
+
+
+def _complain(message: str) -> None:
+    """Names in a message may come from strangers' files: nothing in them may reach the terminal as a command."""
+    from redline.report.words import printable
+
+    lines = (printable(line, limit=1000) for line in message.split("\n"))
+    print("redline: " + "\n".join(lines), file=sys.stderr)
+
+
+def build_parser(name: str) -> Parser:
+    """The parser of one verb."""
+    verb = VERBS[name]
+    parser = Parser(name, verb.summary)
+    verb.add_arguments(parser)
+    return parser
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        print(_help(), end="", file=sys.stderr)
+        return UsageError.exit_code
+    first, rest = arguments[0], arguments[1:]
+    if first in ("-h", "--help"):
+        show(_help())
+    elif first == "--version":
+        show(f"redline {__version__}\n")
+    elif first in VERBS:
+        return _run_verb(first, rest)
+    else:
+        raise UsageError(_unknown(first))
+    return 0
+
+
+def _run_verb(name: str, arguments: list[str]) -> int:
+    try:
+        options = build_parser(name).parse_intermixed_args(arguments)
+    except SystemExit as stop:  # --help was shown; complaints are UsageErrors
+        return int(stop.code or 0)
+    return VERBS[name].run(options)
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in VERBS.items())
+    return (
+        f"usage: redline VERB ...\n       redline --help | --version\n\n{INTRODUCTION}\n\n"
+        f"verbs (redline VERB --help says more):\n{verbs}\n{EXIT_CODES}"
+    )
+
+
+def _unknown(word: str) -> str:
+    import difflib
+    from pathlib import Path
+
+    if word.startswith("-"):
+        return f"{word} is not an option of redline itself; options follow the verb\nsee: redline --help"
+    if word in PLANNED:
+        return f"{word!r} is planned, but not there yet; there are: {', '.join(VERBS)}"
+    near = difflib.get_close_matches(word, VERBS, n=1)
+    if near:
+        return f"there is no verb {word!r}; did you mean {near[0]!r}?"
+    if Path(word).exists():
+        return f"{word!r} is not a verb; did you mean: redline inspect {word}"
+    return f"there is no verb {word!r}; there are: {', '.join(VERBS)}"
+
+
+def _verb(name: str, summary: str) -> Verb:
+    """The verb of the module of this name."""
+
+    def module() -> Any:
+        from importlib import import_module
+
+        return import_module(f"redline.cli.{name}")
+
+    return Verb(summary, lambda parser: module().add_arguments(parser), lambda options: int(module().run(options)))
+
+
+VERBS = {
+    "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
+    "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
+    "diagnose": _verb("diagnose", "say where the time went, every nanosecond in one account"),
+    "digest": _verb("digest", "put each rank's trace into a file of at most 32 KB, to diagnose from"),
+    "hardware": _verb("hardware", "show what accelerators can do at best, and who says so"),
+}

@@ -1,0 +1,90 @@
+"""Arguments that several verbs take, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redline.trace.job import JobOptions
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
+    return text
+
+
+def size_bytes(text: str) -> int:
+    from redline.units import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_reading(parser: argparse.ArgumentParser, what: str = "a trace") -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"{what}, an archive, a folder or a pattern of them")
+    parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
+    parser.add_argument(
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="processes that read (default: one per core; one for little data)",
+    )
+    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even where nothing changed")
+
+
+def add_step(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--step-regex",
+        type=regex,
+        metavar="RE",
+        help="regions, operators or Python calls named like this are the steps",
+    )
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--machine",
+        metavar="NAME|FILE",
+        help="whose peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
+    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
+
+
+def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:
+    from pathlib import Path
+
+    if output is not None and Path(output).suffix not in (*endings, ""):
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise UsageError(f"{verb}: {output}: {verb} writes {known}; give the file such a name")
+
+
+def job_options(options: argparse.Namespace) -> JobOptions:
+    from redline.trace.job import JobOptions
+    from redline.trace.reader import ReadOptions
+
+    reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
+    return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache)

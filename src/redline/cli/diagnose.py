@@ -1,0 +1,102 @@
+"""`redline diagnose` on the command line."""
+
+from __future__ import annotations
+
+from redline.cli.arguments import add_machine, add_output, add_reading, add_step, job_options, refuse_unknown_format
+from redline.cli.output import deliver, point_to, progress, quoted, speaks_unicode, unused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from redline.analysis.job.combine import Diagnosis
+
+
+# The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
+TABLES = {
+    "kernels": "kernels by operator and shape: time, achieved rates, distance from the roof",
+    "collectives": "collectives by kind and size: time, hidden and waiting share, bandwidth",
+    "ranks": "ranks: step, accounts, who was late",
+    "steps": "steps: length and accounts of each",
+    "host": "what the host did while the device waited for it",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_reading(parser, "a trace, a digest")
+    add_machine(parser)
+    add_step(parser)
+    for name, summary in TABLES.items():
+        parser.add_argument(
+            f"--{name}", action="append_const", const=name, dest="tables", help=f"add a table of {summary}"
+        )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    form.add_argument(
+        "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
+    )
+    add_output(parser, verbose="tables without a limit of rows")
+
+
+def run(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from redline.report import diagnose_json, diagnose_md, diagnose_text
+    from redline.verbs.diagnose import diagnose
+
+    refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
+    tables = list(dict.fromkeys(options.tables or ()))
+    found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
+    known = found.diagnosis, found.outline, found.failures
+    form = options.format or {".json": "json", ".md": "md"}.get(Path(options.output or "").suffix, "text")
+    if form == "json":
+        text = diagnose_json.render(*known)
+    elif form == "md":
+        text = diagnose_md.render(*known, tables=tables, verbose=options.verbose)
+    else:
+        unicode = options.output is not None or speaks_unicode()
+        text = diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode)
+    deliver(text, options.output, force=options.force)
+    if not options.quiet:
+        _point_onwards(options, [bar.account for bar in found.outline.largest], tables, found.diagnosis)
+    return 0
+
+
+# The table that says more about an account; of the others there is none.
+_TABLE_OF = {
+    "memory": "kernels",
+    "kernel loss": "kernels",
+    "unrated compute": "kernels",
+    "transfer": "collectives",
+    "peer wait": "ranks",
+    "input": "host",
+    "sync": "host",
+    "host": "host",
+}
+
+
+def _point_onwards(
+    options: argparse.Namespace, losses: Sequence[str], shown: Sequence[str], diagnosis: Diagnosis
+) -> None:
+    """Name the table for the largest loss that has one and was not shown; else what shows all ranks at once."""
+    wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
+    if wanted:
+        chosen = [word for name in ("machine", "step_regex") for word in _given(options, name)]
+        point_to(f"redline diagnose {quoted(options.paths)} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
+    elif diagnosis.clocks.operations and diagnosis.clocks.trusted and _are_traces(options.paths):
+        point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
+
+
+def _are_traces(paths: Sequence[str]) -> bool:
+    """Several files, none of which is a digest: digests cannot be merged."""
+    from redline.analysis.rank.digest_file import is_digest
+    from redline.trace.find import find_traces
+
+    found = find_traces(paths, digests=True)
+    return len(found) > 1 and not any(map(is_digest, found))
+
+
+def _given(options: argparse.Namespace, name: str) -> list[str]:
+    value = getattr(options, name)
+    return [] if value is None else [f"--{name.replace('_', '-')}", value]

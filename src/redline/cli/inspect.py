@@ -1,0 +1,35 @@
+"""`redline inspect` on the command line."""
+
+from __future__ import annotations
+
+from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
+from redline.cli.output import deliver, point_to, progress, quoted, unused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_reading(parser)
+    add_step(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_output(parser, verbose="more detail")
+
+
+def run(options: argparse.Namespace) -> int:
+    from redline.report import inspect_json, inspect_text
+    from redline.trace.merge import why_not_mergeable
+    from redline.verbs.inspect import inspect
+
+    refuse_unknown_format("inspect", options.output)
+    job = inspect(options.paths, job_options(options), progress(options))
+    if options.json or str(options.output or "").endswith(".json"):
+        text = inspect_json.render(job)
+    else:
+        text = inspect_text.render(job, verbose=options.verbose)
+    deliver(text, options.output, force=options.force)
+    files = {rank.source.name for rank in job.ranks}
+    if not options.quiet and len(files) > 1 and not why_not_mergeable(job):
+        point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
+    return 0

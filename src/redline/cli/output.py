@@ -1,0 +1,98 @@
+"""What goes to stdout, to files and to the terminal, and how writing them may fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from redline.errors import OutputError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from redline.trace.job import Progress
+
+
+class ReaderLeft(Exception):  # noqa: N818 (nobody's error)
+    """Whatever read our stdout closed it, as `head` does. Unlike BrokenPipeError, it is never another pipe's."""
+
+
+def show(text: str) -> None:
+    """Write to stdout at once, so that failures surface here and not when the interpreter exits."""
+    if sys.stdout is None:
+        raise OutputError("cannot write to standard output: it is closed")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        _abandon_stdout()
+        raise ReaderLeft from error
+    except OSError as error:
+        _abandon_stdout()
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _abandon_stdout() -> None:
+    """Send what is still buffered nowhere, or the interpreter fails again when it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def tolerate_odd_names() -> None:
+    """File names need not be valid text; show what cannot be encoded as escapes instead of failing."""
+    import io
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def deliver(text: str, output: str | None, *, force: bool) -> None:
+    """The result of a verb: into the file that the user named, or on stdout."""
+    if output is None:
+        show(text)
+        return
+    from pathlib import Path
+
+    from redline.artifacts import write_atomic
+
+    with write_atomic(Path(output), force=force) as file:
+        file.write(text.encode(errors="backslashreplace"))
+
+
+def speaks_unicode() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or ""  # standard output may be closed
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
+def progress(options: argparse.Namespace) -> Progress | None:
+    """A counter on the terminal while many files are read."""
+    if options.quiet or not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        if total > 1:
+            end = "\r" if done < total else "\r\033[K"
+            print(f"read {done} of {total} traces", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def quoted(words: Sequence[str], most: int = 3) -> str:
+    import shlex
+
+    return shlex.join(words[:most]) + (" ..." if len(words) > most else "")
+
+
+def unused(name: str) -> str:
+    from pathlib import Path
+
+    return next(free for free in (name, *(f"{number}-{name}" for number in range(2, 1000))) if not Path(free).exists())
+
+
+def point_to(command: str) -> None:
+    from redline.report.words import printable
+
+    print(f"next: {printable(command, limit=1000)}", file=sys.stderr)
