@@ -13,7 +13,7 @@ from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
 from redline.report.diagnose_tables import shapes_or_kernel
-from redline.report.words import printable
+from redline.report.words import percent, printable
 from redline.trace.job import Failure
 
 MOST_LOSSES = 2
@@ -64,7 +64,7 @@ def screen_of(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
         losses=tuple(
-            (f"{bar.account}, {bar.time_ns / scale:,.{digits}f} {unit}, {say.percent(bar.share)}", text)
+            (f"{bar.account}, {bar.time_ns / scale:,.{digits}f} {unit}, {percent(bar.share)}", text)
             for bar, text in _losses(diagnosis, outline)
         ),
         unseen=(
@@ -87,7 +87,7 @@ def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
     return Line(
         account=str(bar.account),
         time=f"{bar.time_ns / scale:,.{digits}f}",
-        share=say.percent(bar.share),
+        share=percent(bar.share),
         start=bar.before_ns / step_ns,
         end=(bar.before_ns + bar.time_ns) / step_ns,
     )

@@ -15,7 +15,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
-from redline.report.words import printable, share
+from redline.report.words import percent, printable, share
 from redline.units import format_bytes, format_count, format_ns
 
 Row = TypeVar("Row")
@@ -82,7 +82,7 @@ def _kernel_row(row: KernelRow, total_ns: int) -> tuple[str, ...]:
         share(min(row.time_ns, total_ns), total_ns),
         _short(row.flops / time_s / 1e12) if row.flops and time_s else "-",
         _short(row.bytes / time_s / 1e9) if row.bytes and time_s else "-",
-        "-" if row.share is None else say.percent(row.share),
+        "-" if row.share is None else percent(row.share),
         {"unknown": "-"}.get(row.regime, row.regime),
     )
 
@@ -134,7 +134,7 @@ def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
         format_bytes(row.payload_bytes) if row.payload_bytes else "-",
         format_count(row.calls),
         format_ns(row.residence_ns),
-        say.percent(row.hidden_share),
+        percent(row.hidden_share),
         share(row.wait_ns, row.residence_ns) if row.matched else "-",
         _gb_per_s(row.algorithm_bytes_per_s),
         _gb_per_s(row.bus_bytes_per_s),

@@ -12,7 +12,7 @@ from redline.analysis.rank.digest import SHORT_KERNEL_NS
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.report.words import plural, printable
+from redline.report.words import percent, plural, printable
 from redline.units import format_bytes, format_ns, format_rate
 
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\w+)")
@@ -154,10 +154,6 @@ def coverage_line(kernels: int, known_share: float, rated_share: float, *, on_cp
         f"work known of {percent(known_share)}, and rated against a roof {percent(rated_share)}, "
         f"of the time of {plural(kernels, word)}"
     )
-
-
-def percent(ratio: float) -> str:
-    return f"{100 * ratio:.1f} %"
 
 
 def flop(flops: int) -> str:

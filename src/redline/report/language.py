@@ -1,7 +1,7 @@
 """The language of a report: English as it stands in the code, or another one from its gettext catalogue."""
 
 import gettext
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -38,3 +38,8 @@ def _(text: str) -> str:
 
 def ngettext(one: str, many: str, count: int) -> str:
     return _spoken.get()[1].ngettext(one, many, count)
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Whole sentences one after another, as the language that is spoken now writes them; empty ones are left out."""
+    return ("" if spoken() == "zh" else " ").join(part for part in parts if part)

@@ -18,6 +18,10 @@ def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+def percent(ratio: float) -> str:
+    return f"{100 * ratio:.1f} %"
+
+
 def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
     """Numbers with runs folded: 0-3, 7, 9-12."""
     runs: list[list[int]] = []

@@ -1,0 +1,180 @@
+"""Findings in words: evidence as sentences, what a fix can gain at most, and the verdict on the whole job."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from redline.analysis.accounts import COMMUNICATION, Account
+from redline.analysis.job.outline import Outline
+from redline.findings.finding import Finding, Limit, Verdict
+from redline.findings.pages import page_of
+from redline.findings.rule import Evidence
+from redline.report.language import _, sentences, spoken
+from redline.report.words import percent, printable
+from redline.units import format_bytes, format_ns, format_rate
+
+NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
+MUCH_IDLE = 0.15  # of the step: a job that idles more is not called healthy, even where no rule knows why
+_SAME = 0.005  # of the step: less apart is shown as one number
+_FIRST_SENTENCE = re.compile(r".+?(?:。|[.:](?=\s|$))", re.DOTALL)
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def sentence(evidence: Evidence) -> str:
+    """In the language that is spoken now, its values with their units."""
+    return _(evidence.message).format(**{name: _shown(name, value) for name, value in evidence.values.items()})
+
+
+def _shown(name: str, value: float | str) -> float | str:
+    """By the unit that the end of its name says; other numbers get the format that the message gives them."""
+    if isinstance(value, str):
+        return printable(value, NAME_LIMIT)
+    if name.endswith("_ns"):
+        return format_ns(round(value))
+    if name.endswith("_share"):
+        return percent(value)
+    if name.endswith("_bytes_per_s"):
+        return format_rate(value, "B")
+    if name.endswith("_bytes"):
+        return format_bytes(round(value))
+    return round(value) if value == round(value) else value
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def bound_words(finding: Finding) -> str:
+    """What the fix can gain at most: beside the other findings, and alone where that is more."""
+    if not finding.alone_ns:
+        return ""
+    if finding.alone_share - finding.share < _SAME:
+        return alone_words(finding)
+    if finding.share < _SAME:
+        return _("nothing beyond the other findings; as the only fix {alone}").format(alone=alone_words(finding))
+    return _("at most {share} of the step beyond the other findings; as the only fix {alone}").format(
+        share=percent(finding.share), alone=alone_words(finding)
+    )
+
+
+def alone_words(finding: Finding) -> str:
+    """What it can gain as the only fix. How many times as fast is said of steps of usual length."""
+    known = {"share": percent(finding.alone_share), "times": times(finding.speedup)}
+    if abs(finding.alone_share - finding.steady_share) < _SAME:
+        return _("at most {share} of the step, {times} as fast").format(**known)
+    return _("at most {share} of the average step; a usual step {times} as fast").format(**known)
+
+
+def times(speedup: float) -> str:
+    """4.36 x"""
+    if speedup >= 100:
+        return _("more than 100 x")
+    return f"{speedup:.1f} x" if speedup >= 10 else f"{speedup:.2f} x"
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> str:
+    """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
+    if not outline.steps.longest_ns:
+        return _("Nothing in the traces takes any time, so there is nothing to judge.")
+    worthwhile = findings[0] if findings and not verdict.healthy else None
+    parts = [phase_words(verdict.phases)]
+    if worthwhile is not None:
+        parts += _limited(verdict, worthwhile)
+    elif is_healthy(verdict):
+        parts += _healthy(verdict, findings)
+    else:
+        parts += [_unexplained(verdict)]
+    return sentences(parts)
+
+
+def is_healthy(verdict: Verdict) -> bool:
+    """No finding is worth much, and the time goes where it should."""
+    useful = verdict.limit in (Limit.COMPUTE, Limit.MEMORY)
+    return verdict.healthy and useful and verdict.idle_share < MUCH_IDLE
+
+
+def _limited(verdict: Verdict, first: Finding) -> list[str]:
+    gain = _("Fixing that makes a usual step at most {times} as fast ({code}).")
+    said = [cause_words(first.code), gain.format(times=times(first.speedup), code=first.code)]
+    if verdict.limit in _groups_of(first):
+        return [limit_words(verdict), *said]
+    other = _("Most of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere.")
+    return [other.format(limit=limit_name(verdict.limit), share=percent(verdict.limit_share)), *said]
+
+
+def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
+    known = {"limit": limit_name(verdict.limit), "share": percent(verdict.limit_share)}
+    if findings:
+        worth = percent(findings[0].share)
+        text = _("Healthy: {limit} takes {share} of the step, and no finding is worth more than {worth} of it.")
+        said = [text.format(worth=worth, **known)]
+    else:
+        said = [_("Healthy: {limit} takes {share} of the step, and nothing was found to fix.").format(**known)]
+    if verdict.math_share is not None:
+        text = _("The redline, arithmetic at the machine's peak, is at {math} of the step.")
+        said.append(text.format(math=percent(verdict.math_share)))
+    return said
+
+
+def _unexplained(verdict: Verdict) -> str:
+    """Much time is lost, and there is no finding of weight."""
+    if verdict.limit == Limit.COMMUNICATION:
+        text = _("Communication that nothing hides takes {share} of the step, and no rule recognises why.")
+        return text.format(share=percent(verdict.limit_share))
+    text = _("The device is idle for {idle} of the step, and no rule recognises why.")
+    return text.format(idle=percent(verdict.idle_share))
+
+
+def cause_words(code: str) -> str:
+    """The first sentence of the cause on the finding's page, as plain text."""
+    cause = " ".join(page_of(code, spoken()).cause.replace("`", "").split())
+    found = _FIRST_SENTENCE.match(cause)
+    return (found[0].rstrip(":") if found else cause.rstrip(".")) + ("." if found and found[0][-1] == ":" else "")
+
+
+def limit_name(limit: Limit) -> str:
+    return {
+        Limit.COMPUTE: _("compute"),
+        Limit.MEMORY: _("memory bandwidth"),
+        Limit.COMMUNICATION: _("communication"),
+        Limit.OVERHEAD: _("overhead"),
+    }[limit]
+
+
+def limit_words(verdict: Verdict) -> str:
+    return {
+        Limit.COMPUTE: _("Limited by compute: it takes {share} of the step."),
+        Limit.MEMORY: _("Limited by memory bandwidth: moving bytes takes {share} of the step."),
+        Limit.COMMUNICATION: _("Limited by communication: {share} of the step is not hidden under compute."),
+        Limit.OVERHEAD: _("Limited by overhead: {share} of the step is waiting and copying."),
+    }[verdict.limit].format(share=percent(verdict.limit_share))
+
+
+def phase_words(phases: Mapping[str, int]) -> str:
+    """Of a serving engine; nothing for others."""
+    if not phases:
+        return ""
+    if len(phases) == 1:
+        return {
+            "decode": _("All steps are decode steps."),
+            "prefill": _("All steps are prefill steps."),
+        }.get(next(iter(phases)), _("All steps mix prefill and decode."))
+    names = {"decode": _("{count:,} decode"), "prefill": _("{count:,} prefill")}
+    listed = (
+        names.get(phase, _("{count:,} of both")).format(count=count)
+        for phase, count in sorted(phases.items(), key=lambda one: -one[1])
+    )
+    return _("Serving steps: {phases}.").format(phases=_(", ").join(listed))
+
+
+def _groups_of(finding: Finding) -> set[Limit]:
+    """What the account that a finding claims most of belongs to."""
+    largest = max(finding.accounts, key=lambda account: finding.accounts[account], default="")
+    if largest in {str(account) for account in COMMUNICATION}:
+        return {Limit.COMMUNICATION}
+    if largest in {str(Account.MATH), str(Account.MEMORY), "compute"}:
+        return {Limit.COMPUTE, Limit.MEMORY}
+    return {Limit.OVERHEAD}
