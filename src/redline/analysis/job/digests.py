@@ -7,6 +7,7 @@ from pathlib import Path
 
 from redline.analysis.rank.digest import Digest, Observer, digest_of
 from redline.analysis.rank.digest_file import is_digest, load_digest
+from redline.analysis.rank.scene import Scene, scene_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
@@ -61,15 +62,34 @@ def _digested(
     return OfFile(ranks=digests, failures=reading.failures)
 
 
+def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions) -> Scene | None:
+    """The trace of one rank, opened again; None where none of these files is the trace that was digested."""
+    chosen = choose(machine, "") if machine is not None else None
+    folder = cache_folder() if options.use_cache else None
+    source = digest.origin.source
+    for path in paths:
+        if is_digest(path) or not (source == str(path) or source.startswith(f"{path}!")):
+            continue
+        for timeline in read_cached(path, options.reading, folder).timelines:
+            scene = scene_of(timeline, _machine(timeline, chosen)[0])
+            if (timeline.zero_ns, scene.activity.window_ns) == (digest.zero_ns, digest.window_ns):
+                return scene
+    return None
+
+
 def _one(timeline: Timeline, chosen: Machine | None, observe: Observer | None) -> Digest:
+    machine, why_none = _machine(timeline, chosen)
+    return digest_of(timeline, machine, why_none, observe)
+
+
+def _machine(timeline: Timeline, chosen: Machine | None) -> tuple[Machine | None, str]:
+    """What the user chose, else the trace's own device; or why there is none."""
     if chosen is not None:
-        return digest_of(timeline, chosen, observe=observe)
+        return chosen, ""
     device = next(iter(devices_of(timeline)), None)
     if device is None:
-        why = "the trace does not say which device it ran on; give it with --machine"
-        return digest_of(timeline, None, why, observe)
+        return None, "the trace does not say which device it ran on; give it with --machine"
     try:
-        machine = choose(None, device.name, device.memory_bytes, device.multiprocessors)
+        return choose(None, device.name, device.memory_bytes, device.multiprocessors), ""
     except UnknownHardwareError as error:
-        return digest_of(timeline, None, str(error), observe)
-    return digest_of(timeline, machine, observe=observe)
+        return None, str(error)

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask, activity_of, compute_ns, loader_time
+from redline.analysis.rank.activity import Activity, Mask, compute_ns, loader_time
 from redline.analysis.rank.doing import Doing, doing_of
 from redline.analysis.rank.exchanges import Exchanges, Series, exchanges_of
-from redline.analysis.rank.idle import Idle, idle_of
+from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
-from redline.analysis.rank.kernels import Calls, Kernels, kernels_of
-from redline.analysis.rank.ledger import Ledger, ledger_of
+from redline.analysis.rank.kernels import Calls, Kernels
+from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import Scene, scene_of
 from redline.analysis.rank.sighting import Sighting
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
@@ -109,13 +109,10 @@ def digest_of(
     timeline: Timeline, machine: Machine | None, why_no_machine: str = "", observe: Observer | None = None
 ) -> Digest:
     """`observe` looks for causes while the trace is open."""
-    activity = activity_of(timeline)
-    idle = idle_of(timeline, activity)
-    kernels = kernels_of(timeline, activity, machine)
-    exchanges, series = exchanges_of(timeline, activity, idle)
-    ledger = ledger_of(timeline, activity, idle, kernels)
+    scene = scene_of(timeline, machine)
+    activity, idle, kernels, ledger = scene.activity, scene.idle, scene.kernels, scene.ledger
+    exchanges, series = exchanges_of(timeline, activity, idle, scene.passes)
     table = kernel_table(timeline, activity, kernels)
-    scene = Scene(timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine)
     return Digest(
         origin=_origin(timeline),
         facts=_facts(timeline, activity, idle, kernels, machine, why_no_machine),

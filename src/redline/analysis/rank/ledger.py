@@ -67,17 +67,24 @@ def ledger_of(timeline: Timeline, activity: Activity, idle: Idle, kernels: Kerne
     end_ns = np.clip(_step_ends_ns(timeline, hi), lo, hi)
     between = Intervals.union_of(start_ns, end_ns).gaps(lo, hi)
     starts, ends = np.concatenate([start_ns, between.start]), np.concatenate([end_ns, between.end])
-    amounts = np.zeros((len(starts), len(ACCOUNTS)), np.int64)
-    for account, time in _times(activity, idle).items():
-        amounts[:, place(account)] = time.overlap_with(starts, ends)
-    rated = activity.compute.where(kernels.rated).overlap_with(starts, ends)
-    unrated = activity.computing.overlap_with(starts, ends) - rated
-    amounts[:, place(Account.UNRATED)] = unrated
-    _share_out(amounts, rated, timeline, activity, kernels, (starts, ends))
+    amounts = amounts_within(timeline, activity, idle, kernels, (starts, ends))
     steps, outside = amounts[: len(start_ns)], amounts[len(start_ns) :].sum(axis=0)
     ledger = Ledger(start_ns=start_ns, end_ns=end_ns, steps=steps, outside=outside, window_ns=hi - lo)
     ledger.self_check()
     return ledger
+
+
+def amounts_within(
+    timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels, periods: tuple[I64, I64]
+) -> Amounts:
+    """Accounts of each period, given by starts and ends, as [period, account]."""
+    amounts = np.zeros((len(periods[0]), len(ACCOUNTS)), np.int64)
+    for account, time in _times(activity, idle).items():
+        amounts[:, place(account)] = time.overlap_with(*periods)
+    rated = activity.compute.where(kernels.rated).overlap_with(*periods)
+    amounts[:, place(Account.UNRATED)] = activity.computing.overlap_with(*periods) - rated
+    _share_out(amounts, rated, timeline, activity, kernels, periods)
+    return amounts
 
 
 def _step_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:

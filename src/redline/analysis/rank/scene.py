@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask
-from redline.analysis.rank.idle import Idle
-from redline.analysis.rank.kernels import Kernels
-from redline.analysis.rank.ledger import Ledger
+from redline.analysis.rank.activity import Activity, Mask, activity_of
+from redline.analysis.rank.idle import Idle, idle_of
+from redline.analysis.rank.kernels import Kernels, kernels_of
+from redline.analysis.rank.ledger import Ledger, ledger_of
 from redline.analysis.rank.passes import Passes, passes_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
@@ -81,6 +81,14 @@ class Scene:
             chosen |= _flag(spans, operator)
             operator = np.where(operator == NONE, NONE, parent[operator])
         return work.row[chosen].astype(np.int64)
+
+
+def scene_of(timeline: Timeline, machine: Machine | None) -> Scene:
+    activity = activity_of(timeline)
+    idle = idle_of(timeline, activity)
+    kernels = kernels_of(timeline, activity, machine)
+    ledger = ledger_of(timeline, activity, idle, kernels)
+    return Scene(timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine)
 
 
 def _flag(chosen: Mask, rows: Column) -> Mask:
