@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.digests import digest_job
+from redline.analysis.job.digests import digest_job, scene_again
 from redline.analysis.job.outline import Outline, outline_of
+from redline.analysis.job.typical import typical_place
 from redline.analysis.rank.digest_file import is_digest
+from redline.analysis.rank.strip import Strip, strip_of
 from redline.errors import UsageError
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Findings
@@ -45,6 +47,23 @@ def diagnose(
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
     return Diagnosed(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures)
+
+
+def typical_step(
+    found: Diagnosed,
+    paths: Sequence[str | Path],
+    *,
+    machine: str | None = None,
+    options: JobOptions | None = None,
+) -> Strip | None:
+    """A usual step of the rank that is most like the job, drawn; None where its trace is not at hand.
+
+    Arguments are those that `diagnose` was given; the trace of that one rank is opened again.
+    """
+    place = typical_place(found.diagnosis)
+    rank = found.diagnosis.ranks[place]
+    scene = scene_again(rank, find_traces(paths, digests=True), machine, options or JobOptions())
+    return None if scene is None else strip_of(scene, found.diagnosis.waiting[place], rank.origin.rank)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

@@ -1,0 +1,189 @@
+"""One step as a picture: every account has its area, nothing is too fine or too much, gaps say what the host did."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redline.analysis.accounts import ACCOUNTS, Account, place
+from redline.analysis.job.combine import combine
+from redline.analysis.job.typical import typical_place
+from redline.analysis.rank import strip as strip_module
+from redline.analysis.rank.digest import digest_of
+from redline.analysis.rank.scene import Scene, scene_of
+from redline.analysis.rank.strip import MOST_BANDS, PIXELS, Strip, strip_of
+from redline.errors import InputError
+from redline.timeline.intervals import Intervals
+from redline.trace.job import JobOptions
+from redline.verbs.diagnose import diagnose, typical_step
+from redline.verbs.digest import digest
+from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region
+
+NOTHING = Intervals.empty()
+
+
+def step(number: int, ts: float, dur: float) -> Event:
+    return region(f"ProfilerStep#{number}", ts, dur)
+
+
+def scene(events: list[Event], folder: Path) -> Scene:
+    return scene_of(read_one(document(events), folder), None)
+
+
+def drawn(events: list[Event], folder: Path, waiting: Intervals = NOTHING) -> Strip:
+    strip = strip_of(scene(events, folder), waiting, 0)
+    assert strip is not None
+    return strip
+
+
+def one_step() -> list[Event]:
+    """1,000 us: the host prepares for 400 us, a kernel runs for 500 us."""
+    return [
+        step(1, 0, 1000),
+        op("aten::prepare", 10, 380),
+        op("aten::mm", 395, 20),
+        launch(398, 1),
+        kernel("gemm", 400, 500, correlation=1),
+    ]
+
+
+def area_ns(strip: Strip, account: Account) -> float:
+    return sum(
+        (band.end_ns - band.start_ns) * (band.high - band.low) for band in strip.bands if band.account == account
+    )
+
+
+def test_every_account_has_the_area_that_the_ledger_gives_it(tmp_path: Path) -> None:
+    seen = scene(one_step(), tmp_path)
+    strip = strip_of(seen, NOTHING, 0)
+    assert strip is not None
+    for account in ACCOUNTS:
+        assert area_ns(strip, account) == pytest.approx(seen.ledger.steps[0, place(account)], abs=2 * strip.pixel_ns)
+
+
+def test_the_step_of_median_length_is_drawn(tmp_path: Path) -> None:
+    events = [step(1, 0, 900), step(2, 1000, 100), step(3, 2000, 300)]
+    events += [kernel("gemm", ts + 10, 50) for ts in (0, 1000, 2000)]
+    strip = drawn(events, tmp_path)
+    assert (strip.number, strip.label, strip.length_ns, strip.start_ns) == (2, "ProfilerStep#3", 300_000, 2_000_000)
+
+
+def test_a_gap_says_what_the_host_did_and_what_ended_it(tmp_path: Path) -> None:
+    first = drawn(one_step(), tmp_path).gaps[0]
+    assert (first.start_ns, first.end_ns, first.account, first.next_name) == (0, 400_000, Account.HOST, "gemm")
+    assert first.doing is not None
+    assert first.doing.name == "aten::prepare"
+
+
+def test_lanes_hold_streams_and_threads_by_level(tmp_path: Path) -> None:
+    stream, thread = drawn([*one_step(), region("forward", 5, 500)], tmp_path).lanes
+    assert (stream.device, stream.stream, [(one.kind, one.name) for one in stream.pieces]) == (
+        0,
+        7,
+        [("compute", "gemm")],
+    )
+    assert [(one.level, one.kind, one.name) for one in thread.pieces] == [
+        (0, "region", "forward"),
+        (1, "operator", "aten::prepare"),
+        (1, "operator", "aten::mm"),
+        (2, "call", "cudaLaunchKernel"),
+    ]
+
+
+def test_nested_operators_and_regions_around_everything_are_not_drawn(tmp_path: Path) -> None:
+    events = [*one_step(), region("train", 0, 990), op("aten::inner", 20, 100)]
+    names = [one.name for lane in drawn(events, tmp_path).lanes for one in lane.pieces]
+    assert "train" not in names
+    assert "aten::inner" not in names
+
+
+def test_waiting_for_others_leaves_the_transfer(tmp_path: Path) -> None:
+    events = [step(1, 0, 1000), collective(100, 800), kernel("gemm", 0, 100)]
+    waiting = Intervals.union_of(np.array([100_000]), np.array([500_000]))
+    strip = drawn(events, tmp_path, waiting)
+    assert area_ns(strip, Account.PEER_WAIT) == pytest.approx(400_000, abs=2 * strip.pixel_ns)
+    assert area_ns(strip, Account.TRANSFER) == pytest.approx(400_000, abs=2 * strip.pixel_ns)
+
+
+def many_small(count: int) -> list[Event]:
+    """Kernels of 1 us every 3 us."""
+    kernels = [kernel(f"k{number % 7}", 3 * number, 1, correlation=number + 1) for number in range(count)]
+    launches = [launch(3 * number - 2.5, number + 1, dur=2) for number in range(count)]
+    return [step(1, 0, 3 * count), *kernels, *launches]
+
+
+def test_what_is_too_short_to_be_seen_is_drawn_together(tmp_path: Path) -> None:
+    strip = drawn(many_small(20_000), tmp_path)
+    stream = strip.lanes[0]
+    assert len(stream.pieces) < 10
+    assert sum(one.count for one in stream.pieces) == 20_000
+    assert all(one.name == "" for one in stream.pieces if one.count > 1)
+    assert area_ns(strip, Account.UNRATED) == pytest.approx(20_000_000, rel=0.02)
+
+
+def test_bands_get_coarser_until_they_are_few(tmp_path: Path) -> None:
+    events = [step(1, 0, 40_000)]
+    events += [kernel("a", 20 * number, 2 + 16 * (number % 2)) for number in range(2000)]
+    strip = drawn(events, tmp_path)
+    assert len(strip.bands) <= MOST_BANDS
+    assert strip.pixel_ns > 40_000_000 // PIXELS[0]
+
+
+def test_only_the_longest_pieces_are_kept_and_the_rest_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strip_module, "MOST_PIECES", 3)
+    events = [step(1, 0, 1000), *(kernel(f"k{number}", 100 * number, 10 + number) for number in range(10))]
+    strip = drawn(events, tmp_path)
+    assert [one.name for one in strip.lanes[0].pieces] == ["k7", "k8", "k9"]
+    assert strip.more_pieces == 7
+
+
+def test_only_the_busiest_lanes_are_kept(tmp_path: Path) -> None:
+    events = [step(1, 0, 1000)]
+    events += [kernel("k", 0, 100 + 10 * number, stream=number) for number in range(1, 10)]
+    strip = drawn(events, tmp_path)
+    assert [lane.stream for lane in strip.lanes] == [4, 5, 6, 7, 8, 9]
+    assert strip.more_streams == 3
+
+
+def test_a_trace_without_any_time_has_no_strip(tmp_path: Path) -> None:
+    assert strip_of(scene([op("aten::add", 5, 0)], tmp_path), NOTHING, 0) is None
+
+
+# --- the rank that is drawn -------------------------------------------------------------------------------------------
+
+
+def job(folder: Path) -> Path:
+    """Three ranks, of which the last computes far longer."""
+    folder.mkdir()
+    for rank, dur in enumerate((300, 320, 900)):
+        events = [step(1, 0, 1000), kernel("gemm", 0, dur)]
+        (folder / f"rank{rank}.json").write_bytes(document(events, rank=rank, world_size=3))
+    return folder
+
+
+def test_the_typical_rank_is_nearest_to_the_average(tmp_path: Path) -> None:
+    timelines = [read_one(path.read_bytes(), tmp_path) for path in sorted(job(tmp_path / "job").iterdir())]
+    assert typical_place(combine([digest_of(one, None) for one in timelines])) == 1
+
+
+def test_the_trace_of_the_typical_rank_is_opened_again(tmp_path: Path) -> None:
+    folder = job(tmp_path / "job")
+    strip = typical_step(diagnose([folder]), [folder])
+    assert strip is not None
+    assert (strip.rank, strip.length_ns) == (1, 1_000_000)
+
+
+def test_digests_have_no_strip(tmp_path: Path) -> None:
+    digest([job(tmp_path / "job")], tmp_path / "digests")
+    assert typical_step(diagnose([tmp_path / "digests"]), [tmp_path / "digests"]) is None
+
+
+def test_a_trace_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    folder = job(tmp_path / "job")
+    found = diagnose([folder], options=JobOptions(use_cache=False))
+    for path in folder.iterdir():
+        path.write_text("{")
+    with pytest.raises(InputError, match=r"rank1\.json"):
+        typical_step(found, [folder], options=JobOptions(use_cache=False))
