@@ -115,7 +115,7 @@ def digest_of(
     table = kernel_table(timeline, activity, kernels)
     return Digest(
         origin=_origin(timeline),
-        facts=_facts(timeline, activity, idle, kernels, machine, why_no_machine),
+        facts=_facts(scene, why_no_machine),
         zero_ns=timeline.zero_ns,
         window_ns=activity.window_ns,
         ledger=ledger,
@@ -151,15 +151,12 @@ def _origin(timeline: Timeline) -> Origin:
     )
 
 
-def _facts(
-    timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels, machine: Machine | None, why_no_machine: str
-) -> Facts:
+def _facts(scene: Scene, why_no_machine: str) -> Facts:
+    timeline, activity, kernels, machine = scene.timeline, scene.activity, scene.kernels, scene.machine
     spans, work = timeline.spans, timeline.device_work
     busy = activity.busy
     dur_ns = compute_ns(timeline, activity)
-    queue = idle.accounts[Account.QUEUE]
-    begin_ns, end_ns = activity.window_ns
-    first_ns = int(busy.start[0]) if len(busy) else end_ns
+    queue = scene.idle.accounts[Account.QUEUE]
     unlaunched = (work.launch == NONE) & (spans.kind[work.row] != Kind.SYNC)
     calls = spans.rows_of(*CALL_KINDS)
     launches = calls[matching(timeline, calls, schema.launches_work)]
@@ -188,7 +185,7 @@ def _facts(
         launches=len(launches),
         launches_without_work=0 if captures else int((~np.isin(kernel_launches, work.launch)).sum()),
         graph_launches=int(graphs.sum()),
-        first_queue_ns=queue.clip(begin_ns, max(first_ns, begin_ns)).length_ns,
+        first_queue_ns=scene.unowned.length_ns,
         longest_queue_ns=int((queue.end - queue.start).max(initial=0)),
     )
 

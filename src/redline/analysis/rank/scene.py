@@ -55,6 +55,19 @@ class Scene:
             time |= self.idle.accounts[account]
         return time
 
+    @cached_property
+    def unowned(self) -> Intervals:
+        """Queue time before the first recorded work: the device may have been busy with what came before."""
+        begin_ns, end_ns = self.activity.window_ns
+        busy = self.activity.busy
+        first_ns = int(busy.start[0]) if len(busy) else end_ns
+        return self.idle.accounts[Account.QUEUE].clip(begin_ns, max(first_ns, begin_ns))
+
+    @cached_property
+    def launch_gaps(self) -> Intervals:
+        """Idle time inside steps that ends when the host launches faster."""
+        return (self.idle_in(*LAUNCHING) & self.in_steps) - self.unowned
+
     def name(self, row: int) -> str:
         return self.timeline.text(int(self.timeline.spans.name[row]))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.scene import LAUNCHING, Scene
+from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 
 IDLE_SHARE = 0.15  # of the steps: below this, launching is not what limits
@@ -23,9 +23,8 @@ def is_launch_bound(scene: Scene) -> bool:
     dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
     if not scene.on_gpu or not len(dur_ns) or np.median(dur_ns) >= SMALL_KERNEL_NS:
         return False
-    idle_ns = (scene.idle_in(*IDLE) & scene.in_steps).length_ns
-    waiting_ns = (scene.idle_in(*LAUNCHING) & scene.in_steps).length_ns
-    return idle_ns > IDLE_SHARE * scene.steps_ns and waiting_ns >= LAUNCH_SHARE * idle_ns
+    idle_ns = ((scene.idle_in(*IDLE) & scene.in_steps) - scene.unowned).length_ns
+    return idle_ns > IDLE_SHARE * scene.steps_ns and scene.launch_gaps.length_ns >= LAUNCH_SHARE * idle_ns
 
 
 def repeats(scene: Scene) -> bool:
@@ -38,13 +37,12 @@ def repeats(scene: Scene) -> bool:
 
 def launch_gaps(scene: Scene) -> Look:
     dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
-    gaps = scene.idle_in(*LAUNCHING) & scene.in_steps
     figures = {
         "kernels": float(len(dur_ns)),
         "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
         "stacked": float("stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0),
     }
-    return Look(claim=gaps, figures=figures)
+    return Look(claim=scene.launch_gaps, figures=figures)
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
