@@ -9,9 +9,8 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Activity, Mask, compute_ns, loader_time
 from redline.analysis.rank.doing import Doing, doing_of
 from redline.analysis.rank.exchanges import Exchanges, Series, exchanges_of
-from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
-from redline.analysis.rank.kernels import Calls, Kernels
+from redline.analysis.rank.kernels import Calls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.names import matching
