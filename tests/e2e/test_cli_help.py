@@ -19,12 +19,14 @@ BARE = [sys.executable, "-c", "pass"]
 FLAGS = {
     "diagnose": [
         "--collectives",
+        "--findings",
         "--force",
         "--format FORMAT",
         "--host",
         "--jobs N",
         "--json",
         "--kernels",
+        "--lang LANG",
         "--machine NAME|FILE",
         "--no-cache",
         "--ranks",
@@ -48,6 +50,11 @@ FLAGS = {
         "-o --output FOLDER",
         "-q --quiet",
         "PATH",
+    ],
+    "explain": [
+        "--lang LANG",
+        "-h --help",
+        "CODE",
     ],
     "hardware": [
         "--force",

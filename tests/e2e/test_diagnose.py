@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.report import diagnose_json
+from redline.report.findings_table import findings_table
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.trace.job import Failure
 from tests.conftest import REDLINE, ROOT, document, environment, run_redline
 from tests.e2e.test_docs import rows_of, section
+from tests.made_findings import findings
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
 GOLDEN = ROOT / "tests" / "golden" / "diagnose"
@@ -335,6 +338,12 @@ def test_what_could_not_be_digested_is_said(job: Path, tmp_path: Path) -> None:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 FREE_KEYS = {
+    "verdict.phases",
+    "findings[].accounts",
+    "findings[].evidence[].values",
+    "remarks[].accounts",
+    "remarks[].evidence[].values",
+    "praise[].values",
     "utilisation.peaks",
     "utilisation.model_flops",
     "ranks[].versions",
@@ -344,6 +353,13 @@ FREE_KEYS = {
     "ranks[].steps[].accounts",
 }
 LISTS_OF_OBJECTS = {
+    "findings",
+    "findings[].places",
+    "findings[].evidence",
+    "remarks",
+    "remarks[].places",
+    "remarks[].evidence",
+    "praise",
     "waterfall",
     "unseen",
     "ranks",
@@ -372,9 +388,17 @@ def keys_of(value: Any, at: str = "") -> Iterator[str]:
 
 def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     found = redline.diagnose([job])
-    record = diagnose_json.as_record(found.diagnosis, found.outline, [Failure(path="a", message="b")])
+    failures = [Failure(path="a", message="b")]
+    made_up = findings()
+    remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
+    record = diagnose_json.as_record(found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures)
     rows = rows_of(section(PAGE, "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
+
+
+def test_the_page_has_every_column_of_the_findings() -> None:
+    documented = tuple(row[0] for row in rows_of(section(PAGE, "--findings")))
+    assert documented == tuple(f"`{column}`" for column in findings_table(findings()).head)
 
 
 def test_the_page_has_every_account_remark_and_column(job: Path) -> None:

@@ -16,17 +16,26 @@ from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import diagnose_words as say
 from redline.report.diagnose_screen import screen_of
 from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
-from redline.report.diagnose_text import WIDTH, render
+from redline.report.diagnose_text import MOST_FINDINGS, MOST_LINES, WIDTH, render
+from redline.report.findings_screen import fix_words
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, region
+from tests.made_findings import findings
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
 
 
 def shown(found: Diagnosed, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
-    return render(found.diagnosis, found.outline, found.failures, tables=tables, verbose=verbose, unicode=unicode)
+    return render(
+        found.diagnosis, found.outline, found.findings, found.failures, tables=tables, verbose=verbose, unicode=unicode
+    )
+
+
+def unexplained(found: Diagnosed) -> str:
+    """As if no rule had found anything: accounts stand in place of findings."""
+    return shown(replace(found, findings=replace(found.findings, findings=())))
 
 
 def of(folder: Path, *documents: bytes, machine: str | None = None) -> Diagnosed:
@@ -122,13 +131,13 @@ def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path)
     assert "\nHFU" not in shown(found)
     assert found.outline.utilisation is not None
     again = replace(found.outline, utilisation=replace(found.outline.utilisation, recomputed_flops=5, hfu=0.5))
-    assert "\nHFU       50.0 %" in render(found.diagnosis, again)
+    assert "\nHFU       50.0 %" in render(found.diagnosis, again, found.findings)
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     lines = block(shown(found), "the average step of a rank, from the redline (math) up to what was measured")
-    bars = screen_of(found.diagnosis, found.outline).waterfall
+    bars = screen_of(found.diagnosis, found.outline, found.findings).waterfall
     assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
     assert bars[0].start == 0
     assert bars[-1].end == pytest.approx(1)
@@ -138,7 +147,7 @@ def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
 
 def test_every_account_is_in_the_waterfall_or_said_to_be_empty(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    screen = screen_of(found.diagnosis, found.outline)
+    screen = screen_of(found.diagnosis, found.outline, found.findings)
     drawn = [one.account for one in screen.waterfall]
     others = re.sub("nothing in |below 0.05 % in ", "", screen.rest).replace("; ", ", ").split(", ")
     assert sorted([*drawn, *others]) == sorted(map(str, ACCOUNTS))
@@ -187,11 +196,75 @@ def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
     assert not re.search(r"^ *(%|[num]?s|[kMGT]?B)\b", text, re.MULTILINE)
 
 
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    text = render(found.diagnosis, found.outline, findings(2))
+    assert "largest accounts" not in text
+    assert line(text, "verdict").startswith("verdict   Limited by overhead: 50.0 % of the step is waiting and copying.")
+    lines = block(text, "findings, by what they can gain at most")
+    assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")
+    assert lines[2:4] == ["     The device waits 4.000 ms for a|b.", "     Second."]
+    assert " ".join(lines).count("Fix: Compile the model with CUDA graphs, which") == 2
+    assert 'all launches of a step as one: model = torch.compile(model, mode="reduce-overhead")' in " ".join(
+        " ".join(lines).split()
+    )
+    assert text.split("\n\n")[3] == "+ Well done: 99.0 % busy.\n! RL-H01 Look first."
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+def test_findings_leave_room_for_the_rest_of_the_screen(tmp_path: Path, count: int) -> None:
+    found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
+    lines = render(found.diagnosis, found.outline, findings(count)).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert sum("RL-H01 Replay" in one for one in lines) == min(count, MOST_FINDINGS)
+    assert (f"  and {count - MOST_FINDINGS} more: -v or --findings" in lines) == (count > MOST_FINDINGS)
+    everything = render(found.diagnosis, found.outline, findings(count), verbose=True)
+    assert everything.count("RL-H01 Replay") == everything.count("Third.") == count
+
+
+def test_evidence_of_the_last_findings_goes_first_where_there_is_little_room(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    failures = [Failure(path="a.json", message="broken " * 20)] * 4
+    lines = render(found.diagnosis, found.outline, findings(3), failures).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert sum("Fix: " in one for one in lines) == 1
+
+
+def test_the_table_of_findings(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    lines = block(render(found.diagnosis, found.outline, findings(2), tables=["findings"]), "findings")
+    assert lines[1].split()[-9:] == ["40.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
+    assert lines[2].split()[-9:] == ["20.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
+    assert lines[3].split()[-7:] == ["-", "-", "-", "-", "bitwise", "measured", "1"]
+    none = replace(findings(), findings=(), remarks=())
+    assert block(render(found.diagnosis, found.outline, none, tables=["findings"]), "findings") == [
+        "  nothing was found"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fix", "said"),
+    [
+        ("Do `this`. Then that.", "Do this."),
+        ("Do this:\n\n```python\na = 1\n```\n\nOr that.", "Do this: a = 1"),
+        ("Do this:\n\n```python\na = 1\nb = 2\n```\n", "Do this; see its page"),
+        ("Set torch.a.b to 1.5 in\nany case. More.", "Set torch.a.b to 1.5 in any case."),
+        ("关闭它。然后。", "关闭它。"),
+    ],
+)
+def test_the_first_thing_to_try(fix: str, said: str) -> None:
+    assert fix_words(fix) == said
+
+
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
 def test_host_time_is_put_down_to_what_the_host_did(tmp_path: Path) -> None:
-    text = " ".join(shown(of(tmp_path, trace())).split())
+    text = " ".join(unexplained(of(tmp_path, trace())).split())
     assert "1. host, " in text
     assert "the device waited for the host to launch work. Of it " in text
     assert "unrecorded code" in text
@@ -199,7 +272,7 @@ def test_host_time_is_put_down_to_what_the_host_did(tmp_path: Path) -> None:
 
 def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
     write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=3000),)), tmp_path)
-    text = " ".join(shown(diagnose([tmp_path])).split())
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
     assert "peer wait" in text
     assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
     assert "the same rank through all steps" in text
@@ -208,7 +281,7 @@ def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
 
 def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
     write_job(JobSpec(ranks=2, steps=2, layout=Layout(pp=2)), tmp_path)
-    text = " ".join(shown(diagnose([tmp_path])).split())
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
     assert "between pairs of ranks that send and receive, as the stages of a pipeline do." in text
     assert "was last" not in text
 
@@ -220,11 +293,11 @@ def test_nobody_is_blamed_where_no_ranks_met() -> None:
 def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:
     spec = JobSpec(ranks=2, steps=2, layers=1, step_compute_us=2000, collective_bytes=256 << 20, network_gb_per_s=5)
     write_job(spec, tmp_path)
-    text = " ".join(shown(diagnose([tmp_path])).split())
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
     assert re.search(
         r"transfer, .* Most of it in all_reduce of 268 MB over 2 ranks at \d+ GB/s of bus bandwidth;", text
     )
-    alone = " ".join(shown(diagnose([tmp_path / "rank-0.pt.trace.json.gz"])).split())
+    alone = " ".join(unexplained(diagnose([tmp_path / "rank-0.pt.trace.json.gz"])).split())
     assert "of bus bandwidth, waiting included" in alone
     assert "one rank of 2 only: waiting for peers is in transfer" in alone
 
@@ -290,7 +363,7 @@ def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
 def test_files_that_could_not_be_read_are_said(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     failures = [Failure(path=f"{number}.json", message=f"{number}.json: broken\nmend it") for number in range(6)]
-    text = render(found.diagnosis, found.outline, failures)
+    text = render(found.diagnosis, found.outline, found.findings, failures)
     assert "  - unread: 0.json: broken mend it" in text
     assert "  - unread: 2 more files" in text
 
@@ -332,7 +405,7 @@ def test_the_table_of_kernels(tmp_path: Path) -> None:
     many = tuple(row(operator=f"op{number}", time_ns=1000 - number) for number in range(30))
     rows = (row(), row(math_ns=2000.0), row(flops=0, bytes=0, kernel="void at::native::mystery<int>"), *many)
     diagnosis = replace(found.diagnosis, kernels=rows)
-    lines = block(render(diagnosis, found.outline, tables=["kernels"]), "kernels")
+    lines = block(render(diagnosis, found.outline, found.findings, tables=["kernels"]), "kernels")
     assert lines[0].split()[:2] == ["operator", "shapes,"]
     assert "50.0 %" in lines[1]
     assert "8944x1024 1024x2816" in lines[1]
@@ -343,7 +416,7 @@ def test_the_table_of_kernels(tmp_path: Path) -> None:
     assert len(lines) == 1 + MOST_ROWS + 3
     assert "  ... and 17 more rows; -v lists all" in lines
     assert any("above roof: from cache, or a wrong shape or peak" in one for one in lines)
-    assert "more rows" not in render(diagnosis, found.outline, tables=["kernels"], verbose=True)
+    assert "more rows" not in render(diagnosis, found.outline, found.findings, tables=["kernels"], verbose=True)
 
 
 def test_shapes_can_be_read() -> None:
@@ -404,7 +477,7 @@ def test_the_table_of_the_host(tmp_path: Path) -> None:
             times=1,
         ),
     )
-    lines = block(render(replace(found.diagnosis, doing=rows), found.outline, tables=["host"]), "host")
+    lines = block(render(replace(found.diagnosis, doing=rows), found.outline, found.findings, tables=["host"]), "host")
     assert lines[1].split() == ["host", "5", "ns", "0.0", "%", "cudaMalloc", "fwd", "to/train.py(12):", "step"]
     assert "unrecorded code" in lines[2]
     assert "built-in item" in lines[3]
@@ -414,7 +487,7 @@ def test_tables_say_what_did_not_fit_into_digests(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     cut = {"kernel_rows": 3, "doing_rows": 5}
     diagnosis = replace(found.diagnosis, ranks=(replace(found.diagnosis.ranks[0], left_out=cut),))
-    text = render(diagnosis, found.outline, tables=["kernels", "host"])
+    text = render(diagnosis, found.outline, found.findings, tables=["kernels", "host"])
     assert "3 rows of kernels did not fit into the digests, and are added up as others" in text
     assert "5 rows of what the host did did not fit into the digests, and are added up as others" in text
 
@@ -440,4 +513,4 @@ def test_nothing_in_a_trace_can_harm_a_terminal(tmp_path: Path) -> None:
 def test_an_outline_without_losses_has_no_such_block(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     healthy: Outline = replace(found.outline, largest=())
-    assert "largest accounts" not in render(found.diagnosis, healthy)
+    assert "largest accounts" not in render(found.diagnosis, healthy, found.findings)

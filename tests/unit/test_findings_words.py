@@ -5,26 +5,11 @@ from dataclasses import replace
 import pytest
 
 from redline.analysis.job.outline import Outline, StepTimes
-from redline.findings.finding import Finding, Limit, Verdict
-from redline.findings.rule import Evidence, Grade, Numerics
+from redline.findings.finding import Finding, Limit
+from redline.findings.rule import Evidence
 from redline.report.findings_words import bound_words, cause_words, phase_words, sentence, times, verdict_sentence
+from tests.made_findings import FINDING, VERDICT
 
-FINDING = Finding(
-    code="RL-H01",
-    numerics=Numerics.BITWISE,
-    grade=Grade.MEASURED,
-    step_ns=10e6,
-    bound_ns=4e6,
-    alone_ns=4e6,
-    steady_share=0.4,
-    accounts={"host": 3e6, "queue": 1e6},
-    ranks=1,
-    places=(),
-    evidence=(),
-)
-VERDICT = Verdict(
-    limit=Limit.OVERHEAD, limit_share=0.5, idle_share=0.4, math_share=0.2, healthy=False, first="RL-H01", phases={}
-)
 STEPS = StepTimes(
     steps=3,
     median_ns=10e6,

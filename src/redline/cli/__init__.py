@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("calibrate", "plan", "run", "compare", "tune", "explain")
+PLANNED = ("calibrate", "plan", "run", "compare", "tune")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -158,7 +158,8 @@ def _verb(name: str, summary: str) -> Verb:
 VERBS = {
     "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
     "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
-    "diagnose": _verb("diagnose", "say where the time went, every nanosecond in one account"),
+    "diagnose": _verb("diagnose", "say where the time went, why, and what to change"),
+    "explain": _verb("explain", "say what a finding means, what to change, and what it can gain"),
     "digest": _verb("digest", "put each rank's trace into a file of at most 32 KB, to diagnose from"),
     "hardware": _verb("hardware", "show what accelerators can do at best, and who says so"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 
 from redline.errors import UsageError
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redline.trace.job import JobOptions
+
+
+LANGUAGES = ("en", "zh")
 
 
 def positive(text: str) -> int:
@@ -72,6 +76,20 @@ def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
     loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lang", choices=LANGUAGES, metavar="LANG", help="en or zh (default: REDLINE_LANG of the environment, or en)"
+    )
+
+
+def language(options: argparse.Namespace) -> str:
+    """The one that was asked for; what the locale says is not, as programs read the output."""
+    chosen = str(options.lang or os.environ.get("REDLINE_LANG") or LANGUAGES[0])
+    if chosen not in LANGUAGES:
+        raise UsageError(f"REDLINE_LANG is {chosen!r}; it can be {' or '.join(LANGUAGES)}")
+    return chosen
 
 
 def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:

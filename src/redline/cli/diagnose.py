@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_machine, add_output, add_reading, add_step, job_options, refuse_unknown_format
+from redline.cli.arguments import (
+    add_language,
+    add_machine,
+    add_output,
+    add_reading,
+    add_step,
+    job_options,
+    language,
+    refuse_unknown_format,
+)
 from redline.cli.output import deliver, point_to, progress, quoted, speaks_unicode, unused
 
 TYPE_CHECKING = False
@@ -10,11 +19,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from redline.analysis.job.combine import Diagnosis
+    from redline.verbs.diagnose import Diagnosed
 
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
+    "findings": "all findings: what each can gain, beside the others and alone, and what it does to numbers",
     "kernels": "kernels by operator and shape: time, achieved rates, distance from the roof",
     "collectives": "collectives by kind and size: time, hidden and waiting share, bandwidth",
     "ranks": "ranks: step, accounts, who was late",
@@ -36,30 +46,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
     )
-    add_output(parser, verbose="tables without a limit of rows")
+    add_language(parser)
+    add_output(parser, verbose="all findings, and tables without a limit of rows")
 
 
 def run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from redline.report import diagnose_json, diagnose_md, diagnose_text
+    from redline.report.language import speaking
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
     tables = list(dict.fromkeys(options.tables or ()))
+    spoken = language(options)
     found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
-    known = found.diagnosis, found.outline, found.failures
+    known = found.diagnosis, found.outline, found.findings, found.failures
     form = options.format or {".json": "json", ".md": "md"}.get(Path(options.output or "").suffix, "text")
-    if form == "json":
-        text = diagnose_json.render(*known)
-    elif form == "md":
-        text = diagnose_md.render(*known, tables=tables, verbose=options.verbose)
-    else:
-        unicode = options.output is not None or speaks_unicode()
-        text = diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode)
+    unicode = options.output is not None or speaks_unicode()
+    with speaking(spoken):
+        if form == "json":
+            text = diagnose_json.render(*known)
+        elif form == "md":
+            text = diagnose_md.render(*known, tables=tables, verbose=options.verbose)
+        else:
+            text = diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode)
     deliver(text, options.output, force=options.force)
     if not options.quiet:
-        _point_onwards(options, [bar.account for bar in found.outline.largest], tables, found.diagnosis)
+        _point_onwards(options, found, tables)
     return 0
 
 
@@ -76,15 +90,17 @@ _TABLE_OF = {
 }
 
 
-def _point_onwards(
-    options: argparse.Namespace, losses: Sequence[str], shown: Sequence[str], diagnosis: Diagnosis
-) -> None:
-    """Name the table for the largest loss that has one and was not shown; else what shows all ranks at once."""
+def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequence[str]) -> None:
+    """To the page of the first finding; without one to the table for the largest loss; else to all ranks at once."""
+    losses = [bar.account for bar in found.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
-    if wanted:
+    clocks = found.diagnosis.clocks
+    if found.findings.verdict.first:
+        point_to(f"redline explain {found.findings.verdict.first}")
+    elif wanted:
         chosen = [word for name in ("machine", "step_regex") for word in _given(options, name)]
         point_to(f"redline diagnose {quoted(options.paths)} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
-    elif diagnosis.clocks.operations and diagnosis.clocks.trusted and _are_traces(options.paths):
+    elif clocks.operations and clocks.trusted and _are_traces(options.paths):
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
 
 

@@ -15,18 +15,31 @@ from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
+from redline.findings.finding import Finding, Findings
+from redline.findings.pages import page_of
+from redline.findings.rule import Evidence
+from redline.report.findings_words import sentence, verdict_sentence
+from redline.report.language import speaking
 from redline.trace.job import Failure
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1
 
 
-def render(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure] = ()) -> str:
-    record = as_record(diagnosis, outline, failures)
+def render(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()) -> str:
+    record = as_record(diagnosis, outline, findings, failures)
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_record(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def as_record(
+    diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()
+) -> dict[str, Any]:
+    """In English, whatever language is spoken: programs read it."""
+    with speaking("en"):
+        return _record(diagnosis, outline, findings, failures)
+
+
+def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure]) -> dict[str, Any]:
     envelope = Envelope(
         kind=KIND,
         schema_version=SCHEMA_VERSION,
@@ -45,6 +58,10 @@ def as_record(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure
             "trusted": clocks.trusted,
             "ranks_alone": [diagnosis.ranks[index].origin.rank for index in clocks.alone],
         },
+        "verdict": _verdict(findings, outline),
+        "findings": list(map(_finding, findings.findings)),
+        "remarks": list(map(_finding, findings.remarks)),
+        "praise": list(map(_evidence, findings.praise)),
         "steps": asdict(outline.steps),
         "waterfall": [_bar(bar) for bar in outline.waterfall],
         "largest": [code(bar.account) for bar in outline.largest],
@@ -68,6 +85,34 @@ def code(words: str) -> str:
 
 def _number(value: float | None) -> float | None:
     return None if value is None or isnan(value) else value
+
+
+def _verdict(findings: Findings, outline: Outline) -> dict[str, Any]:
+    verdict = findings.verdict
+    return {
+        **asdict(verdict),
+        "limit": code(verdict.limit),
+        "text": verdict_sentence(verdict, findings.findings, outline),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        **asdict(finding),
+        "title": page_of(finding.code).title,
+        "numerics": code(finding.numerics),
+        "grade": str(finding.grade),
+        "share": finding.share,
+        "alone_share": finding.alone_share,
+        "speedup": finding.speedup,
+        "accounts": {code(account): amount for account, amount in finding.accounts.items()},
+        "places": list(map(asdict, finding.places)),
+        "evidence": list(map(_evidence, finding.evidence)),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {"message": evidence.message, "values": dict(evidence.values), "text": sentence(evidence)}
 
 
 def _amounts(amounts: Amounts) -> dict[str, int]:

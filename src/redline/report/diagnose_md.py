@@ -5,11 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
+from redline.findings.finding import Findings
 from redline.report.diagnose_screen import Line, Screen, screen_of
-from redline.report.diagnose_tables import TABLES, Shown
-from redline.report.diagnose_words import NO_ROWS
+from redline.report.diagnose_tables import tables_of
+from redline.report.findings_screen import Card
+from redline.report.language import _, sentences
+from redline.report.shown import Shown
 from redline.trace.job import Failure
 
+MOST_LETTERS = 65_536  # of a comment on GitHub
+MOST_FINDINGS = 5
 _BAR_WIDTH = 40
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
 
@@ -17,21 +22,80 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
 def render(
     diagnosis: Diagnosis,
     outline: Outline,
+    findings: Findings,
     failures: Sequence[Failure] = (),
     *,
     tables: Sequence[str] = (),
     verbose: bool = False,
 ) -> str:
-    screen = screen_of(diagnosis, outline, failures)
-    blocks = [
+    screen = screen_of(diagnosis, outline, findings, failures)
+    cards = len(screen.cards) if verbose else MOST_FINDINGS
+    before = [
         [f"## {escaped(screen.headline)}"],
+        [escaped(screen.verdict)],
+    ]
+    after = [
         list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
         *_waterfall(screen),
-        *_listed("Largest accounts above the redline", (f"**{a}**: {escaped(t)}" for a, t in screen.losses), "1."),
-        *_listed("Not seen", map(escaped, screen.unseen), "-"),
-        *(block for name in tables for block in _shown(TABLES[name](diagnosis, verbose=verbose))),
+        *_losses(screen),
+        *_listed(_("Done well"), map(escaped, screen.praise), "-"),
+        *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
+        *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),
+        *(block for shown in tables_of(tables, diagnosis, findings, verbose=verbose) for block in _shown(shown)),
     ]
+    room = MOST_LETTERS - len(_joined([*before, *after])) - 2
+    return _joined([*before, *_findings(screen.cards, cards, room), *after])
+
+
+def _joined(blocks: Iterable[list[str]]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _findings(cards: Sequence[Card], most: int, room: int) -> list[list[str]]:
+    """With cause and fix folded below each; without these from the last one upwards where there is no room."""
+    blocks: list[list[str]] = []
+    for detailed in range(min(most, len(cards)), -1, -1):
+        blocks = list(_cards(cards, most, detailed))
+        if len(_joined(blocks)) <= room:
+            break
+    return blocks
+
+
+def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str]]:
+    if not cards:
+        return
+    yield [f"### {_('Findings, by what they can gain at most')}"]
+    for number, card in enumerate(cards[:most], start=1):
+        yield [f"{number}. **{escaped(f'{card.code} {card.title}')}**: {escaped(card.bound)}. {escaped(_said(card))}"]
+        if number <= detailed:
+            yield _details(card)
+    if len(cards) > most:
+        rest = ", ".join(card.code for card in cards[most:])
+        yield [_("And {count} more: {codes}.").format(count=len(cards) - most, codes=rest)]
+
+
+def _said(card: Card) -> str:
+    return sentences(card.evidence)
+
+
+def _details(card: Card) -> list[str]:
+    """Folded; the prose is ours and Markdown already."""
+    page = card.page
+    parts = ((_("Cause"), page.cause), (_("Smallest fix"), page.smallest_fix), (_("Thorough fix"), page.thorough_fix))
+    text = "\n\n".join(f"**{name}.** {prose}" for name, prose in parts)
+    folded = f"<details><summary>{_('Cause and fix')}</summary>\n\n{text}\n\n</details>"
+    return [f"   {line}".rstrip() for line in folded.splitlines()]
+
+
+def _losses(screen: Screen) -> Iterator[list[str]]:
+    items = (f"**{account}**: {escaped(text)}" for account, text in screen.losses)
+    yield from _listed(_("Largest accounts above the redline"), items, "1.")
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
 
 
 def escaped(text: str) -> str:
@@ -42,10 +106,10 @@ def escaped(text: str) -> str:
 def _waterfall(screen: Screen) -> Iterator[list[str]]:
     if not screen.waterfall:
         return
-    yield ["### The average step of a rank, from the redline (math) up to what was measured"]
+    yield [f"### {_('The average step of a rank, from the redline (math) up to what was measured')}"]
     rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
-    rows.append(("**= step**", f"**{screen.step} {screen.unit}**", "", ""))
-    yield list(_table(("account", "time", "share", ""), rows, numbers=(1, 2)))
+    rows.append((f"**{_('= step')}**", f"**{screen.step} {screen.unit}**", "", ""))
+    yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
     if screen.rest:
         yield [f"{screen.rest.capitalize()}."]
 
@@ -74,7 +138,7 @@ def _shown(shown: Shown) -> Iterator[list[str]]:
             if all(row[place][:1].isdigit() or row[place] == "-" for row in shown.rows)
         ]
         yield list(_table(shown.head, cells, numbers))
-    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [NO_ROWS[shown.title]])]
+    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty])]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:

@@ -11,8 +11,11 @@ from redline.analysis.job.outline import Bar, Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
+from redline.findings.finding import Findings
 from redline.report import diagnose_words as say
 from redline.report.diagnose_tables import shapes_or_kernel
+from redline.report.findings_screen import Card, cards_of
+from redline.report.findings_words import sentence, verdict_sentence
 from redline.report.words import percent, printable
 from redline.trace.job import Failure
 
@@ -40,22 +43,27 @@ class Screen:
     """Everything the first screen says."""
 
     headline: str
+    verdict: str
     facts: tuple[tuple[str, str], ...]
     waterfall: tuple[Line, ...]
     rest: str  # which accounts hold nothing, or too little to be seen; "" for none
     step: str
     unit: str
-    losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
+    cards: tuple[Card, ...]
+    losses: tuple[tuple[str, str], ...]  # where there are no findings: account, amount, and what stands behind it
+    praise: tuple[str, ...]
+    remarks: tuple[Card, ...]
     unseen: tuple[str, ...]
 
 
-def screen_of(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure] = ()) -> Screen:
+def screen_of(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()) -> Screen:
     step_ns = sum(bar.time_ns for bar in outline.waterfall)
     unit, scale, digits = _unit(step_ns)
     no_mfu = outline.utilisation is None
     return Screen(
         headline=_headline(diagnosis),
-        facts=tuple(_facts(diagnosis, outline)),
+        verdict=verdict_sentence(findings.verdict, findings.findings, outline),
+        facts=tuple(_facts(diagnosis, outline, waiting_is_said=not findings.findings)),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=say.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
@@ -63,10 +71,13 @@ def screen_of(diagnosis: Diagnosis, outline: Outline, failures: Sequence[Failure
         ),
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
+        cards=cards_of(findings.findings),
         losses=tuple(
             (f"{bar.account}, {bar.time_ns / scale:,.{digits}f} {unit}, {percent(bar.share)}", text)
-            for bar, text in _losses(diagnosis, outline)
+            for bar, text in (() if findings.findings else _losses(diagnosis, outline))
         ),
+        praise=tuple(map(sentence, findings.praise)),
+        remarks=cards_of(findings.remarks),
         unseen=(
             *(say.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
             *_unread(failures),
@@ -108,7 +119,7 @@ def _headline(diagnosis: Diagnosis) -> str:
     )
 
 
-def _facts(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[str, str]]:
+def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> Iterator[tuple[str, str]]:
     ranks, steps = diagnosis.ranks, outline.steps
     counts = sorted(len(rank.ledger.start_ns) for rank in ranks)
     anchors = ", ".join(dict.fromkeys(printable(rank.origin.step_anchor, 60) for rank in ranks))
@@ -122,7 +133,8 @@ def _facts(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[str, str]]:
         if outline.utilisation.recomputed_flops:
             yield "HFU", say.hfu_line(outline.utilisation)
     yield "coverage", _coverage(diagnosis)
-    if outline.late is not None and Account.PEER_WAIT not in {bar.account for bar in outline.largest[:MOST_LOSSES]}:
+    said = {bar.account for bar in outline.largest[:MOST_LOSSES]} if waiting_is_said else set()
+    if outline.late is not None and Account.PEER_WAIT not in said:
         yield "late", say.late_line(outline.late)
 
 

@@ -1,8 +1,7 @@
 """The tables of `diagnose`, as cells: kernels, collectives, ranks, steps, and what the host did."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
@@ -14,7 +13,10 @@ from redline.analysis.job.lateness import Late
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
 from redline.analysis.rank.kernel_table import KernelRow
+from redline.findings.finding import Findings
 from redline.report import diagnose_words as say
+from redline.report.findings_table import findings_table
+from redline.report.shown import Shown
 from redline.report.words import percent, printable, share
 from redline.units import format_bytes, format_count, format_ns
 
@@ -26,16 +28,6 @@ _SHAPES_LIMIT = 44
 _WRAPPINGS = ("void ", "at::native::", "(anonymous namespace)::", "cutlass::device_kernel<", "c10::", "std::")
 _ONE_SHAPE = re.compile(r"\[(\d+(?:, ?\d+)*)\]")
 _SHORT_HEADS = {Account.KERNEL_LOSS: "loss", Account.UNRATED: "unrated", Account.PEER_WAIT: "wait"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """One table: what it is called, its cells, and what is to be said under it."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -65,6 +57,7 @@ def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
         notes.append(say.digest_limit(cut, "kernels"))
     return Shown(
         title="kernels",
+        empty=say.NO_ROWS["kernels"],
         head=_KERNEL_HEAD,
         rows=tuple(_kernel_row(row, total_ns) for row in rows),
         notes=(*_omitted(len(diagnosis.kernels) - len(rows), "row", say.ROWS_LEFT), *notes),
@@ -121,6 +114,7 @@ def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
         notes.append(say.UNMATCHED_NOTE)
     return Shown(
         title="collectives",
+        empty=say.NO_ROWS["collectives"],
         head=_COLLECTIVE_HEAD,
         rows=tuple(map(_collective_row, rows)),
         notes=(*_omitted(len(diagnosis.collectives) - len(rows), "row", say.ROWS_LEFT), *notes),
@@ -165,6 +159,7 @@ def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
     return Shown(
         title="ranks",
+        empty="",
         head=_RANK_HEAD,
         rows=tuple(_rank_row(diagnosis, index, late) for index in chosen),
         notes=(*_omitted(len(order) - len(chosen), "rank", say.RANKS_LEFT), say.RANKS_NOTE),
@@ -227,6 +222,7 @@ def steps(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     used = [account for account in ACCOUNTS if any(row.amounts[place(account)] for row in every)]
     return Shown(
         title="steps",
+        empty=say.NO_ROWS["steps"],
         head=("step", "label", "length", *(_SHORT_HEADS.get(account, str(account)) for account in used)),
         rows=tuple(_step_row(row, used) for row in chosen),
         notes=(*_omitted(len(every) - len(chosen), "step", say.STEPS_LEFT), say.STEPS_NOTE),
@@ -249,6 +245,7 @@ def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     cut = _cut(diagnosis, "doing_rows")
     return Shown(
         title="host",
+        empty=say.NO_ROWS["host"],
         head=_HOST_HEAD,
         rows=tuple(_host_row(row, total_ns) for row in rows),
         notes=(*_omitted(len(diagnosis.doing) - len(rows), "row", say.ROWS_LEFT), say.HOST_NOTE)
@@ -269,6 +266,7 @@ def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
 
 # --- all --------------------------------------------------------------------------------------------------------------
 
+FINDINGS = "findings"
 TABLES: Mapping[str, Callable[..., Shown]] = {
     "kernels": kernels,
     "collectives": collectives,
@@ -276,6 +274,12 @@ TABLES: Mapping[str, Callable[..., Shown]] = {
     "steps": steps,
     "host": host,
 }
+
+
+def tables_of(names: Sequence[str], diagnosis: Diagnosis, findings: Findings, *, verbose: bool) -> Iterator[Shown]:
+    """Those that were asked for: names of TABLES, or "findings"."""
+    for name in names:
+        yield findings_table(findings) if name == FINDINGS else TABLES[name](diagnosis, verbose=verbose)
 
 
 def _first(rows: tuple[Row, ...], verbose: bool) -> tuple[Row, ...]:

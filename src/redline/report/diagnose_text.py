@@ -1,21 +1,24 @@
 """The result of `diagnose` as text for a terminal: one screen, then the tables that were asked for."""
 
-import re
-import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
+from redline.findings.finding import Findings
 from redline.report.diagnose_screen import Line, Screen, screen_of
-from redline.report.diagnose_tables import TABLES, Shown
-from redline.report.diagnose_words import NO_ROWS
+from redline.report.diagnose_tables import tables_of
+from redline.report.findings_screen import Card
+from redline.report.language import _
+from redline.report.layout import left, wrapped
+from redline.report.shown import Shown
 from redline.report.words import table
 from redline.trace.job import Failure
 
 WIDTH = 100
+MOST_LINES = 40  # of the screen
+MOST_FINDINGS = 3
 _LABEL_WIDTH = 10
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[num]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
-_GLUE = "\u00a0"
 _BAR_WIDTH = 52
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _FULL, _RIGHT_HALF = "█", "▐"
@@ -24,48 +27,49 @@ _FULL, _RIGHT_HALF = "█", "▐"
 def render(
     diagnosis: Diagnosis,
     outline: Outline,
+    findings: Findings,
     failures: Sequence[Failure] = (),
     *,
     tables: Sequence[str] = (),
     verbose: bool = False,
     unicode: bool = True,
 ) -> str:
-    """`tables` are names of TABLES. Without `unicode` the bars are of plain letters."""
-    screen = screen_of(diagnosis, outline, failures)
-    blocks = [
-        [*_wrapped("", screen.headline, rest="  "), *_facts(screen)],
+    """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
+    screen = screen_of(diagnosis, outline, findings, failures)
+    before = [
+        [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
         list(_waterfall(screen, unicode=unicode)),
-        list(_losses(screen)),
-        list(_unseen(screen)),
-        *(list(_table(TABLES[name](diagnosis, verbose=verbose))) for name in tables),
+    ]
+    after = [list(_unseen(screen))]
+    room = MOST_LINES - sum(len(block) + 1 for block in (*before, *after) if block)
+    blocks = [
+        *before,
+        *_findings(screen, room, verbose=verbose),
+        *after,
+        *(list(_table(shown)) for shown in tables_of(tables, diagnosis, findings, verbose=verbose)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _facts(screen: Screen) -> Iterator[str]:
-    for label, text in screen.facts:
-        yield from _wrapped(f"{label:<{_LABEL_WIDTH}}", text)
+    for label, text in ((_("verdict"), screen.verdict), *screen.facts):
+        yield from wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
 
 
-def _wrapped(first: str, text: str, rest: str | None = None) -> list[str]:
-    """Lines no wider than the screen, which never part a number from its unit."""
-    indent = " " * len(first) if rest is None else rest
-    whole = _BEFORE_UNIT.sub(_GLUE, text)
-    lines = textwrap.wrap(whole, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
-    return [line.replace(_GLUE, " ") for line in lines] or [first.rstrip()]
+# --- the waterfall ----------------------------------------------------------------------------------------------------
 
 
 def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
     if not screen.waterfall:
         return
-    yield "the average step of a rank, from the redline (math) up to what was measured"
+    yield _("the average step of a rank, from the redline (math) up to what was measured")
     rows = [(line.account, line.time, line.share, line) for line in screen.waterfall]
     widths = [max(len(screen.step), *(len(row[1]) for row in rows)), max(len(row[2]) for row in rows)]
     for account, time, share, line in rows:
         bar = _bar(line) if unicode else _plain_bar(line)
-        yield f"  {account:<15}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {bar}".rstrip()
-    end = f"  {'= step':<15}  {screen.step:>{widths[0]}} {screen.unit}"
-    yield from _wrapped(f"{end}  ", screen.rest) if screen.rest else [end]
+        yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {bar}".rstrip()
+    end = f"  {left(_('= step'), 15)}  {screen.step:>{widths[0]}} {screen.unit}"
+    yield from wrapped(screen.rest, WIDTH, f"{end}  ") if screen.rest else [end]
 
 
 def _bar(line: Line) -> str:
@@ -86,24 +90,99 @@ def _plain_bar(line: Line) -> str:
     return " " * start + "#" * max(end - start, 1)
 
 
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Detail:
+    """How much is said: of the first finding, of the others, and beside them."""
+
+    cards: int
+    first: int  # sentences of evidence; with less than 0, not even the fix
+    others: int
+    beside: int  # sentences of praise, and as many remarks
+
+
+_EVERYTHING = _Detail(cards=1000, first=1000, others=1000, beside=1000)
+_LESS_AND_LESS = (
+    _Detail(cards=MOST_FINDINGS, first=2, others=2, beside=2),
+    _Detail(cards=MOST_FINDINGS, first=2, others=1, beside=2),
+    _Detail(cards=MOST_FINDINGS, first=2, others=1, beside=1),
+    _Detail(cards=MOST_FINDINGS, first=2, others=0, beside=1),
+    _Detail(cards=MOST_FINDINGS, first=2, others=-1, beside=1),
+    _Detail(cards=MOST_FINDINGS, first=2, others=-1, beside=0),
+    _Detail(cards=MOST_FINDINGS, first=1, others=-1, beside=0),
+    _Detail(cards=MOST_FINDINGS, first=0, others=-1, beside=0),
+    _Detail(cards=1, first=0, others=-1, beside=0),
+    _Detail(cards=1, first=-1, others=-1, beside=0),
+)
+
+
+def _findings(screen: Screen, room: int, *, verbose: bool) -> list[list[str]]:
+    """As much as there is room for; everything where that was asked for."""
+    if verbose:
+        return _blocks(screen, _EVERYTHING)
+    for detail in _LESS_AND_LESS:
+        blocks = _blocks(screen, detail)
+        if sum(len(block) + 1 for block in blocks if block) - 1 <= room:
+            return blocks
+    return _blocks(screen, _LESS_AND_LESS[-1])
+
+
+def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
+    return [list(_cards(screen.cards, detail)), list(_losses(screen)), list(_beside(screen, detail.beside))]
+
+
+def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
+    if not cards:
+        return
+    yield _("findings, by what they can gain at most")
+    for number, card in enumerate(cards[: detail.cards], start=1):
+        yield from wrapped(card.head, WIDTH, f"  {number}. ")
+        said = detail.first if number == 1 else detail.others
+        for sentence in card.evidence[: max(said, 0)]:
+            yield from wrapped(sentence, WIDTH, "     ")
+        if said >= 0:
+            yield from wrapped(_("Fix: {fix}").format(fix=card.fix), WIDTH, "     ")
+    more = len(cards) - detail.cards
+    if more > 0:
+        yield "  " + _("and {count} more: -v or --findings").format(count=more)
+
+
+def _beside(screen: Screen, most: int) -> Iterator[str]:
+    """What is done well, and remarks: a line each."""
+    for sentence in screen.praise[:most]:
+        yield _cut("+ ", sentence)
+    for card in screen.remarks[:most]:
+        yield _cut("! ", f"{card.code} {' '.join(card.evidence)}")
+
+
+def _cut(mark: str, text: str) -> str:
+    lines = wrapped(text, WIDTH - 4, mark)
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ..."
+
+
 def _losses(screen: Screen) -> Iterator[str]:
     if not screen.losses:
         return
-    yield "largest accounts above the redline"
+    yield _("largest accounts above the redline")
     for number, (amount, text) in enumerate(screen.losses, start=1):
-        yield from _wrapped(f"  {number}. ", f"{amount}: {text}")
+        yield from wrapped(f"{amount}: {text}", WIDTH, f"  {number}. ")
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
 
 
 def _unseen(screen: Screen) -> Iterator[str]:
     if not screen.unseen:
         return
-    yield "not seen"
+    yield _("not seen")
     for sentence in screen.unseen:
-        yield from _wrapped("  - ", sentence)
+        yield from wrapped(sentence, WIDTH, "  - ")
 
 
 def _table(shown: Shown) -> Iterator[str]:
     yield shown.title
     if shown.rows:
         yield from (f"  {line}" for line in table(shown.head, shown.rows))
-    yield from (f"  {note}" for note in (shown.notes if shown.rows else [NO_ROWS[shown.title]]))
+    yield from (f"  {note}" for note in (shown.notes if shown.rows else [shown.empty]))

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from redline.report.layout import left, right, width_of
+
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
 
 
@@ -42,11 +44,11 @@ def plural(count: int, word: str, words: str = "") -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table, every column but those of words right-aligned under its head."""
     lines = [tuple(head), *(tuple(row) for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    widths = [max(width_of(line[place]) for line in lines) for place in range(len(head))]
     is_number = [all(map(_is_amount, (row[place] for row in lines[1:]))) for place in range(len(head))]
     return [
         "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
+            right(cell, width) if number else left(cell, width)
             for cell, width, number in zip(line, widths, is_number, strict=True)
         ).rstrip()
         for line in lines

@@ -1,0 +1,84 @@
+"""Text on a terminal: how many columns it takes, how it is padded, and where its lines break.
+
+Chinese letters take two columns each, and lines may break between them.
+"""
+
+import re
+import unicodedata
+
+_CLOSING = "，。；：、）》”！？"  # never first on a line
+_OPENING = "（《“"  # never last on one
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|x\b|[num]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
+_GLUE = "\u00a0"
+_PIECE = re.compile(r"[ \n]+|[^ \n]+")
+
+
+def width_of(text: str) -> int:
+    """Columns of a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def left(text: str, width: int) -> str:
+    """With blanks behind it, up to so many columns."""
+    return text + " " * (width - width_of(text))
+
+
+def right(text: str, width: int) -> str:
+    return " " * (width - width_of(text)) + text
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Lines no wider than `width`, which never part a number from its unit; `first` and `rest` are before them."""
+    indent = " " * width_of(first) if rest is None else rest
+    lines, line, empty = [], first, True
+    for piece in _pieces(_BEFORE_UNIT.sub(_GLUE, text)):
+        if not empty and width_of(line + piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line, empty = indent, True
+        word = piece.lstrip() if empty else piece
+        while empty and width_of(line + word.rstrip()) > width:  # longer than any line
+            cut = _letters_within(word, width - width_of(line))
+            lines.append(line + word[:cut])
+            line, word = indent, word[cut:]
+        line += word
+        empty = empty and not word
+    return [one.replace(_GLUE, " ") for one in [*lines, line.rstrip()]]
+
+
+def _pieces(text: str) -> list[str]:
+    """Between which a line may break: words with the blank before them, and single Chinese letters."""
+    pieces: list[str] = []
+    blank = ""
+    for run in _PIECE.findall(text):
+        if run.isspace():
+            blank = " "
+            continue
+        pieces += _broken(blank + run)
+        blank = ""
+    return pieces
+
+
+def _broken(run: str) -> list[str]:
+    if run.isascii():
+        return [run]
+    pieces = [""]
+    for letter in run:
+        before = pieces[-1][-1:]
+        parts = _is_wide(letter) or _is_wide(before)
+        if parts and before.strip() and letter not in _CLOSING and before not in _OPENING:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces
+
+
+def _is_wide(letter: str) -> bool:
+    return bool(letter) and unicodedata.east_asian_width(letter) in "WF"
+
+
+def _letters_within(word: str, columns: int) -> int:
+    count = 1
+    while count < len(word) and width_of(word[: count + 1]) <= columns:
+        count += 1
+    return count
