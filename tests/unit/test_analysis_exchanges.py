@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from redline.analysis.rank.activity import activity_of
 from redline.analysis.rank.exchanges import POINT_TO_POINT, SPENT, Exchanges, Series, exchanges_of
 from redline.analysis.rank.idle import idle_of
+from redline.analysis.rank.passes import FORWARD, OPTIMIZER, passes_of
 from redline.timeline.timeline import Timeline
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
 
@@ -27,7 +28,7 @@ def timeline_of(events: Sequence[Event], rank: int = 0, world_size: int = 4, **m
 def exchanges(events: Sequence[Event], rank: int = 0, world_size: int = 4) -> tuple[Exchanges, tuple[Series, ...]]:
     timeline = timeline_of(events, rank, world_size)
     activity = activity_of(timeline)
-    return exchanges_of(timeline, activity, idle_of(timeline, activity))
+    return exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
 
 
 def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metadata: object) -> Series:
@@ -35,7 +36,7 @@ def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metada
     name = args.get("Collective name", "allreduce")
     timeline = timeline_of([collective(0, 10, name=name, args=args)], rank, world_size, **metadata)
     activity = activity_of(timeline)
-    (found,) = exchanges_of(timeline, activity, idle_of(timeline, activity))[1]
+    (found,) = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))[1]
     return found
 
 
@@ -60,6 +61,7 @@ def test_exchanges_that_look_alike_are_one_series() -> None:
         in_elements=1024,
         out_elements=1024,
         element_bytes=4,
+        dtype="Float",
     )
     assert [one.collective for one in found] == ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
 
@@ -68,7 +70,7 @@ def test_times_are_unix_times_of_the_ranks_own_clock() -> None:
     base_ns = 1_790_857_026_000_000_000
     timeline = timeline_of([op("a", 10, 5), collective(30, 5)], baseTimeNanoseconds=base_ns)
     activity = activity_of(timeline)
-    table, _ = exchanges_of(timeline, activity, idle_of(timeline, activity))
+    table, _ = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
     assert (table.start_ns.tolist(), table.end_ns.tolist()) == ([base_ns + 30_000], [base_ns + 35_000])
 
 
@@ -112,6 +114,67 @@ def test_all_ranks_of_an_exchange_have_one_key() -> None:
     assert ours.matching_key == theirs.matching_key
     one, other = (series({"Collective name": "all_to_all", "In msg nelems": number}) for number in (10, 20))
     assert one.matching_key == other.matching_key
+
+
+# --- passes -----------------------------------------------------------------------------------------------------------
+
+
+def forward(ts: float, dur: float) -> Event:
+    """An operator that autograd numbered."""
+    return op("aten::mm", ts, dur, **{"Sequence number": 1, "Fwd thread id": 0})
+
+
+def node(ts: float, dur: float) -> Event:
+    return op("autograd::engine::evaluate_function: MmBackward0", ts, dur, tid=2)
+
+
+def sent(at: float, number: int, name: str = "allreduce") -> list[Event]:
+    """A collective and its launch; the kernel runs much later, as on a device that lags behind."""
+    args = {"correlation": number}
+    return [launch(at, number, dur=1, tid=2), collective(1000 + 10 * number, 5, name=name, args=args)]
+
+
+def test_an_exchange_belongs_to_the_pass_in_which_the_host_launched_it() -> None:
+    events = [
+        forward(0, 10),
+        *sent(5, 1, "_allgather_base"),
+        node(20, 10),
+        *sent(25, 2),
+        forward(40, 10),
+        node(60, 10),
+        *sent(65, 3),
+        *sent(75, 4),  # flushed after the last node
+        *sent(76, 5, "_allgather_base"),  # already of the next forward pass
+        region("Optimizer.step#Adam.step", 80, 10),
+        *sent(85, 6),
+        forward(100, 10),
+        *sent(105, 7),
+        node(120, 10),
+        *sent(125, 8),
+    ]
+    table, _ = exchanges(events)
+    assert table.backward.tolist() == [FORWARD, 2, 1, 1, FORWARD, OPTIMIZER, FORWARD, 1]
+
+
+def test_without_an_optimizer_passes_are_counted_to_the_end_of_the_step() -> None:
+    events = [
+        region("ProfilerStep#1", 0, 50),
+        region("ProfilerStep#2", 50, 50),
+        *(event for at in (0, 20, 50, 70) for event in (forward(at, 5), node(at + 10, 5))),
+        *(event for number, at in enumerate((11, 31, 61, 81), start=1) for event in sent(at, number)),
+    ]
+    assert exchanges(events)[0].backward.tolist() == [2, 1, 2, 1]
+
+
+def test_where_nothing_was_recorded_on_the_host_no_pass_is_known() -> None:
+    assert exchanges([collective(0, 5)])[0].backward.tolist() == [FORWARD]
+
+
+def test_a_type_is_as_it_was_described_or_recorded() -> None:
+    assert series({"dtype": "BFloat16"}).dtype == "BFloat16"
+    shapes = {"Input Dims": [[[10, 10]]], "Input type": ["Scalar", "c10::Half"]}
+    _, (found,) = exchanges([op("aten::mm", 0, 5), span("user_annotation", "gloo:all_reduce", 10, 5, args=shapes)])
+    assert (found.dtype, found.element_bytes) == ("c10::Half", 2)
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -226,7 +289,7 @@ def test_what_was_spent_is_all_time_but_what_was_queued_or_unexplained(
     timeline = timeline_of([region("all", 0, 250), *events])
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
-    table, names = exchanges_of(timeline, activity, idle)
+    table, names = exchanges_of(timeline, activity, idle, passes_of(timeline))
     assert len(table) == sum(1 for one in found if one[3] != "gemm")
     assert int(table.exposed_ns.sum()) == activity.communicating.length_ns
     assert all(0 <= number < len(names) for number in table.series.tolist())

@@ -348,9 +348,42 @@ def is_data_loader(name: str) -> bool:
     return name.startswith(DATA_LOADER)
 
 
+def is_optimizer_step(name: str) -> bool:
+    return name.startswith(OPTIMIZER_STEP)
+
+
 def is_loader_in_process(name: str) -> bool:
     """Whether a data loader without workers loads: in the process that trains."""
     return is_data_loader(name) and "SingleProcess" in name
+
+
+_SOFTMAX = re.compile(r"^aten::_softmax(_backward_data)?$")
+_BATCHED_PRODUCT = re.compile(r"^aten::(bad)?bmm$")
+_MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
+_EAGER_KERNEL = re.compile(
+    r"at::native::.*(elementwise_kernel|reduce_kernel|softmax|soft_?max|layer_?norm|batch_norm|CatArrayBatchedCopy"
+    r"|dropout)",
+    re.IGNORECASE,
+)
+
+
+def is_softmax(operator_name: str) -> bool:
+    """Whether an operator computes a softmax or its gradient itself."""
+    return _SOFTMAX.match(operator_name) is not None
+
+
+def is_batched_product(operator_name: str) -> bool:
+    return _BATCHED_PRODUCT.match(operator_name) is not None
+
+
+def is_math_attention(operator_name: str) -> bool:
+    """Whether an operator is attention of separate products and softmax."""
+    return operator_name == _MATH_ATTENTION
+
+
+def is_eager_kernel(kernel_name: str) -> bool:
+    """Whether a kernel is one of PyTorch's own that reads and writes each element about once: a compiler fuses it."""
+    return _EAGER_KERNEL.search(kernel_name) is not None
 
 
 _LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
@@ -358,6 +391,96 @@ _LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
 
 def is_layout_conversion(kernel_name: str) -> bool:
     return _LAYOUT_CONVERSION.search(kernel_name) is not None
+
+
+# --- what holds up the host -------------------------------------------------------------------------------------------
+
+_SYNCHRONISATION = re.compile(r"(Stream|Device|Ctx)Synchronize")
+_SCALAR_READ = re.compile(r"^aten::(_local_scalar_dense|item|is_nonzero|equal)$")
+_READ_FROM_DEVICE = re.compile(r"DtoH|DeviceToHost")
+_WRITE_TO_DEVICE = re.compile(r"HtoD|HostToDevice")
+_ALLOCATION = re.compile(r"^(cuda|hip)(Malloc|Free)$|^cuMem(Alloc|Free|Create|Release)(_v\d+)?$")
+_GARBAGE_COLLECTION = frozenset({"Python GC", "<built-in function collect>"})
+_COMPILATION = re.compile(
+    r"^(entire_frame_compile|entire_backward_compile|_compile\.compile_inner \(dynamo_timed\)"
+    r"|backward\._backward_impl \(dynamo_timed\)|compile_fx(_inner|\.<locals>\.[fb]w_compiler\w*) \(dynamo_timed\)"
+    r"|async_compile\.wait|CachingAutotuner\.\w+ \(dynamo_timed\))"
+)
+_COMPILED_CALL = "Torch-Compiled Region"
+_COMPILED_GRAPH = re.compile(r"^(CompiledFunction$|## Call CompiledFxGraph|CompiledFxGraph|CompiledFunctionBackward)")
+
+
+def is_synchronisation(call_name: str) -> bool:
+    """Whether a call waits for all work of a stream or of the device."""
+    return _SYNCHRONISATION.search(call_name) is not None
+
+
+def reads_scalar(operator_name: str) -> bool:
+    """Whether an operator hands a number to Python; if its tensor is on a device, it waits for that."""
+    return _SCALAR_READ.match(operator_name) is not None
+
+
+def is_library_operator(operator_name: str) -> bool:
+    return operator_name.startswith("aten::")
+
+
+def is_read_from_device(copy_name: str) -> bool:
+    return _READ_FROM_DEVICE.search(copy_name) is not None
+
+
+def is_copy_with_host(copy_name: str) -> bool:
+    """Whether a copy goes to the host or comes from it."""
+    return is_read_from_device(copy_name) or _WRITE_TO_DEVICE.search(copy_name) is not None
+
+
+def is_pageable_copy(copy_name: str) -> bool:
+    """Whether the memory of the host is pageable, so that the call which copies waits; not every runtime tells."""
+    return "Pageable" in copy_name
+
+
+def is_allocation(call_name: str) -> bool:
+    """Whether a call takes memory from the driver or gives it back, rather than from the cache of the allocator."""
+    return _ALLOCATION.match(call_name) is not None
+
+
+def is_garbage_collection(python_name: str) -> bool:
+    """Whether a Python span is a run of the collector; automatic ones are recorded on request only."""
+    return python_name in _GARBAGE_COLLECTION
+
+
+def is_compilation(operator_name: str) -> bool:
+    """Whether torch.compile is compiling, tuning or loading a graph."""
+    return _COMPILATION.match(operator_name) is not None
+
+
+def is_compiled_call(operator_name: str) -> bool:
+    """Whether a function that torch.compile has compiled is running; one inside another follows a graph break."""
+    return operator_name.startswith(_COMPILED_CALL)
+
+
+def is_compiled_graph(operator_name: str) -> bool:
+    """Whether one compiled graph is running, without the Python around it."""
+    return _COMPILED_GRAPH.match(operator_name) is not None
+
+
+def is_loader_with_workers(name: str) -> bool:
+    """Whether a data loader waits for a batch of its worker processes."""
+    return is_data_loader(name) and "MultiProcessing" in name
+
+
+def is_foreach(operator_name: str) -> bool:
+    """Whether an operator works on lists of tensors, a few kernels for all of them."""
+    return operator_name.startswith("aten::_foreach_")
+
+
+def is_fused_optimizer(operator_name: str) -> bool:
+    """Whether an operator does a whole optimizer step for lists of tensors."""
+    return operator_name.startswith("aten::_fused_")
+
+
+def is_multi_tensor(kernel_name: str) -> bool:
+    """Whether a kernel works on many tensors at once."""
+    return "multi_tensor" in kernel_name or "fused" in kernel_name.lower()
 
 
 # --- metadata of the file ---------------------------------------------------------------------------------------------

@@ -2,18 +2,22 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.activity import Activity, Mask
 from redline.analysis.rank.idle import Idle
-from redline.timeline.table import I64, Column, Table, column
+from redline.analysis.rank.passes import Passes
+from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
 
 POINT_TO_POINT = "point_to_point"
+REDUCTIONS = frozenset({"all_reduce", "reduce_scatter"})
+"""What gradients go through."""
 SPENT = ("compute", "communication", "input", "host")
 """What a rank may have done between two exchanges, as far as a table of exchanges tells it."""
 _LONGEST_GROUP = 48  # characters of a group's ranks that are kept; longer ones by their hash
@@ -38,6 +42,7 @@ class Series:
     in_elements: int
     out_elements: int
     element_bytes: int  # 0 where it is not known
+    dtype: str = ""  # as c10d writes it, e.g. Float; "" where it is not known
 
     @property
     def payload_bytes(self) -> int:
@@ -65,6 +70,8 @@ class Exchanges(Table):
     series: Column = column(np.int32)
     hidden_ns: I64 = column(np.int64)  # the rank computed meanwhile
     exposed_ns: I64 = column(np.int64)  # it did not, and no earlier exchange was still open
+    backward: Column = column(np.int32)  # launched in the last backward pass before an optimizer (1), in the one before
+    # that (2) and so on, in no such pass (FORWARD), or in an optimizer (OPTIMIZER)
     # What the rank had spent since its window began, in whole microseconds, when the exchange began and ended:
     compute_at_start_us: I64 = column(np.int64)
     compute_at_end_us: I64 = column(np.int64)
@@ -76,7 +83,9 @@ class Exchanges(Table):
     host_at_end_us: I64 = column(np.int64)
 
 
-def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Exchanges, tuple[Series, ...]]:
+def exchanges_of(
+    timeline: Timeline, activity: Activity, idle: Idle, passes: Passes
+) -> tuple[Exchanges, tuple[Series, ...]]:
     owned = activity.communication
     names = _Names(timeline)
     place = np.searchsorted(timeline.communications.row, owned.row)
@@ -90,8 +99,31 @@ def exchanges_of(timeline: Timeline, activity: Activity, idle: Idle) -> tuple[Ex
         series=series,
         hidden_ns=activity.computing.overlap_with(start_ns, end_ns),
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
+        backward=_backward(timeline, owned.row, passes, _are(REDUCTIONS, keys, series)),
         **_spent(activity, idle, start_ns, end_ns),
     ), tuple(keys)
+
+
+def _are(collectives: frozenset[str], keys: Iterable[Series], series: Column) -> Mask:
+    """Which exchanges are of one of these kinds."""
+    meant: Mask = np.array([one.collective in collectives for one in keys] or [False], bool)[series]
+    return meant
+
+
+def _backward(timeline: Timeline, rows: I64, passes: Passes, reduces: Mask) -> I32:
+    """The pass that each row was launched in; gradients that are flushed after its last node belong to it."""
+    launched_ns = _launched_ns(timeline, rows)
+    return np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
+
+
+def _launched_ns(timeline: Timeline, rows: I64) -> I64:
+    """When the host launched each of these rows; when it began, where its launch is not known or it is on the host."""
+    work, start_ns = timeline.device_work, timeline.spans.start_ns
+    place = np.searchsorted(work.row, rows)
+    on_device = np.append(work.row, NONE)[place] == rows
+    launch = np.where(on_device, np.append(work.launch, NONE)[place], NONE)
+    launched_ns: I64 = np.where(launch == NONE, start_ns[rows], start_ns[launch])
+    return launched_ns
 
 
 def _spent(activity: Activity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:
@@ -159,6 +191,7 @@ class _Names:
             in_elements=in_elements,
             out_elements=out_elements,
             element_bytes=_element_bytes(text(dtype), text(recorded_dtypes)),
+            dtype=_dtype(text(dtype), text(recorded_dtypes)),
         )
 
     def _size(self, recorded: int, ranks: list[int]) -> int:
@@ -195,7 +228,13 @@ def _short(group: str) -> str:
 
 
 def _element_bytes(dtype: str, recorded: str) -> int:
-    if not dtype and recorded:
-        found = [_ELEMENT_BYTES[name] for name in re.findall(r'"([^"]+)"', recorded) if name in _ELEMENT_BYTES]
-        return found[0] if found else 0
-    return 1 if _FLOAT8.search(dtype) else _ELEMENT_BYTES.get(dtype, 0)
+    name = _dtype(dtype, recorded)
+    return 1 if _FLOAT8.search(name) else _ELEMENT_BYTES.get(name, 0)
+
+
+def _dtype(dtype: str, recorded: str) -> str:
+    """As it was described; else the first known type among those of the recorded arguments."""
+    if dtype or not recorded:
+        return dtype
+    found = (name for name in re.findall(r'"([^"]+)"', recorded) if name in _ELEMENT_BYTES)
+    return next(found, "")
