@@ -13,7 +13,7 @@ from redline.analysis.job.lateness import CAUSES, Pattern
 from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.report import diagnose_words as say
+from redline.report import words_accounts, words_facts, words_losses, words_unseen
 from redline.report.diagnose_screen import screen_of
 from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose_text import MOST_FINDINGS, MOST_LINES, WIDTH, render
@@ -118,11 +118,11 @@ def test_recomputed_work_is_told_apart() -> None:
         unrated_flops=0,
         known_share=1.0,
     )
-    assert say.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms"
-    assert say.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
-    assert say.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
-    assert say.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
-    both = say.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
+    assert words_facts.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms"
+    assert words_facts.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
+    assert words_facts.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
+    assert words_facts.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
+    both = words_facts.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
     assert both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms"
 
 
@@ -287,7 +287,7 @@ def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
 
 
 def test_nobody_is_blamed_where_no_ranks_met() -> None:
-    assert not say.who_is_late(None, None)
+    assert not words_losses.who_is_late(None, None)
 
 
 def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:
@@ -303,19 +303,19 @@ def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None
 
 
 def test_queued_work_is_explained() -> None:
-    assert say.queue_words(1000, 0, 30, 10, 0) == (
+    assert words_losses.queue_words(1000, 0, 30, 10, 0) == (
         "That is 100 ns per kernel: launch latency, or work that waits for another stream."
     )
-    assert say.queue_words(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
-    assert say.queue_words(1000, 600, 600, 10, 2) == (
+    assert words_losses.queue_words(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
+    assert words_losses.queue_words(1000, 600, 600, 10, 2) == (
         "60.0 % of it lies before the first work on the device. 2 graphs were launched."
     )
 
 
 def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
-    assert set(say.MEANING) == set(Account)
-    assert set(say.CAUSE) == set(CAUSES)
-    assert set(say.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
+    assert set(words_accounts.MEANING) == set(Account)
+    assert set(words_losses.CAUSE) == set(CAUSES)
+    assert set(words_losses.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------
@@ -324,11 +324,11 @@ def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
 @pytest.mark.parametrize("what", list(Unseen))
 def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
     remark = Remark(what=what, ranks=2, count=3, time_ns=4_000, share=0.5, detail="a detail")
-    text = say.unseen(remark, 4)
+    text = words_unseen.unseen(remark, 4)
     assert len(text) > 20
     assert text.endswith("(2 of 4 ranks)")
     assert not text.startswith("(")
-    assert "ranks)" not in say.unseen(remark, 1)
+    assert "ranks)" not in words_unseen.unseen(remark, 1)
 
 
 @pytest.mark.parametrize(
@@ -341,14 +341,16 @@ def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
     ],
 )
 def test_why_there_is_no_utilisation(unseen: list[Remark], said: str) -> None:
-    assert said in say.no_mfu_line(unseen, on_cpu=False)
+    assert said in words_facts.no_mfu_line(unseen, on_cpu=False)
 
 
 def test_why_compute_is_not_rated() -> None:
-    assert "Without peaks" in say.why_unrated([Remark(what=Unseen.NO_PEAK)])
-    assert "record_shapes=True" in say.why_unrated([Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")])
-    assert "No peak is known for fp4." in say.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
-    assert say.why_unrated([]) == ""
+    assert "Without peaks" in words_losses.why_unrated([Remark(what=Unseen.NO_PEAK)])
+    assert "record_shapes=True" in words_losses.why_unrated(
+        [Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")]
+    )
+    assert "No peak is known for fp4." in words_losses.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
+    assert words_losses.why_unrated([]) == ""
 
 
 def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:

@@ -20,23 +20,36 @@ from redline.findings.pages import page_of
 from redline.findings.rule import Evidence
 from redline.report.findings_words import sentence, verdict_sentence
 from redline.report.language import speaking
+from redline.report.redaction import Removed
 from redline.trace.job import Failure
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1
 
 
-def render(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()) -> str:
-    record = as_record(diagnosis, outline, findings, failures)
+def render(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    *,
+    removed: Sequence[Removed] | None = None,
+) -> str:
+    record = as_record(diagnosis, outline, findings, failures, removed)
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_record(
-    diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    removed: Sequence[Removed] | None = None,
 ) -> dict[str, Any]:
     """In English, whatever language is spoken: programs read it."""
     with speaking("en"):
-        return _record(diagnosis, outline, findings, failures)
+        redacted = None if removed is None else [{**asdict(one), "kind": str(one.kind)} for one in removed]
+        return {**_record(diagnosis, outline, findings, failures), "redacted": redacted}
 
 
 def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from redline.findings.finding import Findings
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import tables_of
 from redline.report.findings_screen import Card
-from redline.report.language import _, sentences
+from redline.report.language import _, listed, sentences
+from redline.report.redaction import Removed
 from redline.report.shown import Shown
 from redline.trace.job import Failure
 
@@ -27,8 +28,9 @@ def render(
     *,
     tables: Sequence[str] = (),
     verbose: bool = False,
+    removed: Sequence[Removed] | None = None,
 ) -> str:
-    screen = screen_of(diagnosis, outline, findings, failures)
+    screen = screen_of(diagnosis, outline, findings, failures, removed)
     cards = len(screen.cards) if verbose else MOST_FINDINGS
     before = [
         [f"## {escaped(screen.headline)}"],
@@ -69,11 +71,13 @@ def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str
         return
     yield [f"### {_('Findings, by what they can gain at most')}"]
     for number, card in enumerate(cards[:most], start=1):
-        yield [f"{number}. **{escaped(f'{card.code} {card.title}')}**: {escaped(card.bound)}. {escaped(_said(card))}"]
+        title, bound = escaped(f"{card.code} {card.title}"), escaped(card.bound)
+        head = _("**{title}**: {bound}.").format(title=title, bound=bound)
+        yield [f"{number}. {sentences([head, escaped(_said(card))])}"]
         if number <= detailed:
             yield _details(card)
     if len(cards) > most:
-        rest = ", ".join(card.code for card in cards[most:])
+        rest = listed(card.code for card in cards[most:])
         yield [_("And {count} more: {codes}.").format(count=len(cards) - most, codes=rest)]
 
 
@@ -85,13 +89,14 @@ def _details(card: Card) -> list[str]:
     """Folded; the prose is ours and Markdown already."""
     page = card.page
     parts = ((_("Cause"), page.cause), (_("Smallest fix"), page.smallest_fix), (_("Thorough fix"), page.thorough_fix))
-    text = "\n\n".join(f"**{name}.** {prose}" for name, prose in parts)
+    text = "\n\n".join(_("**{name}.** {prose}").format(name=name, prose=prose) for name, prose in parts)
     folded = f"<details><summary>{_('Cause and fix')}</summary>\n\n{text}\n\n</details>"
     return [f"   {line}".rstrip() for line in folded.splitlines()]
 
 
 def _losses(screen: Screen) -> Iterator[list[str]]:
-    items = (f"**{account}**: {escaped(text)}" for account, text in screen.losses)
+    known = ((account, escaped(text)) for account, text in screen.losses)
+    items = (_("**{amount}**: {text}").format(amount=account, text=text) for account, text in known)
     yield from _listed(_("Largest accounts above the redline"), items, "1.")
 
 
@@ -111,7 +116,7 @@ def _waterfall(screen: Screen) -> Iterator[list[str]]:
     rows.append((f"**{_('= step')}**", f"**{screen.step} {screen.unit}**", "", ""))
     yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
     if screen.rest:
-        yield [f"{screen.rest.capitalize()}."]
+        yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]
 
 
 def _bar(line: Line) -> str:

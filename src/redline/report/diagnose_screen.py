@@ -12,10 +12,13 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.report import diagnose_words as say
+from redline.report import words_accounts, words_facts, words_losses, words_unseen
 from redline.report.diagnose_tables import shapes_or_kernel
 from redline.report.findings_screen import Card, cards_of
 from redline.report.findings_words import sentence, verdict_sentence
+from redline.report.language import _, sentences
+from redline.report.redaction import Removed
+from redline.report.redaction_words import redacted_words
 from redline.report.words import percent, printable
 from redline.trace.job import Failure
 
@@ -56,7 +59,14 @@ class Screen:
     unseen: tuple[str, ...]
 
 
-def screen_of(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure] = ()) -> Screen:
+def screen_of(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    removed: Sequence[Removed] | None = None,
+) -> Screen:
+    """`removed` is what was taken out of all this, where it was looked for."""
     step_ns = sum(bar.time_ns for bar in outline.waterfall)
     unit, scale, digits = _unit(step_ns)
     no_mfu = outline.utilisation is None
@@ -65,7 +75,7 @@ def screen_of(diagnosis: Diagnosis, outline: Outline, findings: Findings, failur
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
         facts=tuple(_facts(diagnosis, outline, waiting_is_said=not findings.findings)),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
-        rest=say.rest(
+        rest=words_accounts.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
             [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
         ),
@@ -73,14 +83,15 @@ def screen_of(diagnosis: Diagnosis, outline: Outline, findings: Findings, failur
         unit=unit,
         cards=cards_of(findings.findings),
         losses=tuple(
-            (f"{bar.account}, {bar.time_ns / scale:,.{digits}f} {unit}, {percent(bar.share)}", text)
+            (_amount(bar, scale, digits, unit), text)
             for bar, text in (() if findings.findings else _losses(diagnosis, outline))
         ),
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
         unseen=(
-            *(say.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
+            *(words_unseen.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
             *_unread(failures),
+            *(() if removed is None else (redacted_words(removed),)),
         ),
     )
 
@@ -94,9 +105,14 @@ def _unit(step_ns: float) -> tuple[str, float, int]:
     return "s", 1e9, 3
 
 
+def _amount(bar: Bar, scale: float, digits: int, unit: str) -> str:
+    name, time = words_accounts.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
+    return _("{account}, {time}, {share}").format(account=name, time=time, share=percent(bar.share))
+
+
 def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
     return Line(
-        account=str(bar.account),
+        account=words_accounts.name(bar.account),
         time=f"{bar.time_ns / scale:,.{digits}f}",
         share=percent(bar.share),
         start=bar.before_ns / step_ns,
@@ -110,7 +126,7 @@ def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
 def _headline(diagnosis: Diagnosis) -> str:
     ranks = diagnosis.ranks
     machines = dict.fromkeys((rank.facts.machine, rank.facts.machine_origin) for rank in ranks if rank.facts.machine)
-    return say.headline(
+    return words_facts.headline(
         len(ranks),
         diagnosis.world_size,
         Counter(map(_device, ranks)),
@@ -122,32 +138,30 @@ def _headline(diagnosis: Diagnosis) -> str:
 def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> Iterator[tuple[str, str]]:
     ranks, steps = diagnosis.ranks, outline.steps
     counts = sorted(len(rank.ledger.start_ns) for rank in ranks)
-    anchors = ", ".join(dict.fromkeys(printable(rank.origin.step_anchor, 60) for rank in ranks))
-    yield "steps", say.steps_line(steps, anchors, (counts[0], counts[-1]))
-    yield "window", say.window_line(steps, several=len(ranks) > 1)
-    yield "device", say.device_line(steps)
+    anchors = list(dict.fromkeys(rank.origin.step_anchor for rank in ranks))
+    yield _("steps"), words_facts.steps_line(steps, anchors, (counts[0], counts[-1]))
+    yield _("window"), words_facts.window_line(steps, several=len(ranks) > 1)
+    yield _("device"), words_facts.device_line(steps)
     if outline.utilisation is None:
-        yield "MFU", say.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
+        yield _("MFU"), words_facts.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
     else:
-        yield "MFU", say.mfu_line(outline.utilisation)
+        yield _("MFU"), words_facts.mfu_line(outline.utilisation)
         if outline.utilisation.recomputed_flops:
-            yield "HFU", say.hfu_line(outline.utilisation)
-    yield "coverage", _coverage(diagnosis)
+            yield _("HFU"), words_facts.hfu_line(outline.utilisation)
+    yield _("coverage"), _coverage(diagnosis)
     said = {bar.account for bar in outline.largest[:MOST_LOSSES]} if waiting_is_said else set()
     if outline.late is not None and Account.PEER_WAIT not in said:
-        yield "late", say.late_line(outline.late)
+        yield _("late"), words_losses.late_line(outline.late)
 
 
 def _device(rank: Digest) -> str:
-    if rank.facts.device == "cpu":
-        return say.ON_CPU
-    return printable(rank.facts.device_name, 60) or say.NO_DEVICE_NAME
+    return words_facts.device_name(rank.facts.device_name, on_cpu=rank.facts.device == "cpu")
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
     kernel_ns = max(sum(one.kernel_ns for one in facts), 1)
-    return say.coverage_line(
+    return words_facts.coverage_line(
         sum(one.kernels for one in facts),
         sum(one.known_work_ns for one in facts) / kernel_ns,
         sum(one.rated_ns for one in facts) / kernel_ns,
@@ -167,35 +181,36 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[Bar, str]]
     largest = outline.largest[:MOST_LOSSES]
     brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
     for bar in largest:
-        sentences = [say.meaning(bar.account, on_cpu=on_cpu) + ".", _evidence(diagnosis, outline, bar.account)]
+        meaning = _("{meaning}.").format(meaning=words_accounts.meaning(bar.account, on_cpu=on_cpu))
+        said = [meaning, _evidence(diagnosis, outline, bar.account)]
         if bar.account == brief and not on_cpu:
             facts = [rank.facts for rank in diagnosis.ranks]
-            sentences.append(say.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
-        yield bar, " ".join(sentence for sentence in sentences if sentence)
+            said.append(words_losses.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
+        yield bar, sentences(said)
 
 
 def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
     if account in HOST_ACCOUNTS:
-        return say.where_the_host_was(places_of(diagnosis, account))
+        return words_losses.where_the_host_was(places_of(diagnosis, account))
     if account == Account.UNRATED:
-        return f"{_kernels(diagnosis, account)} {say.why_unrated(outline.unseen)}".strip()
+        return sentences([_kernels(diagnosis, account), words_losses.why_unrated(outline.unseen)])
     if account in COMPUTE:
         return _kernels(diagnosis, account)
     if account == Account.TRANSFER:
         row = largest_transfer(diagnosis)
-        return say.largest_transfer(row) if row else ""
+        return words_losses.largest_transfer(row) if row else ""
     if account == Account.PEER_WAIT:
-        return say.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
+        return words_losses.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
     return _queue(diagnosis) if account == Account.QUEUE else ""
 
 
 def _kernels(diagnosis: Diagnosis, account: Account) -> str:
-    return say.kernels_behind(account, kernel_shares(diagnosis, account), _with_shapes)
+    return words_losses.kernels_behind(account, kernel_shares(diagnosis, account), _with_shapes)
 
 
 def _queue(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
-    return say.queue_words(
+    return words_losses.queue_words(
         sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
         sum(one.first_queue_ns for one in facts),
         max(one.longest_queue_ns for one in facts),
@@ -205,10 +220,10 @@ def _queue(diagnosis: Diagnosis) -> str:
 
 
 def _with_shapes(row: KernelRow) -> str:
-    return " ".join(word for word in (printable(row.operator, say.NAME_LIMIT), shapes_or_kernel(row)) if word)
+    return " ".join(word for word in (printable(row.operator, words_losses.NAME_LIMIT), shapes_or_kernel(row)) if word)
 
 
 def _unread(failures: Sequence[Failure]) -> Iterator[str]:
-    yield from (say.unread(failure.message) for failure in failures[:_MOST_UNREAD])
+    yield from (words_unseen.unread(failure.message) for failure in failures[:_MOST_UNREAD])
     if len(failures) > _MOST_UNREAD:
-        yield say.more_unread(len(failures) - _MOST_UNREAD)
+        yield words_unseen.more_unread(len(failures) - _MOST_UNREAD)

@@ -14,8 +14,10 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.report import diagnose_words as say
+from redline.report import words_accounts, words_losses
+from redline.report import words_tables as say
 from redline.report.findings_table import findings_table
+from redline.report.language import _, marked
 from redline.report.shown import Shown
 from redline.report.words import percent, printable, share
 from redline.units import format_bytes, format_count, format_ns
@@ -27,40 +29,44 @@ _OPERATOR_LIMIT = 40
 _SHAPES_LIMIT = 44
 _WRAPPINGS = ("void ", "at::native::", "(anonymous namespace)::", "cutlass::device_kernel<", "c10::", "std::")
 _ONE_SHAPE = re.compile(r"\[(\d+(?:, ?\d+)*)\]")
-_SHORT_HEADS = {Account.KERNEL_LOSS: "loss", Account.UNRATED: "unrated", Account.PEER_WAIT: "wait"}
+_SHORT_HEADS = {
+    Account.KERNEL_LOSS: marked("loss"),
+    Account.UNRATED: marked("unrated"),
+    Account.PEER_WAIT: marked("wait"),
+}
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 _KERNEL_HEAD = (
-    "operator",
-    "shapes, or the kernel",
-    "dtype",
-    "calls",
-    "time",
-    "share",
-    "TFLOP/s",
-    "GB/s",
-    "of roof",
-    "limit",
+    marked("operator"),
+    marked("shapes, or the kernel"),
+    marked("dtype"),
+    marked("calls"),
+    marked("time"),
+    marked("share"),
+    marked("TFLOP/s"),
+    marked("GB/s"),
+    marked("of roof"),
+    marked("limit"),
 )
 
 
 def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     rows = _first(diagnosis.kernels, verbose)
     total_ns = sum(rank.facts.kernel_ns for rank in diagnosis.ranks)
-    notes = [say.KERNELS_NOTE]
+    notes = [_(say.KERNELS_NOTE)]
     if any(row.regime == "above roof" for row in rows):
-        notes.append(say.ABOVE_ROOF_NOTE)
+        notes.append(_(say.ABOVE_ROOF_NOTE))
     cut = _cut(diagnosis, "kernel_rows")
     if cut:
-        notes.append(say.digest_limit(cut, "kernels"))
+        notes.append(say.kernels_cut(cut))
     return Shown(
-        title="kernels",
-        empty=say.NO_ROWS["kernels"],
-        head=_KERNEL_HEAD,
+        title=_("kernels"),
+        empty=_(say.NO_ROWS["kernels"]),
+        head=tuple(map(_, _KERNEL_HEAD)),
         rows=tuple(_kernel_row(row, total_ns) for row in rows),
-        notes=(*_omitted(len(diagnosis.kernels) - len(rows), "row", say.ROWS_LEFT), *notes),
+        notes=(*_omitted(len(diagnosis.kernels) - len(rows), say.rows_left), *notes),
     )
 
 
@@ -76,7 +82,7 @@ def _kernel_row(row: KernelRow, total_ns: int) -> tuple[str, ...]:
         _short(row.flops / time_s / 1e12) if row.flops and time_s else "-",
         _short(row.bytes / time_s / 1e9) if row.bytes and time_s else "-",
         "-" if row.share is None else percent(row.share),
-        {"unknown": "-"}.get(row.regime, row.regime),
+        say.regime(row.regime),
     )
 
 
@@ -104,20 +110,30 @@ def shapes(json: str) -> str:
 
 # --- collectives ------------------------------------------------------------------------------------------------------
 
-_COLLECTIVE_HEAD = ("collective", "ranks", "size", "calls", "time", "hidden", "waiting", "algbw", "busbw")
+_COLLECTIVE_HEAD = (
+    marked("collective"),
+    marked("ranks"),
+    marked("size"),
+    marked("calls"),
+    marked("time"),
+    marked("hidden"),
+    marked("waiting"),
+    marked("algbw"),
+    marked("busbw"),
+)
 
 
 def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     rows = _first(diagnosis.collectives, verbose)
-    notes = [say.COLLECTIVES_NOTE]
+    notes = [_(say.COLLECTIVES_NOTE)]
     if any(not row.matched for row in rows):
-        notes.append(say.UNMATCHED_NOTE)
+        notes.append(_(say.UNMATCHED_NOTE))
     return Shown(
-        title="collectives",
-        empty=say.NO_ROWS["collectives"],
-        head=_COLLECTIVE_HEAD,
+        title=_("collectives"),
+        empty=_(say.NO_ROWS["collectives"]),
+        head=tuple(map(_, _COLLECTIVE_HEAD)),
         rows=tuple(map(_collective_row, rows)),
-        notes=(*_omitted(len(diagnosis.collectives) - len(rows), "row", say.ROWS_LEFT), *notes),
+        notes=(*_omitted(len(diagnosis.collectives) - len(rows), say.rows_left), *notes),
     )
 
 
@@ -142,7 +158,18 @@ def _gb_per_s(bytes_per_s: float | None) -> str:
 
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
-_RANK_HEAD = ("rank", "kind", "step", "compute", "transfer", "peer wait", "host", "input", "last at", "caused")
+_RANK_HEAD = (
+    marked("rank"),
+    marked("kind"),
+    marked("step"),
+    marked("compute"),
+    marked("transfer"),
+    marked("peer wait"),
+    marked("host"),
+    marked("input"),
+    marked("last at"),
+    marked("caused"),
+)
 
 
 def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
@@ -158,11 +185,11 @@ def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     order = sorted(range(len(diagnosis.ranks)), key=suspicion)
     chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
     return Shown(
-        title="ranks",
+        title=_("ranks"),
         empty="",
-        head=_RANK_HEAD,
+        head=tuple(map(_, _RANK_HEAD)),
         rows=tuple(_rank_row(diagnosis, index, late) for index in chosen),
-        notes=(*_omitted(len(order) - len(chosen), "rank", say.RANKS_LEFT), say.RANKS_NOTE),
+        notes=(*_omitted(len(order) - len(chosen), say.ranks_left), _(say.RANKS_NOTE)),
     )
 
 
@@ -221,12 +248,16 @@ def steps(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     chosen = sorted(longest, key=lambda row: row.number)
     used = [account for account in ACCOUNTS if any(row.amounts[place(account)] for row in every)]
     return Shown(
-        title="steps",
-        empty=say.NO_ROWS["steps"],
-        head=("step", "label", "length", *(_SHORT_HEADS.get(account, str(account)) for account in used)),
+        title=_("steps"),
+        empty=_(say.NO_ROWS["steps"]),
+        head=(_("step"), _("label"), _("length"), *map(_short_head, used)),
         rows=tuple(_step_row(row, used) for row in chosen),
-        notes=(*_omitted(len(every) - len(chosen), "step", say.STEPS_LEFT), say.STEPS_NOTE),
+        notes=(*_omitted(len(every) - len(chosen), say.steps_left), _(say.STEPS_NOTE)),
     )
+
+
+def _short_head(account: Account) -> str:
+    return _(_SHORT_HEADS[account]) if account in _SHORT_HEADS else words_accounts.name(account)
 
 
 def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
@@ -236,7 +267,14 @@ def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
 
 # --- host -------------------------------------------------------------------------------------------------------------
 
-_HOST_HEAD = ("account", "time", "share", "what", "region", "call site")
+_HOST_HEAD = (
+    marked("account"),
+    marked("time"),
+    marked("share"),
+    marked("what"),
+    marked("region"),
+    marked("call site"),
+)
 
 
 def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
@@ -244,23 +282,23 @@ def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     total_ns = sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS)
     cut = _cut(diagnosis, "doing_rows")
     return Shown(
-        title="host",
-        empty=say.NO_ROWS["host"],
-        head=_HOST_HEAD,
+        title=_("host"),
+        empty=_(say.NO_ROWS["host"]),
+        head=tuple(map(_, _HOST_HEAD)),
         rows=tuple(_host_row(row, total_ns) for row in rows),
-        notes=(*_omitted(len(diagnosis.doing) - len(rows), "row", say.ROWS_LEFT), say.HOST_NOTE)
-        + ((say.digest_limit(cut, "what the host did"),) if cut else ()),
+        notes=(*_omitted(len(diagnosis.doing) - len(rows), say.rows_left), _(say.HOST_NOTE))
+        + ((say.doing_cut(cut),) if cut else ()),
     )
 
 
 def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
     return (
-        str(row.account),
+        words_accounts.name(row.account),
         format_ns(row.time_ns),
         share(row.time_ns, total_ns),
-        say.doing(row),
+        words_losses.doing(row),
         printable(row.region, 36) or "-",
-        say.site(row.site) or "-",
+        words_losses.site(row.site) or "-",
     )
 
 
@@ -291,5 +329,5 @@ def _cut(diagnosis: Diagnosis, what: str) -> int:
     return sum(rank.left_out.get(what, 0) for rank in diagnosis.ranks)
 
 
-def _omitted(count: int, word: str, how: str) -> tuple[str, ...]:
-    return (say.left_out(count, word, how),) if count > 0 else ()
+def _omitted(count: int, words: Callable[[int], str]) -> tuple[str, ...]:
+    return (words(count),) if count > 0 else ()

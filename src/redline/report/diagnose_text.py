@@ -11,6 +11,7 @@ from redline.report.diagnose_tables import tables_of
 from redline.report.findings_screen import Card
 from redline.report.language import _
 from redline.report.layout import left, wrapped
+from redline.report.redaction import Removed
 from redline.report.shown import Shown
 from redline.report.words import table
 from redline.trace.job import Failure
@@ -33,9 +34,10 @@ def render(
     tables: Sequence[str] = (),
     verbose: bool = False,
     unicode: bool = True,
+    removed: Sequence[Removed] | None = None,
 ) -> str:
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
-    screen = screen_of(diagnosis, outline, findings, failures)
+    screen = screen_of(diagnosis, outline, findings, failures, removed)
     before = [
         [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
         list(_waterfall(screen, unicode=unicode)),
@@ -167,7 +169,7 @@ def _losses(screen: Screen) -> Iterator[str]:
         return
     yield _("largest accounts above the redline")
     for number, (amount, text) in enumerate(screen.losses, start=1):
-        yield from wrapped(f"{amount}: {text}", WIDTH, f"  {number}. ")
+        yield from wrapped(_("{amount}: {text}").format(amount=amount, text=text), WIDTH, f"  {number}. ")
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from redline.analysis.job.outline import Outline
 from redline.findings.finding import Finding, Limit, Verdict
 from redline.findings.pages import page_of
 from redline.findings.rule import Evidence
-from redline.report.language import _, sentences, spoken
+from redline.report.language import _, listed, sentences, spoken
 from redline.report.words import percent, printable
 from redline.units import format_bytes, format_ns, format_rate
 
@@ -169,11 +169,11 @@ def phase_words(phases: Mapping[str, int]) -> str:
             "prefill": _("All steps are prefill steps."),
         }.get(next(iter(phases)), _("All steps mix prefill and decode."))
     names = {"decode": _("{count:,} decode"), "prefill": _("{count:,} prefill")}
-    listed = (
+    counts = (
         names.get(phase, _("{count:,} of both")).format(count=count)
         for phase, count in sorted(phases.items(), key=lambda one: -one[1])
     )
-    return _("Serving steps: {phases}.").format(phases=_(", ").join(listed))
+    return _("Serving steps: {phases}.").format(phases=listed(counts))
 
 
 def _groups_of(finding: Finding) -> set[Limit]:

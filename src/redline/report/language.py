@@ -1,7 +1,12 @@
-"""The language of a report: English as it stands in the code, or another one from its gettext catalogue."""
+"""The language of a report: English as it stands in the code, or another one from its gettext catalogue.
+
+Texts are constants and the first argument of `_`, `ngettext` or `marked`, so that `scripts/update_catalogue.py` finds
+them. A sentence is translated as a whole; its values are put in afterwards, by name.
+"""
 
 import gettext
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -32,7 +37,7 @@ def spoken() -> str:
 
 
 def _(text: str) -> str:
-    """The text in the language that is spoken now; `text` itself is a constant, so that translators find it."""
+    """The text in the language that is spoken now."""
     return _spoken.get()[1].gettext(text)
 
 
@@ -40,6 +45,33 @@ def ngettext(one: str, many: str, count: int) -> str:
     return _spoken.get()[1].ngettext(one, many, count)
 
 
+def marked(text: str) -> str:
+    """The text as it is, for constants: whoever shows it translates it."""
+    return text
+
+
+def retold(text: str, known: Sequence[str]) -> str:
+    """A text that a lower layer put together, in the language that is spoken now where it is one of those known."""
+    for template in known:
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*)", re.escape(template))
+        found = re.fullmatch(pattern, text, re.DOTALL)
+        if found:
+            return _(template).format(**found.groupdict())
+    return text
+
+
+# --- putting texts together -------------------------------------------------------------------------------------------
+
+
 def sentences(parts: Iterable[str]) -> str:
     """Whole sentences one after another, as the language that is spoken now writes them; empty ones are left out."""
     return ("" if spoken() == "zh" else " ").join(part for part in parts if part)
+
+
+def clauses(parts: Iterable[str]) -> str:
+    """Parts of one sentence."""
+    return _("; ").join(parts)
+
+
+def listed(words: Iterable[str]) -> str:
+    return _(", ").join(words)

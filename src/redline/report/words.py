@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from redline.report.language import _
 from redline.report.layout import left, right, width_of
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
@@ -33,7 +34,9 @@ def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
         else:
             runs.append([rank, rank])
     words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    return ", ".join(words[:limit]) + (f" and {len(words) - limit} more" if len(words) > limit else "")
+    text = ", ".join(words[:limit])
+    more = len(words) - limit
+    return _("{ranks} and {count} more").format(ranks=text, count=more) if more > 0 else text
 
 
 def plural(count: int, word: str, words: str = "") -> str:

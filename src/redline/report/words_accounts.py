@@ -1,0 +1,61 @@
+"""The accounts of the ledger in words: their names, what they mean, and which of them hold nothing."""
+
+from collections.abc import Mapping, Sequence
+
+from redline.analysis.accounts import Account
+from redline.report.language import _, clauses, listed, marked
+
+NAME: Mapping[Account, str] = {
+    Account.MATH: marked("math"),
+    Account.MEMORY: marked("memory"),
+    Account.KERNEL_LOSS: marked("kernel loss"),
+    Account.UNRATED: marked("unrated compute"),
+    Account.TRANSFER: marked("transfer"),
+    Account.PEER_WAIT: marked("peer wait"),
+    Account.COPY: marked("copy"),
+    Account.INPUT: marked("input"),
+    Account.SYNC: marked("sync"),
+    Account.HOST: marked("host"),
+    Account.QUEUE: marked("queue"),
+    Account.OTHER: marked("other"),
+}
+MEANING: Mapping[Account, str] = {
+    Account.MATH: marked("arithmetic at the peak of the machine"),
+    Account.MEMORY: marked("moving bytes at full memory bandwidth, beyond the arithmetic"),
+    Account.KERNEL_LOSS: marked("kernels ran longer than their arithmetic and their bytes need"),
+    Account.UNRATED: marked("kernels ran whose work or peak is not known, so how much of it is lost is not either"),
+    Account.TRANSFER: marked("the device only exchanged data with other ranks"),
+    Account.PEER_WAIT: marked("the device sat in a collective that another rank had not reached"),
+    Account.COPY: marked("the device only copied or set memory"),
+    Account.INPUT: marked("the device waited for the data loader"),
+    Account.SYNC: marked("the host had blocked on the device and resumed late"),
+    Account.HOST: marked("the device waited for the host to launch work"),
+    Account.QUEUE: marked("work was submitted, but the device had not begun it"),
+    Account.OTHER: marked("the device was idle, and nothing in the trace says why"),
+}
+CPU_MEANING: Mapping[Account, str] = {
+    Account.KERNEL_LOSS: marked("operators ran longer than their arithmetic and their bytes need"),
+    Account.UNRATED: marked("operators ran whose work or peak is not known, so how much of it is lost is not either"),
+    Account.TRANSFER: marked("nothing ran but the exchange of data with other ranks"),
+    Account.PEER_WAIT: marked("nothing ran but a collective that another rank had not reached"),
+    Account.COPY: marked("only operators that copy memory ran"),
+    Account.INPUT: marked("the main thread was in the data loader"),
+    Account.HOST: marked("no operator ran that computes: Python, dispatch, or code that was not recorded"),
+    Account.OTHER: marked("no operator ran, and nothing in the trace says why"),
+}
+
+
+def name(account: Account) -> str:
+    return _(NAME[account])
+
+
+def meaning(account: Account, *, on_cpu: bool) -> str:
+    return _(CPU_MEANING.get(account, MEANING[account]) if on_cpu else MEANING[account])
+
+
+def rest(empty: Sequence[Account], faint: Sequence[Account]) -> str:
+    """Which accounts have no bar."""
+    parts = [_("nothing in {accounts}").format(accounts=listed(map(name, empty)))] if empty else []
+    if faint:
+        parts.append(_("below 0.05 % in {accounts}").format(accounts=listed(map(name, faint))))
+    return clauses(parts)
