@@ -204,6 +204,8 @@ LOST_NAME = "unknown"  # what Kineto's exporter writes for a name with non-ASCII
 _ANNOTATION_NAME = re.compile(r"ProfilerStep|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
 
 _ENGINE_PHASE = re.compile(r"context_(?P<context>\d+).*_generation_(?P<generation>\d+)|step\[(?P<mode>\w+)")
+_ENGINE_LOAD = re.compile(r"(?:context|generation)_(\d+)\((?:sq)?(\d+)")
+_ENGINE_SIZES = re.compile(r" (bs|toks)=(\d+)")
 _ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
 
 _DEVICE_COMMUNICATION = re.compile(
@@ -254,6 +256,16 @@ def phase_of(step_label: str) -> str:
         return {"EXTEND": "prefill", "PREFILL": "prefill", "DECODE": "decode", "MIXED": "mixed"}.get(match["mode"], "")
     prefills, decodes = int(match["context"]), int(match["generation"])
     return "mixed" if prefills and decodes else "prefill" if prefills else "decode" if decodes else ""
+
+
+def load_of(step_label: str) -> tuple[int, int]:
+    """Requests and tokens of a serving engine's step; 0 where its label does not say."""
+    parts = _ENGINE_LOAD.findall(step_label)
+    if parts:
+        return sum(int(requests) for requests, _ in parts), sum(int(tokens) for _, tokens in parts)
+    found = dict(_ENGINE_SIZES.findall(step_label))
+    requests = int(found.get("bs", 0))
+    return requests, int(found.get("toks", requests if phase_of(step_label) == "decode" else 0))
 
 
 def is_annotation_name(name: str) -> bool:
@@ -393,6 +405,35 @@ def is_layout_conversion(kernel_name: str) -> bool:
     return _LAYOUT_CONVERSION.search(kernel_name) is not None
 
 
+# --- data parallelism -------------------------------------------------------------------------------------------------
+
+_DDP_FORWARD = "DistributedDataParallel.forward"
+_COPIES_FROM_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+_COPIES_INTO_BUCKET = re.compile(r"^torch::distributed::reducer::(mul_out|copy_)$")
+
+
+def is_ddp_forward(region_name: str) -> bool:
+    return region_name == _DDP_FORWARD
+
+
+def copies_from_bucket(operator_name: str) -> bool:
+    """Whether DDP copies reduced gradients from their bucket to where the optimizer looks for them."""
+    return operator_name == _COPIES_FROM_BUCKET
+
+
+def copies_into_bucket(operator_name: str) -> bool:
+    """Whether DDP copies a gradient into its bucket, dividing it by the number of ranks or not."""
+    return _COPIES_INTO_BUCKET.match(operator_name) is not None
+
+
+def is_broadcast(name: str) -> bool:
+    return collective_of(name) == "broadcast"
+
+
+def is_broadcast_region(region_name: str) -> bool:
+    return is_backend_region(region_name) and is_broadcast(region_name)
+
+
 # --- what holds up the host -------------------------------------------------------------------------------------------
 
 _SYNCHRONISATION = re.compile(r"(Stream|Device|Ctx)Synchronize")
@@ -418,6 +459,10 @@ def is_synchronisation(call_name: str) -> bool:
 def reads_scalar(operator_name: str) -> bool:
     """Whether an operator hands a number to Python; if its tensor is on a device, it waits for that."""
     return _SCALAR_READ.match(operator_name) is not None
+
+
+def is_item(operator_name: str) -> bool:
+    return operator_name == "aten::item"
 
 
 def is_library_operator(operator_name: str) -> bool:
