@@ -34,7 +34,8 @@ _FAINT = 0.0005  # of the step: less has no bar of its own
 class Line:
     """One row of the waterfall; positions are shares of the step."""
 
-    account: str
+    of: Account
+    account: str  # its name
     time: str
     share: str
     start: float
@@ -112,6 +113,7 @@ def _amount(bar: Bar, scale: float, digits: int, unit: str) -> str:
 
 def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
     return Line(
+        of=bar.account,
         account=words_accounts.name(bar.account),
         time=f"{bar.time_ns / scale:,.{digits}f}",
         share=percent(bar.share),

@@ -95,10 +95,14 @@ def shapes_or_kernel(row: KernelRow) -> str:
     """The shapes; where the work is not known the kernel itself, without what tells nothing about it."""
     if row.known or row.kernel == row.operator:
         return shapes(row.shapes)
-    name = row.kernel
+    return printable(unwrapped(row.kernel), _SHAPES_LIMIT)
+
+
+def unwrapped(kernel: str) -> str:
+    """The name of a kernel without what tells nothing about it."""
     for word in _WRAPPINGS:
-        name = name.replace(word, "")
-    return printable(name, _SHAPES_LIMIT)
+        kernel = kernel.replace(word, "")
+    return kernel
 
 
 def shapes(json: str) -> str:
