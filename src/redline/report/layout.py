@@ -29,11 +29,16 @@ def right(text: str, width: int) -> str:
     return " " * (width - width_of(text)) + text
 
 
+def glued(text: str) -> str:
+    """With blanks that do not break between numbers and their units."""
+    return _BEFORE_UNIT.sub(_GLUE, text)
+
+
 def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
     """Lines no wider than `width`, which never part a number from its unit; `first` and `rest` are before them."""
     indent = " " * width_of(first) if rest is None else rest
     lines, line, empty = [], first, True
-    for piece in _pieces(_BEFORE_UNIT.sub(_GLUE, text)):
+    for piece in _pieces(glued(text)):
         if not empty and width_of(line + piece.rstrip()) > width:
             lines.append(line.rstrip())
             line, empty = indent, True
