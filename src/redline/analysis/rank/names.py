@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from redline.timeline.table import I64
+from redline.timeline.table import I32, I64
 from redline.timeline.timeline import Timeline
 
 
-def matching(timeline: Timeline, rows: I64, is_meant: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+def matching(timeline: Timeline, rows: I64 | I32, is_meant: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Which of the rows have a name that is meant."""
     name = timeline.spans.name[rows]
     meant = np.zeros(len(timeline.texts) + 1, bool)  # NONE is the last one

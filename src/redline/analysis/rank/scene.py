@@ -11,6 +11,7 @@ from redline.analysis.rank.idle import Idle, idle_of
 from redline.analysis.rank.kernels import Kernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
 from redline.analysis.rank.passes import Passes, passes_of
+from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
@@ -18,6 +19,9 @@ from redline.timeline.timeline import NONE, Timeline
 
 LAUNCHING = (Account.HOST, Account.QUEUE)
 """Idle accounts that end when the host launches faster."""
+
+PAUSE_NS = 5_000_000  # a host that launches nothing for longer is doing something else
+LATENCY_NS = 100_000  # from a launch until its kernel runs, if nothing else is in the way
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +61,54 @@ class Scene:
 
     @cached_property
     def unowned(self) -> Intervals:
-        """Queue time before the first recorded work: the device may have been busy with what came before."""
-        begin_ns, end_ns = self.activity.window_ns
-        busy = self.activity.busy
-        first_ns = int(busy.start[0]) if len(busy) else end_ns
-        return self.idle.accounts[Account.QUEUE].clip(begin_ns, max(first_ns, begin_ns))
+        """Queue time before the first recorded work of a stream: that stream may have been busy with what came before.
+
+        An engine that launches ahead of its device is recorded so, step by step.
+        """
+        gaps, row = self.activity.idle, self.idle.next_row
+        pieces = (self.activity.compute, self.activity.communication, self.activity.copies)
+        work = np.sort(np.concatenate([piece.row for piece in pieces]))  # spans are in order of start
+        _, first = np.unique(self.timeline.spans.lane[work], return_index=True)
+        chosen = np.isin(row, work[first])
+        return Intervals(gaps.start[chosen], gaps.end[chosen]) & self.idle.accounts[Account.QUEUE]
 
     @cached_property
     def launch_gaps(self) -> Intervals:
-        """Idle time inside steps that ends when the host launches faster."""
-        return (self.idle_in(*LAUNCHING) & self.in_steps) - self.unowned
+        """Idle time inside steps that ends when the host launches faster; long pauses of the host are not in it."""
+        launching = self.idle.accounts[Account.HOST] - self.pauses
+        return (self._before_last_work(launching | self._latency) & self.in_steps) - self.unowned
+
+    @cached_property
+    def pauses(self) -> Intervals:
+        """Idle time in which the host did something else for so long that it was no matter of launching."""
+        return self._before_last_work(_longer(self.idle.accounts[Account.HOST], PAUSE_NS)) & self.in_steps
+
+    @cached_property
+    def waiting_for_host(self) -> Intervals:
+        """Idle time that would have been shorter had the host been earlier."""
+        waiting = self.idle_in(Account.INPUT, Account.SYNC, Account.HOST) | self._latency
+        return self._before_last_work(waiting) - self.unowned
+
+    @cached_property
+    def _latency(self) -> Intervals:
+        """Queue time as launching takes it; what was queued for longer waited for something else."""
+        queued = self.idle.accounts[Account.QUEUE]
+        return queued - _longer(queued, LATENCY_NS)
+
+    def _before_last_work(self, time: Intervals) -> Intervals:
+        """Without what comes after the last recorded work: what the device then waited for is not recorded."""
+        busy, (begin_ns, _) = self.activity.busy, self.activity.window_ns
+        return time.clip(begin_ns, max(int(busy.end[-1]), begin_ns)) if len(busy) else Intervals.empty()
+
+    @cached_property
+    def waits(self) -> Waits:
+        return waits_of(self.timeline)
+
+    def idle_after(self, held_up: Intervals) -> Intervals:
+        """Time that holding up the host can have cost the device; on a CPU, host and device are the same."""
+        if not self.on_gpu:
+            return held_up
+        return idle_after(self.waiting_for_host, held_up, self.waits.start_ns)
 
     def name(self, row: int) -> str:
         return self.timeline.text(int(self.timeline.spans.name[row]))
@@ -107,3 +149,9 @@ def scene_of(timeline: Timeline, machine: Machine | None) -> Scene:
 def _flag(chosen: Mask, rows: Column) -> Mask:
     flags: Mask = np.append(chosen, False)[rows]  # NONE is the last one
     return flags
+
+
+def _longer(time: Intervals, limit_ns: int) -> Intervals:
+    """Its stretches that are longer than this."""
+    chosen = time.end - time.start > limit_ns
+    return Intervals(time.start[chosen], time.end[chosen])

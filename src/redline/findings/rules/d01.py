@@ -1,6 +1,6 @@
 """RL-D01: batches are loaded in the training process itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -12,23 +12,29 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
+WAITING_SHARE = 0.03  # of the step
+
 
 def look(scene: Scene) -> Look | None:
+    return loading(scene, schema.is_loader_in_process)
+
+
+def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
     """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
     spans = scene.timeline.spans
     rows = spans.rows_of(Kind.ANNOTATION)
-    rows = rows[matching(scene.timeline, rows, schema.is_loader_in_process)]
-    loading = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
-    waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(loading.start, loading.end)))
+    rows = rows[matching(scene.timeline, rows, is_meant)]
+    time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
+    waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
     if not waiting_ns:
         return None
-    figures = {"calls": float(len(rows)), "loading_ns": float(loading.length_ns), "waiting_ns": float(waiting_ns)}
-    return Look(claim=loading, figures=figures)
+    figures = {"calls": float(len(rows)), "loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
+    return Look(claim=time, figures=figures)
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     waiting_ns = seen.per_step("waiting_ns")
-    if waiting_ns < 0.03 * seen.step_ns:
+    if waiting_ns < WAITING_SHARE * seen.step_ns:
         return
     yield Evidence(
         "The training process spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
@@ -43,5 +49,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
-    least_share=0.03,
+    least_share=WAITING_SHARE,
 )

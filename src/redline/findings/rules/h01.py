@@ -8,10 +8,14 @@ from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.timeline.timeline import NONE
+from redline.trace.steps import ENGINE_ANCHOR
 
 IDLE_SHARE = 0.15  # of the steps: below this, launching is not what limits
 LAUNCH_SHARE = 0.6  # of the idle time
 SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
+FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
+PAUSED_SHARE = 0.03  # of the step: shorter pauses need no word
 
 
 def look(scene: Scene) -> Look | None:
@@ -19,20 +23,28 @@ def look(scene: Scene) -> Look | None:
 
 
 def is_launch_bound(scene: Scene) -> bool:
-    """Idle for a notable part of the steps, mostly because the next kernel had not been launched, and it is small."""
+    """Idle for a notable part of the steps, mostly because the next kernel had not been launched, and it is small.
+
+    Serving engines have a rule of their own.
+    """
     dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
-    if not scene.on_gpu or not len(dur_ns) or np.median(dur_ns) >= SMALL_KERNEL_NS:
+    engine = scene.timeline.step_anchor == ENGINE_ANCHOR
+    few = len(dur_ns) < FEW_KERNELS * max(len(scene.ledger.start_ns), 1)
+    if engine or few or not scene.on_gpu or np.median(dur_ns) >= SMALL_KERNEL_NS:
         return False
     idle_ns = ((scene.idle_in(*IDLE) & scene.in_steps) - scene.unowned).length_ns
-    return idle_ns > IDLE_SHARE * scene.steps_ns and scene.launch_gaps.length_ns >= LAUNCH_SHARE * idle_ns
+    host_ns = scene.launch_gaps.length_ns + scene.pauses.length_ns
+    return idle_ns > IDLE_SHARE * scene.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
 
 
 def repeats(scene: Scene) -> bool:
     """Whether all steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
-    starts = np.sort(scene.timeline.spans.start_ns[scene.activity.compute.row])
+    work = scene.timeline.device_work
+    launch = work.launch[np.searchsorted(work.row, scene.activity.compute.row)]
+    starts = np.sort(scene.timeline.spans.start_ns[launch[launch != NONE]])
     edges = np.searchsorted(starts, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
     counts = (edges[1] - edges[0])[1:] if len(edges[0]) > 2 else edges[1] - edges[0]
-    return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max())
+    return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max() > 0)
 
 
 def launch_gaps(scene: Scene) -> Look:
@@ -40,9 +52,14 @@ def launch_gaps(scene: Scene) -> Look:
     figures = {
         "kernels": float(len(dur_ns)),
         "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
-        "stacked": float("stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0),
+        "stacked": float(has_stacks(scene)),
+        "paused_ns": float(scene.pauses.length_ns),
     }
     return Look(claim=scene.launch_gaps, figures=figures)
+
+
+def has_stacks(scene: Scene) -> bool:
+    return "stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
@@ -56,6 +73,13 @@ def explain(seen: Seen) -> Iterator[Evidence]:
             "kernels": round(seen.per_step("kernels")),
         },
     )
+    paused_ns = seen.per_step("paused_ns")
+    if paused_ns >= PAUSED_SHARE * seen.step_ns:
+        yield Evidence(
+            "Besides, the device waits {paused_ns} of each step in pauses of the host of more than 5 ms each: other "
+            "work of the program, which no faster launching shortens.",
+            {"paused_ns": paused_ns},
+        )
     if seen.figures.get("stacked"):
         yield stacks_inflate()
 

@@ -1,0 +1,63 @@
+"""Who called: the operator a person would recognise, and the line of their own program where stacks tell it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.doing import is_their_code
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.findings.rule import Evidence, Seen
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
+
+
+def caller_of(scene: Scene, rows: I64, weight_ns: I64) -> dict[str, str]:
+    """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
+    timeline = scene.timeline
+    operators = _outermost_operators(timeline, rows)
+    name = _heaviest_name(timeline, operators, weight_ns)
+    sites = _their_functions(timeline, rows)
+    return {"operator": name, "site": _heaviest_name(timeline, sites, weight_ns)}
+
+
+def site_of(seen: Seen) -> Iterator[Evidence]:
+    """A sentence on where it comes from, if that is known."""
+    if seen.names.get("site"):
+        yield Evidence("Most of it comes from {site}.", {"site": seen.names["site"]})
+
+
+def _outermost_operators(timeline: Timeline, rows: I64) -> I64:
+    """The library's operator around each row that no other of them calls: of aten::to and the copy in it, aten::to."""
+    spans = timeline.spans
+    parent = np.append(spans.parent, NONE)
+    around = rows.astype(np.int64)
+    while len(steps := np.flatnonzero((around != NONE) & (parent[around] != NONE))):
+        above = parent[around[steps]]
+        climbs = (spans.kind[above] == Kind.OPERATOR) & matching(timeline, above, schema.is_library_operator)
+        if not climbs.any():
+            break
+        around[steps[climbs]] = above[climbs]
+    return around
+
+
+def _their_functions(timeline: Timeline, rows: I64) -> I64:
+    """The innermost function around each row that is neither torch's nor the standard library's; NONE if none is."""
+    spans = timeline.spans
+    python = spans.rows_of(Kind.PYTHON)
+    theirs = np.zeros(len(spans) + 1, bool)
+    theirs[python[matching(timeline, python, is_their_code)]] = True
+    parent = np.append(spans.parent, NONE)
+    around = rows.astype(np.int64)
+    while (climbs := (around != NONE) & ~theirs[around]).any():
+        around[climbs] = parent[around[climbs]]
+    return around
+
+
+def _heaviest_name(timeline: Timeline, rows: I64, weight_ns: I64) -> str:
+    known = rows != NONE
+    if not known.any():
+        return ""
+    weights = np.bincount(timeline.spans.name[rows[known]], weight_ns[known])
+    return timeline.text(int(weights.argmax()))

@@ -1,0 +1,68 @@
+"""What optimizers do in their steps: their kernels, their operators, and the time that both cost."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind
+from redline.trace import schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSteps:
+    """Calls of optimizers inside steps, on the device of a rank."""
+
+    time: Intervals  # of the host
+    calls: int
+    kernels: I64  # rows
+    operators: I64  # rows
+    name: str  # of the first
+
+
+def optimizer_steps(scene: Scene) -> OptimizerSteps | None:
+    """Nothing where no optimizer is marked, or where its work is the host's."""
+    spans = scene.timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[matching(scene.timeline, rows, schema.is_optimizer_step)]
+    rows = rows[scene.in_steps.contains(spans.start_ns[rows])]
+    if not scene.on_gpu or not len(rows):
+        return None
+    return OptimizerSteps(
+        time=Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]),
+        calls=len(rows),
+        kernels=_launched_in(scene, rows),
+        operators=_inside(scene, rows, spans.rows_of(Kind.OPERATOR)),
+        name=scene.name(int(rows[0])).removeprefix(schema.OPTIMIZER_STEP),
+    )
+
+
+def cost(scene: Scene, steps: OptimizerSteps) -> Intervals:
+    """The device time of its kernels, and the idle time that its host time can have caused."""
+    return scene.busy_with(steps.kernels) | scene.idle_after(steps.time)
+
+
+def _launched_in(scene: Scene, rows: I64) -> I64:
+    """Kernels that were launched while one of these annotations was open on the same thread."""
+    work = scene.timeline.device_work
+    known = work.take((work.launch != NONE) & (scene.timeline.spans.kind[work.row] == Kind.KERNEL))
+    return known.row[_within(scene, rows, known.launch.astype(np.int64))].astype(np.int64)
+
+
+def _inside(scene: Scene, rows: I64, others: I64) -> I64:
+    return others[_within(scene, rows, others)]
+
+
+def _within(scene: Scene, rows: I64, others: I64) -> Mask:
+    """Which of the others began while one of the rows was open on their thread."""
+    spans = scene.timeline.spans
+    found: Mask = np.zeros(len(others), bool)
+    for lane in np.unique(spans.lane[rows]).tolist():
+        here = rows[spans.lane[rows] == lane]
+        time = Intervals.union_of(spans.start_ns[here], spans.end_ns[here])
+        found |= (spans.lane[others] == lane) & time.contains(spans.start_ns[others])
+    return found

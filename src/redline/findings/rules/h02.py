@@ -1,0 +1,19 @@
+"""RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.rule import Grade, Look, Numerics, Rule
+from redline.findings.rules.h01 import explain, is_launch_bound, launch_gaps, repeats
+
+
+def look(scene: Scene) -> Look | None:
+    return launch_gaps(scene) if is_launch_bound(scene) and not repeats(scene) else None
+
+
+RULE = Rule(
+    code="RL-H02",
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    least_share=0.05,
+)

@@ -1,0 +1,54 @@
+"""RL-H06: small tensors are made on the host and copied to the device, and the host waits for each copy."""
+
+from collections.abc import Iterator
+
+from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.waits import Cause, Waits
+from redline.findings.callers import caller_of, site_of
+from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+
+SMALL_BYTES = 64 * 1024
+
+
+def look(scene: Scene) -> Look | None:
+    writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes < SMALL_BYTES))
+    return copying(scene, writes)
+
+
+def copying(scene: Scene, writes: Waits) -> Look | None:
+    """Copies to the device that the host waited for: what they took of the device's time, and what waiting cost."""
+    if not scene.on_gpu or not len(writes):
+        return None
+    blocked_ns = writes.end_ns - writes.start_ns
+    return Look(
+        claim=scene.busy_with(writes.copy) & scene.activity.copying | scene.idle_after(writes.time),
+        figures={
+            "copies": float(len(writes)),
+            "blocked_ns": float(blocked_ns.sum()),
+            "size_bytes": float(writes.bytes.sum()),
+            "copying_ns": float(scene.timeline.spans.dur_ns[writes.copy].sum()),
+        },
+        names=caller_of(scene, writes.operator, blocked_ns),
+    )
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{copies:,} copies per step bring less than 64 KB each to the device, and the host waits for every one: it is "
+        "blocked for {blocked_ns}, and {lost_ns} of the device's time is lost.",
+        {
+            "copies": round(seen.per_step("copies")),
+            "blocked_ns": seen.per_step("blocked_ns"),
+            "lost_ns": seen.alone_ns,
+        },
+    )
+    yield from site_of(seen)
+
+
+RULE = Rule(
+    code="RL-H06",
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+)
