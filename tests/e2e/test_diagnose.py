@@ -370,6 +370,7 @@ LISTS_OF_OBJECTS = {
     "collectives",
     "doing",
     "failures",
+    "redacted",
 }
 
 
@@ -389,9 +390,10 @@ def keys_of(value: Any, at: str = "") -> Iterator[str]:
 def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     found = redline.diagnose([job])
     failures = [Failure(path="a", message="b")]
+    removed = found.redacted().removed
     made_up = findings()
     remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
-    record = diagnose_json.as_record(found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures)
+    record = diagnose_json.as_record(found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed)
     rows = rows_of(section(PAGE, "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ KEYS = {
         "collectives": list,
         "doing": list,
         "failures": list,
+        "redacted": NoneType,
     },
     "ranks": {
         "rank": int,

@@ -7,18 +7,21 @@ from redline.cli.arguments import (
     add_machine,
     add_output,
     add_reading,
+    add_redact,
     add_step,
+    files_named,
     job_options,
     language,
     refuse_unknown_format,
 )
-from redline.cli.output import deliver, point_to, progress, quoted, speaks_unicode, unused
+from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, unused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from redline.report.redaction import Redactor
     from redline.verbs.diagnose import Diagnosed
 
 
@@ -46,33 +49,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
     )
+    add_redact(parser)
     add_language(parser)
     add_output(parser, verbose="all findings, and tables without a limit of rows")
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.redact:
+        return _run(options, None)
+    from redline.report.redaction import Redactor
+
+    redactor = Redactor()
+    with redactor.in_errors(lambda: files_named(options)):
+        return _run(options, redactor)
+
+
+def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     from pathlib import Path
 
     from redline.report import diagnose_json, diagnose_md, diagnose_text
     from redline.report.language import speaking
+    from redline.report.redaction_words import redacted_words
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
     tables = list(dict.fromkeys(options.tables or ()))
     spoken = language(options)
     found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
+    if redactor is not None:
+        found = found.redacted(redactor)
     known = found.diagnosis, found.outline, found.findings, found.failures
     form = options.format or {".json": "json", ".md": "md"}.get(Path(options.output or "").suffix, "text")
     unicode = options.output is not None or speaks_unicode()
     with speaking(spoken):
         if form == "json":
-            text = diagnose_json.render(*known)
+            text = diagnose_json.render(*known, removed=found.removed)
         elif form == "md":
-            text = diagnose_md.render(*known, tables=tables, verbose=options.verbose)
+            text = diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
         else:
-            text = diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode)
+            text = diagnose_text.render(
+                *known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed
+            )
     deliver(text, options.output, force=options.force)
     if not options.quiet:
+        if found.removed is not None and (form not in ("text", "md") or options.output):
+            remark(redacted_words(found.removed))
         _point_onwards(options, found, tables)
     return 0
 
@@ -95,12 +116,15 @@ def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequenc
     losses = [bar.account for bar in found.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
     clocks = found.diagnosis.clocks
+    paths = "... --redact" if options.redact else quoted(options.paths)
     if found.findings.verdict.first:
         point_to(f"redline explain {found.findings.verdict.first}")
     elif wanted:
-        chosen = [word for name in ("machine", "step_regex") for word in _given(options, name)]
-        point_to(f"redline diagnose {quoted(options.paths)} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
-    elif clocks.operations and clocks.trusted and _are_traces(options.paths):
+        chosen = (
+            [] if options.redact else [word for name in ("machine", "step_regex") for word in _given(options, name)]
+        )
+        point_to(f"redline diagnose {paths} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
+    elif not options.redact and clocks.operations and clocks.trusted and _are_traces(options.paths):
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
 
 

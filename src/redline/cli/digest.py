@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_machine, add_reading, add_step, job_options
+from redline.cli.arguments import add_machine, add_reading, add_redact, add_step, files_named, job_options
 from redline.cli.output import point_to, progress, quoted, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    from redline.report.redaction import Redactor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,25 +17,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where the digests go, one per rank")
     add_machine(parser)
     add_step(parser)
+    add_redact(parser)
     parser.add_argument("--force", action="store_true", help="replace digests where they exist")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.redact:
+        return _run(options, None)
+    from redline.report.redaction import Redactor
+
+    redactor = Redactor()
+    with redactor.in_errors(lambda: files_named(options)):
+        return _run(options, redactor)
+
+
+def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     from redline.report import digest_text
+    from redline.report.redaction_words import redacted_words
     from redline.verbs.digest import digest
 
     written = digest(
         options.paths,
         options.output,
         machine=options.machine,
+        redact=options.redact,
         force=options.force,
         options=job_options(options),
         progress=progress(options),
     )
+    folder = options.output if redactor is None else redactor.text(options.output)
     show(
         digest_text.render(
-            options.output,
+            folder,
             ranks=len(written.paths),
             size_bytes=written.size_bytes,
             largest_bytes=written.largest_bytes,
@@ -41,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
             failures=written.failures,
         )
     )
+    if written.removed is not None:
+        show(f"{redacted_words(written.removed)}\n")
     if not options.quiet:
-        point_to(f"redline diagnose {quoted([options.output])}")
+        point_to(f"redline diagnose {quoted([folder])}")
     return 0

@@ -93,6 +93,11 @@ def unused(name: str) -> str:
 
 
 def point_to(command: str) -> None:
+    remark(f"next: {command}")
+
+
+def remark(text: str) -> None:
+    """One line that is not part of the result."""
     from redline.report.words import printable
 
-    print(f"next: {printable(command, limit=1000)}", file=sys.stderr)
+    print(printable(text, limit=1000), file=sys.stderr)

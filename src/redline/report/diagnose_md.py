@@ -69,7 +69,7 @@ def _findings(cards: Sequence[Card], most: int, room: int) -> list[list[str]]:
 def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str]]:
     if not cards:
         return
-    yield [f"### {_('Findings, by what they can gain at most')}"]
+    yield ["### " + _("Findings, by what they can gain at most")]
     for number, card in enumerate(cards[:most], start=1):
         title, bound = escaped(f"{card.code} {card.title}"), escaped(card.bound)
         head = _("**{title}**: {bound}.").format(title=title, bound=bound)
@@ -90,7 +90,8 @@ def _details(card: Card) -> list[str]:
     page = card.page
     parts = ((_("Cause"), page.cause), (_("Smallest fix"), page.smallest_fix), (_("Thorough fix"), page.thorough_fix))
     text = "\n\n".join(_("**{name}.** {prose}").format(name=name, prose=prose) for name, prose in parts)
-    folded = f"<details><summary>{_('Cause and fix')}</summary>\n\n{text}\n\n</details>"
+    summary = _("Cause and fix")
+    folded = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
     return [f"   {line}".rstrip() for line in folded.splitlines()]
 
 
@@ -111,9 +112,9 @@ def escaped(text: str) -> str:
 def _waterfall(screen: Screen) -> Iterator[list[str]]:
     if not screen.waterfall:
         return
-    yield [f"### {_('The average step of a rank, from the redline (math) up to what was measured')}"]
+    yield ["### " + _("The average step of a rank, from the redline (math) up to what was measured")]
     rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
-    rows.append((f"**{_('= step')}**", f"**{screen.step} {screen.unit}**", "", ""))
+    rows.append(("**" + _("= step") + "**", f"**{screen.step} {screen.unit}**", "", ""))
     yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
     if screen.rest:
         yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]

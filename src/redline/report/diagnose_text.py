@@ -70,7 +70,7 @@ def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
     for account, time, share, line in rows:
         bar = _bar(line) if unicode else _plain_bar(line)
         yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {bar}".rstrip()
-    end = f"  {left(_('= step'), 15)}  {screen.step:>{widths[0]}} {screen.unit}"
+    end = "  " + left(_("= step"), 15) + f"  {screen.step:>{widths[0]}} {screen.unit}"
     yield from wrapped(screen.rest, WIDTH, f"{end}  ") if screen.rest else [end]
 
 

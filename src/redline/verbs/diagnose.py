@@ -1,7 +1,7 @@
 """`redline diagnose`: where the time of a job went, every nanosecond in one account."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redline.analysis.job.combine import Diagnosis, combine
@@ -14,6 +14,7 @@ from redline.errors import UsageError
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Findings
 from redline.findings.observe import observe
+from redline.report.redaction import Redactor, Removed
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -26,6 +27,13 @@ class Diagnosed:
     outline: Outline
     findings: Findings
     failures: tuple[Failure, ...]
+    removed: tuple[Removed, ...] | None = None  # by redaction; None where nothing was looked for
+
+    def redacted(self, redactor: Redactor | None = None) -> "Diagnosed":
+        """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""
+        redactor = redactor or Redactor()
+        clean = redactor.redacted(self)
+        return replace(clean, removed=redactor.removed)
 
 
 def diagnose(

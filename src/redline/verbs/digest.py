@@ -10,6 +10,7 @@ from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.observe import observe
+from redline.report.redaction import Redactor, Removed
 from redline.trace.find import DIGEST_ENDING, find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -23,6 +24,7 @@ class Written:
     largest_bytes: int
     left_out: int  # digests that had to leave out exchanges: waiting in those cannot be told from transfer
     failures: tuple[Failure, ...]
+    removed: tuple[Removed, ...] | None = None  # by redaction; None where it was not asked for
 
 
 def digest(
@@ -30,29 +32,39 @@ def digest(
     output: str | Path,
     *,
     machine: str | None = None,
+    redact: bool = False,
     force: bool = False,
     options: JobOptions | None = None,
     progress: Progress | None = None,
 ) -> Written:
-    """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank."""
+    """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank.
+
+    With `redact` hosts, users, folders, names of traces and secrets do not get into the files.
+    """
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
     found = digest_job(find_traces(paths), machine, options or JobOptions(), progress, observe)
-    targets = _targets(folder, found.digests)
+    digests, failures, removed = found.digests, found.failures, None
+    if redact:
+        redactor = Redactor()
+        digests, failures = redactor.redacted((digests, failures))
+        removed = redactor.removed
+    targets = _targets(folder, digests)
     for target in targets:
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     saved = [
         save_digest(one, target, made_by="redline digest", force=force)
-        for one, target in zip(found.digests, targets, strict=True)
+        for one, target in zip(digests, targets, strict=True)
     ]
     return Written(
         paths=tuple(targets),
         size_bytes=sum(one.size_bytes for one in saved),
         largest_bytes=max(one.size_bytes for one in saved),
         left_out=sum(1 for one in saved if "exchanges" in one.left_out),
-        failures=found.failures,
+        failures=failures,
+        removed=removed,
     )
 
 

@@ -1,0 +1,133 @@
+"""What in a text tells a secret, or who ran a job and where: known shapes, and words that look drawn by lot.
+
+Kernel names must stay readable, so a word counts as drawn by lot only if it mixes capitals, small letters and digits
+in one run without separators. A secret of hexadecimal digits alone is not told from a checksum.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from ipaddress import ip_address
+from math import log2
+
+MARK = re.compile(r"<(?:host|user|folder|file|e-mail|address|secret)-[0-9a-f]{4,}>")
+"""What stands where something was taken out."""
+
+
+class Private(StrEnum):
+    """Kinds of things that are taken out; the value is the word in a mark."""
+
+    HOST = "host"
+    USER = "user"
+    FOLDER = "folder"
+    FILE = "file"
+    E_MAIL = "e-mail"
+    ADDRESS = "address"
+    SECRET = "secret"
+
+
+Mark = Callable[[Private, str], str]  # the mark for this piece of text
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+# Repetitions that are looked ahead are bounded: a name of a megabyte must not take an hour.
+_TOKENS = re.compile(
+    r"""
+    -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----.*?(?:-----END[A-Z ]*-----|$)
+    | (?<![\w-])eyJ[\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]*)?                     # JSON web token
+    | (?<=\b[Bb]earer\ )[\w.~+/-]{6,}=*
+    | \b\w{1,20}://[^\s/:@]{0,200}:[^\s/@]{1,200}@[^\s"'()\[\],;]+               # a URL with a password
+    | (?<![A-Za-z0-9-])(?:
+        (?:sk|pk|rk)-(?=[\w-]{0,200}\d)[\w-]{10,400}                             # OpenAI, Anthropic and others
+        | (?:sk|pk|rk)_(?:live|test)_\w{10,400}                                  # Stripe
+        | gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,400} | glpat-[\w-]{12,400}
+        | hf_(?=[a-z]{0,60}[A-Z0-9])[A-Za-z0-9]{16,}
+        | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}
+        | xox[a-z]-[\w-]{8,400} | AIza[\w-]{30,400} | ya29\.[\w-]{10,400}
+        | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{30,400} | dckr_pat_[\w-]{16,400} | nvapi-[\w-]{16,400}
+      )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CUT_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9-])(?:sk-|gh[opsur]_|github_pat_|glpat-|hf_|AKIA|ASIA|xox[a-z]-|AIza|eyJ)[\w.-]{0,200}?(?=\.\.\.$)"
+)
+_KEYS = r"pass(?:word|wd|phrase)|pwd|secret(?:[_-]\w{1,40})?|api[_-]?key|access[_-]?key(?:[_-]id)?|credentials?"
+_ASSIGNED = re.compile(
+    rf"""(?P<key>(?<![\w-])
+    (?:[\w-]{{0,60}}?(?:{_KEYS})["']?\s{{0,4}}(?:=|:(?!:))|(?:[A-Za-z0-9]{{1,60}}[_-])*(?:token|customer)["']?\s{{0,4}}=)\s{{0,4}})
+    (?P<value>"[^"]*"|'[^']*'|[^\s,;&"'(){{}}\[\]]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_HARMLESS_VALUE = re.compile(r"\d{1,9}%?|true|false|none|null|yes|no", re.IGNORECASE)
+_NAMED_USER = re.compile(r"(?P<key>(?<![A-Za-z0-9])(?:user|user[_-]?name|login)=)(?P<value>[\w.-]+)", re.IGNORECASE)
+_NAMED_HOST = re.compile(
+    r"(?P<key>(?<![A-Za-z0-9])(?:host|host[_-]?name|node[_-]?name)=)(?P<value>[\w.-]+)", re.IGNORECASE
+)
+_E_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b")
+_INNER_HOST = re.compile(
+    r"(?<![\w.-])(?:[A-Za-z0-9-]+\.)+(?:internal|intranet|corp|lan|local|localdomain|svc|home\.arpa)(?![\w-])"
+)
+_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
+_IPV6 = re.compile(
+    r"(?<![\w:])(?:fe80|f[cd][0-9a-f]{2}|[23][0-9a-f]{3})(?::[0-9a-f]{0,4}){2,7}(?![\w:])", re.IGNORECASE
+)
+_HARDWARE_ADDRESS = re.compile(r"(?<![\w:])[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?![\w:])", re.IGNORECASE)
+_OF_NOBODY = frozenset({"0.0.0.0", "127.0.0.1", "255.255.255.255"})
+
+
+def without_secrets(text: str, mark: Mark) -> str:
+    text = _TOKENS.sub(lambda found: mark(Private.SECRET, found[0]), text)
+    text = _CUT_TOKEN.sub(lambda found: mark(Private.SECRET, found[0]), text)
+    text = _ASSIGNED.sub(lambda found: found["key"] + _value(found["value"], mark), text)
+    return _WORD.sub(lambda found: mark(Private.SECRET, found[0]) if is_drawn_by_lot(found[0]) else found[0], text)
+
+
+def _value(value: str, mark: Mark) -> str:
+    if _HARMLESS_VALUE.fullmatch(value) or MARK.fullmatch(value.strip("\"'")):
+        return value
+    return mark(Private.SECRET, value)
+
+
+def without_people_and_machines(text: str, mark: Mark) -> str:
+    text = _E_MAIL.sub(lambda found: mark(Private.E_MAIL, found[0]), text)
+    for named, kind in ((_NAMED_USER, Private.USER), (_NAMED_HOST, Private.HOST)):
+        text = named.sub(lambda found, kind=kind: found["key"] + mark(kind, found["value"].lower()), text)  # type: ignore[misc]
+    text = _INNER_HOST.sub(lambda found: mark(Private.HOST, found[0].lower()), text)
+    for shape in (_IPV4, _IPV6, _HARDWARE_ADDRESS):
+        text = shape.sub(lambda found: mark(Private.ADDRESS, found[0]) if _is_address(found[0]) else found[0], text)
+    return text
+
+
+def _is_address(text: str) -> bool:
+    if _HARDWARE_ADDRESS.fullmatch(text):
+        return True
+    try:
+        return str(ip_address(text)) not in _OF_NOBODY
+    except ValueError:
+        return False
+
+
+# --- words drawn by lot -----------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"(?<![\w+/-])[\w+/-]{20,}={0,2}", re.ASCII)
+_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_MANGLED = "_Z"  # how C++ compilers begin the names that linkers see
+_LEAST_BITS = 3.8  # per character, of the characters' frequencies in the word itself
+_LONGEST_PIECES = 2.6  # letters on average; the words and numbers that names are made of are longer
+_FEWEST_PER_SEPARATOR = 8  # letters; names of kernels are of shorter parts
+
+
+def is_drawn_by_lot(word: str) -> bool:
+    """Whether a word of at least 20 letters is one that nobody would think of."""
+    letters = re.sub(r"[^A-Za-z0-9]", "", word)
+    mixed = all(re.search(some, letters) for some in ("[a-z]", "[A-Z]", "[0-9]"))
+    if not mixed or word.startswith(_MANGLED) or len(letters) < _FEWEST_PER_SEPARATOR * (len(word) - len(letters)):
+        return False
+    return len(letters) <= _LONGEST_PIECES * len(_PIECE.findall(letters)) and _bits(letters) >= _LEAST_BITS
+
+
+def _bits(word: str) -> float:
+    """Entropy per character."""
+    return -sum(count / len(word) * log2(count / len(word)) for count in Counter(word).values())
