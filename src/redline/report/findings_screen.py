@@ -52,4 +52,6 @@ def fix_words(markdown: str) -> str:
     lines = code["code"].strip().splitlines() if code else []
     if not text.endswith((":", "：")):
         return text
-    return f"{text} {lines[0]}" if len(lines) == 1 else _("{text}; see its page").format(text=text[:-1])
+    if len(lines) != 1:
+        return _("{text}; see its page").format(text=text[:-1])
+    return f"{text} {lines[0]}" if text.endswith(":") else text + lines[0]

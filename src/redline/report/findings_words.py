@@ -69,7 +69,8 @@ def times(speedup: float) -> str:
     """4.36 x"""
     if speedup >= 100:
         return _("more than 100 x")
-    return f"{speedup:.1f} x" if speedup >= 10 else f"{speedup:.2f} x"
+    text = _("{times:.1f} x") if speedup >= 10 else _("{times:.2f} x")
+    return text.format(times=speedup)
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------

@@ -50,7 +50,8 @@ def name(account: Account) -> str:
 
 
 def meaning(account: Account, *, on_cpu: bool) -> str:
-    return _(CPU_MEANING.get(account, MEANING[account]) if on_cpu else MEANING[account])
+    known = {**MEANING, **CPU_MEANING} if on_cpu else MEANING
+    return _(known[account])
 
 
 def rest(empty: Sequence[Account], faint: Sequence[Account]) -> str:
