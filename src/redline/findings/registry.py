@@ -24,6 +24,7 @@ from redline.findings.rules import (
     h09,
     h10,
     h11,
+    h19,
     id01,
     id02,
     m01,
@@ -55,11 +56,14 @@ RULES: tuple[Rule, ...] = (
     h09.RULE,
     h11.RULE,
     m01.RULE,
+    h19.RULE,
     # launching
     id01.RULE,
     h01.RULE,
     h02.RULE,
-    # kernels
+    # kernels and copies
+    n03.RULE,
+    n04.RULE,
     c10.RULE,
     h07.RULE,
     h08.RULE,
@@ -69,9 +73,7 @@ RULES: tuple[Rule, ...] = (
     c02.RULE,
     c06.RULE,
     b01.RULE,
-    # communication: what DDP copies, waiting for others, then transfer, with what can be left out or mended first
-    n03.RULE,
-    n04.RULE,
+    # communication: waiting for others, then transfer, with what can be left out or mended first
     p01.RULE,
     n13.RULE,
     n02.RULE,

@@ -45,6 +45,9 @@ class Facts:
     machine: str  # whose roofs were used; "" for none
     machine_origin: str
     why_no_machine: str  # what to do about it, where none was used
+    fabric_bytes_per_s: float  # of the machine, to all others of its domain; 0 where it is not known
+    pair_bytes_per_s: float  # to one other of them
+    fabric_devices: int  # how many devices that domain has
     trace_ns: int  # from the first to the last event, watchdogs included
     device_window_ns: int  # from the first to the last piece of device work
     computing_ns: int
@@ -61,7 +64,7 @@ class Facts:
     launches: int
     launches_without_work: int  # calls that launch a kernel which was not recorded, unless graphs were captured
     graph_launches: int
-    first_queue_ns: int  # queue time before the first piece of device work
+    first_queue_ns: int  # queue time before the first recorded work of a stream
     longest_queue_ns: int  # the longest stretch of queue time
 
 
@@ -168,6 +171,9 @@ def _facts(scene: Scene, why_no_machine: str) -> Facts:
         machine=machine.name if machine else "",
         machine_origin=_machine_origin(machine),
         why_no_machine=why_no_machine,
+        fabric_bytes_per_s=_figure(machine, "fabric_bytes_per_s"),
+        pair_bytes_per_s=_figure(machine, "pair_bytes_per_s"),
+        fabric_devices=round(_figure(machine, "fabric_devices")),
         trace_ns=timeline.window_ns[1] - timeline.window_ns[0],
         device_window_ns=int(busy.end[-1] - busy.start[0]) if len(busy) else 0,
         computing_ns=activity.computing.length_ns,
@@ -199,6 +205,12 @@ def _machine_origin(machine: Machine | None) -> str:
     if machine is None:
         return ""
     return ", ".join(sorted({str(figure.origin) for figure in machine.figures.values()}))
+
+
+def _figure(machine: Machine | None, name: str) -> float:
+    """0 where it is not known."""
+    figure = machine.figures.get(name) if machine is not None else None
+    return figure.value if figure is not None else 0.0
 
 
 def _arithmetic(timeline: Timeline, calls: Calls, ledger: Ledger, machine: Machine | None) -> tuple[Arithmetic, ...]:

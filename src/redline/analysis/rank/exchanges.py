@@ -51,6 +51,15 @@ class Series:
         return elements * self.element_bytes if elements > 0 else 0
 
     @property
+    def ranks(self) -> tuple[int, ...]:
+        """Of the group, or the sender and the receiver; empty where they are not known."""
+        if self.collective == POINT_TO_POINT:
+            source, _, destination = self.group.partition("->")
+            return int(source), int(destination)
+        ranks, is_cut = _rank_list(self.group)
+        return () if is_cut else tuple(ranks)
+
+    @property
     def matching_key(self) -> tuple[str, str, int]:
         """Equal on all ranks that take part: to an all-to-all they may bring different amounts."""
         size = {

@@ -1,0 +1,90 @@
+"""Exposed communication of a job, by what is exchanged: what the rules about communication choose from and claim."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.exchanges import REDUCTIONS, Series
+from redline.analysis.rank.passes import FORWARD
+from redline.findings.rule import Evidence, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+
+FP32 = frozenset({"Float", "float"})
+_UNTOLD_SHARE = 0.03  # of the exposed communication: what nobody can tell from waiting
+
+
+# --- which exchanges --------------------------------------------------------------------------------------------------
+
+
+def exchanges_where(rank: Digest, is_meant: Callable[[Series], bool]) -> Mask:
+    """Which exchanges of a rank belong to a series that is meant."""
+    meant: Mask = np.array([is_meant(series) for series in rank.series] or [False], bool)[rank.exchanges.series]
+    return meant
+
+
+def gradient_exchanges(rank: Digest) -> Mask:
+    """All-reduces and reduce-scatters of the backward pass whose like the forward pass does not have.
+
+    Tensor parallelism exchanges activations in both passes, and their gradients have the same size.
+    """
+    reduces = exchanges_where(rank, lambda series: series.collective in REDUCTIONS)
+    sized = exchanges_where(rank, lambda series: series.in_elements >= 0)
+    series, backward = rank.exchanges.series, rank.exchanges.backward
+    activations = sized & np.isin(series, series[reduces & (backward == FORWARD)])
+    return reduces & (backward > 0) & ~activations
+
+
+def begun_in_steps(rank: Digest, chosen: Mask) -> Mask:
+    steps = Intervals.union_of(rank.ledger.start_ns, rank.ledger.end_ns)
+    return chosen & steps.contains(rank.exchanges.start_ns - rank.zero_ns)
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+def time_of(rank: Digest, chosen: Mask) -> Intervals:
+    """When any of the chosen exchanges was open and exposed, on the clock of the ledger."""
+    exchanges = rank.exchanges
+    start_ns, end_ns = exchanges.start_ns[chosen] - rank.zero_ns, exchanges.end_ns[chosen] - rank.zero_ns
+    return Intervals.union_of(start_ns, end_ns) & rank.exposed
+
+
+def transfer_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank the exposed time of its chosen exchanges in which all ranks were there."""
+    ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, strict=True)
+    return [time_of(rank, mask) - waiting for rank, mask, waiting in ranks]
+
+
+def waiting_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank the exposed time of its chosen exchanges in which it waited for others."""
+    ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, strict=True)
+    return [time_of(rank, mask) & waiting for rank, mask, waiting in ranks]
+
+
+def last_part(time: Intervals, share: float) -> Intervals:
+    """The last part of each interval: what a fix that makes exchanges shorter saves."""
+    saved: I64 = np.floor((time.end - time.start) * share).astype(np.int64)
+    return Intervals.union_of(time.end - saved, time.end)
+
+
+# --- what can be said of all of them ----------------------------------------------------------------------------------
+
+
+def untold_share(diagnosis: Diagnosis) -> float:
+    """Of the exposed communication, what belongs to exchanges of which only one rank was recorded."""
+    return diagnosis.unmatched_ns / diagnosis.exposed_ns if diagnosis.exposed_ns else 0.0
+
+
+def untold(seen: Seen) -> Iterator[Evidence]:
+    """Where too few ranks were recorded, what looks like transfer may have been waiting."""
+    share = seen.figures.get("untold_share", 0.0)
+    if share > _UNTOLD_SHARE:
+        yield Evidence(
+            "Of {untold_share} of the exposed communication no other rank was recorded, so waiting for late ranks may "
+            "be in this: diagnose all ranks together.",
+            {"untold_share": share},
+        )

@@ -1,0 +1,37 @@
+"""RL-N06: the forward pass waits for parameters to be gathered."""
+
+from collections.abc import Iterator
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.passes import FORWARD
+from redline.findings.exposed import begun_in_steps, transfer_of, untold, untold_share
+from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.sharding import parameter_gathers
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    chosen = [parameter_gathers(rank) & (rank.exchanges.backward == FORWARD) for rank in diagnosis.ranks]
+    if not any(mask.any() for mask in chosen):
+        return None
+    gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
+    figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
+    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{gathers:,} all-gathers of parameters in the forward pass of a step are exposed for {exposed_ns} of "
+        "{step_ns}: they begin too late to be hidden.",
+        {"gathers": round(seen.per_step("gathers")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    yield from untold(seen)
+
+
+RULE = Rule(
+    code="RL-N06",
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=0.03,
+)

@@ -1,0 +1,47 @@
+"""RL-N07: parameters that the forward pass had gathered are gathered again in the backward pass."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.passes import FORWARD
+from redline.findings.exposed import begun_in_steps, transfer_of, untold, untold_share
+from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.sharding import parameter_gathers
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    chosen = [_again(rank) for rank in diagnosis.ranks]
+    if not any(mask.any() for mask in chosen):
+        return None
+    gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
+    figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
+    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+
+
+def _again(rank: Digest) -> Mask:
+    """All-gathers of the backward pass, of a size that the forward pass gathers too."""
+    gathers, series, backward = parameter_gathers(rank), rank.exchanges.series, rank.exchanges.backward
+    return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{gathers:,} all-gathers in the backward pass of a step fetch parameters that the forward pass had; they are "
+        "exposed for {exposed_ns} of {step_ns}.",
+        {"gathers": round(seen.per_step("gathers")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    yield from untold(seen)
+
+
+RULE = Rule(
+    code="RL-N07",
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=0.03,
+)
