@@ -3,8 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
@@ -14,10 +12,10 @@ from redline.findings.finding import Finding, Findings, Place
 from redline.findings.praise import praise_of
 from redline.findings.registry import RULES
 from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.steady import is_usual
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 
-_USUAL = 1.3  # times the median: longer steps are not steady ones
 _MOST_PLACES = 8
 
 
@@ -27,8 +25,8 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
     found: list[Finding] = []
     for rule in rules:
         seen = sightings.get(rule.code, {})
-        if rule.look_at_job is not None:
-            looked = rule.look_at_job(diagnosis)
+        if rule.look_at_job is not None or rule.look_at_findings is not None:
+            looked = _looked(rule, diagnosis, found)
             seen = _job_sightings(rule, looked, diagnosis, claimed) if looked is not None else {}
         found.extend(_weighed(rule, seen, diagnosis))
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
@@ -40,6 +38,12 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
         remarks=tuple(one for one in ranked if one.code in silent),
         praise=tuple(praise_of(diagnosis, outline)),
     )
+
+
+def _looked(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobLook | None:
+    if rule.look_at_findings is not None:
+        return rule.look_at_findings(found)
+    return rule.look_at_job(diagnosis) if rule.look_at_job is not None else None
 
 
 def _on_ranks(diagnosis: Diagnosis) -> dict[str, dict[int, Sighting]]:
@@ -54,7 +58,8 @@ def _on_ranks(diagnosis: Diagnosis) -> dict[str, dict[int, Sighting]]:
 def _job_sightings(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: list[Intervals]) -> dict[int, Sighting]:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
     found = {}
-    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, looked.claims, strict=True)):
+    claims = looked.claims or [Intervals.empty()] * len(diagnosis.ranks)
+    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, claims, strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
         alone = claim & rank.exposed & in_steps
@@ -138,7 +143,7 @@ def _steady_share(sightings: Mapping[int, Sighting], ranks: Sequence[Digest]) ->
     alone_ns = length_ns = 0
     for place, rank in enumerate(ranks):
         steps_ns = rank.ledger.end_ns - rank.ledger.start_ns
-        usual = steps_ns <= _USUAL * np.median(steps_ns) if len(steps_ns) else np.zeros(0, bool)
+        usual = is_usual(steps_ns)
         length_ns += int(steps_ns[usual].sum())
         if place in sightings:
             alone_ns += int(sightings[place].alone_ns[usual].sum())

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.scene import Scene
 from redline.timeline.intervals import Intervals
+
+if TYPE_CHECKING:
+    from redline.findings.finding import Finding
 
 
 class Numerics(StrEnum):
@@ -37,9 +41,12 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class JobLook:
-    """What a rule sees when all ranks are together: for each of them the exposed communication that it claims."""
+    """What a rule sees when all ranks are together: for each of them the exposed communication that it claims.
 
-    claims: Sequence[Intervals]
+    A rule that claims no time needs no claims.
+    """
+
+    claims: Sequence[Intervals] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,7 +85,8 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One cause. Either `look` sees it on a rank, or `look_at_job` needs all ranks; `explain` says what was seen.
+    """One cause. `look` sees it on a rank, `look_at_job` needs all ranks, `look_at_findings` what the rules before it
+    found; `explain` says what was seen.
 
     `explain` may return nothing: then the rule is silent. Below `least_share` of the step it is not asked.
     """
@@ -89,5 +97,6 @@ class Rule:
     explain: Callable[[Seen], Iterable[Evidence]]
     look: Callable[[Scene], Look | None] | None = None
     look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
+    look_at_findings: "Callable[[Sequence[Finding]], JobLook | None] | None" = None
     least_share: float = 0.01
     claims_time: bool = True  # False: a remark about the trace itself or its phases, with nothing to gain

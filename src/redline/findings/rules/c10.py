@@ -17,10 +17,13 @@ def look(scene: Scene) -> Look | None:
     rows = rows[matching(scene.timeline, rows, schema.is_layout_conversion)]
     if not scene.on_gpu or not len(rows):
         return None
+    converting_ns = int(spans.dur_ns[rows].sum())
     kernel_ns = int(spans.dur_ns[scene.activity.compute.row].sum())
+    if converting_ns <= KERNEL_SHARE * kernel_ns:
+        return None
     figures = {
         "conversions": float(len(rows)),
-        "converting_ns": float(spans.dur_ns[rows].sum()),
+        "converting_ns": float(converting_ns),
         "kernel_ns": float(kernel_ns),
     }
     return Look(claim=scene.busy_with(rows), figures=figures)
@@ -28,8 +31,6 @@ def look(scene: Scene) -> Look | None:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     share = seen.figures["converting_ns"] / max(seen.figures["kernel_ns"], 1)
-    if share < KERNEL_SHARE:
-        return
     yield Evidence(
         "{conversions:,} kernels per step convert between NCHW and NHWC, {converting_share} of the kernel time.",
         {"conversions": round(seen.per_step("conversions")), "converting_share": share},

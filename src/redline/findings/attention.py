@@ -1,0 +1,109 @@
+"""Where attention is computed as separate products and softmax, told by the shapes of neighbouring operators."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.names import matching
+from redline.cost.sizes import product_of, shapes_of
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
+
+Scores = tuple[int, int, int]  # of all heads, queries, keys
+UNKNOWN: Scores = (0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """One attention on a thread of the host, from its first product to its last."""
+
+    lane: int
+    start_ns: int
+    end_ns: int
+    product: int  # row of its first product
+    scores: Scores = UNKNOWN
+    size: int = 0  # of a head
+    backward: bool = False
+
+
+def attentions_of(timeline: Timeline) -> list[Attention]:
+    """Ordered by thread and time. Without shapes, only what PyTorch itself calls so is found."""
+    spans = timeline.spans
+    rows = spans.rows_of(Kind.OPERATOR)
+    softmax = rows[matching(timeline, rows, schema.is_softmax)]
+    if not len(softmax):
+        return []
+    rows = rows[matching(timeline, rows, lambda name: schema.is_softmax(name) or schema.is_batched_product(name))]
+    lanes = np.unique(spans.lane[softmax]).tolist()
+    found = [one for lane in lanes for one in _on_lane(timeline, rows[spans.lane[rows] == lane])]
+    return found or list(_named(timeline))
+
+
+def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
+    """Of products and softmaxes of one thread, in order: a softmax of what a product made, which the next one reads.
+
+    In the backward pass there are two products on each side.
+    """
+    spans = timeline.spans
+    told, which = _told(timeline, rows)
+    is_softmax = np.array([one.softmax for one in told])[which]
+    for place in np.flatnonzero(is_softmax).tolist():
+        middle = told[which[place]]
+        first, last = place - 1 - middle.backward, place + 1 + middle.backward
+        if first < 0 or last >= len(rows) or middle.scores[1] < 2:
+            continue
+        before, after = told[which[first]], told[which[place + 1]]
+        if before.softmax or before.scores != middle.scores or after.read != middle.scores:
+            continue
+        yield Attention(
+            lane=int(spans.lane[rows[first]]),
+            start_ns=int(spans.start_ns[rows[first]]),
+            end_ns=int(spans.end_ns[rows[last]]),
+            product=int(rows[first]),
+            scores=middle.scores,
+            size=before.read[2],
+            backward=middle.backward,
+        )
+
+
+def _named(timeline: Timeline) -> Iterator[Attention]:
+    spans = timeline.spans
+    rows = spans.rows_of(Kind.OPERATOR)
+    for row in rows[matching(timeline, rows, schema.is_math_attention)].tolist():
+        start_ns, end_ns = int(spans.start_ns[row]), int(spans.end_ns[row])
+        yield Attention(lane=int(spans.lane[row]), start_ns=start_ns, end_ns=end_ns, product=row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What shapes tell of a product or a softmax."""
+
+    scores: Scores = UNKNOWN  # what it makes
+    read: Scores = UNKNOWN  # the left side of a product
+    softmax: bool = False
+    backward: bool = False
+
+
+def _told(timeline: Timeline, rows: I64) -> tuple[list[_Told], I64]:
+    """Of each distinct operator with its shapes, and which of these each row is."""
+    operators = timeline.operators
+    place = np.minimum(np.searchsorted(operators.row, rows), len(operators) - 1)
+    shapes = np.where(operators.row[place] == rows, operators.shapes[place], NONE)
+    keys, which = distinct(timeline.spans.name[rows], shapes)
+    return [_read(timeline.text(name), timeline.text(shape)) for name, shape in keys.T.tolist()], which
+
+
+def _read(name: str, text: str) -> _Told:
+    if schema.is_softmax(name):
+        shape = next(iter(shapes_of(text)), ())
+        scores = (prod(shape[:-2]), shape[-2], shape[-1]) if len(shape) > 2 else UNKNOWN
+        return _Told(scores=scores, softmax=True, backward="backward" in name)
+    product = product_of(name, text)
+    if product is None:
+        return _Told()
+    batch, rows, inner, columns = product.batch, product.rows, product.inner, product.columns
+    return _Told(scores=(batch, rows, columns), read=(batch, rows, inner))

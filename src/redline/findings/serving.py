@@ -1,0 +1,26 @@
+"""Steps of a serving engine by what they do."""
+
+import numpy as np
+import numpy.typing as npt
+
+from redline.analysis.rank.scene import Scene
+from redline.timeline.intervals import Intervals
+from redline.trace import schema
+
+PHASES = ("prefill", "decode", "mixed")
+
+
+def phases_of(scene: Scene) -> npt.NDArray[np.str_]:
+    """Of each step; "" where it is not told, as in training."""
+    timeline = scene.timeline
+    labels, which = np.unique(timeline.steps.label, return_inverse=True)
+    phases: npt.NDArray[np.str_] = np.array(
+        [schema.phase_of(timeline.text(label)) for label in labels.tolist()], np.str_
+    )
+    return phases[which]
+
+
+def steps_in(scene: Scene, *phases: str) -> Intervals:
+    """The time of all steps of these phases."""
+    chosen = np.isin(phases_of(scene), phases)
+    return Intervals.union_of(scene.ledger.start_ns[chosen], scene.ledger.end_ns[chosen])
