@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.doing import is_their_code
+from redline.analysis.rank.doing import sites_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Seen
@@ -16,10 +16,9 @@ from redline.trace import schema
 def caller_of(scene: Scene, rows: I64, weight_ns: I64) -> dict[str, str]:
     """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
     timeline = scene.timeline
-    operators = _outermost_operators(timeline, rows)
-    name = _heaviest_name(timeline, operators, weight_ns)
-    sites = _their_functions(timeline, rows)
-    return {"operator": name, "site": _heaviest_name(timeline, sites, weight_ns)}
+    names = np.append(timeline.spans.name, NONE)[_outermost_operators(timeline, rows)]
+    sites = sites_of(timeline, rows)
+    return {"operator": _heaviest(timeline, names, weight_ns), "site": _heaviest(timeline, sites, weight_ns)}
 
 
 def site_of(seen: Seen) -> Iterator[Evidence]:
@@ -42,22 +41,9 @@ def _outermost_operators(timeline: Timeline, rows: I64) -> I64:
     return around
 
 
-def _their_functions(timeline: Timeline, rows: I64) -> I64:
-    """The innermost function around each row that is neither torch's nor the standard library's; NONE if none is."""
-    spans = timeline.spans
-    python = spans.rows_of(Kind.PYTHON)
-    theirs = np.zeros(len(spans) + 1, bool)
-    theirs[python[matching(timeline, python, is_their_code)]] = True
-    parent = np.append(spans.parent, NONE)
-    around = rows.astype(np.int64)
-    while (climbs := (around != NONE) & ~theirs[around]).any():
-        around[climbs] = parent[around[climbs]]
-    return around
-
-
-def _heaviest_name(timeline: Timeline, rows: I64, weight_ns: I64) -> str:
-    known = rows != NONE
+def _heaviest(timeline: Timeline, names: I64, weight_ns: I64) -> str:
+    """The text with the most weight; "" where there is none."""
+    known = names != NONE
     if not known.any():
         return ""
-    weights = np.bincount(timeline.spans.name[rows[known]], weight_ns[known])
-    return timeline.text(int(weights.argmax()))
+    return timeline.text(int(np.bincount(names[known], weight_ns[known]).argmax()))

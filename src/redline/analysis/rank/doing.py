@@ -91,7 +91,7 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     order = np.argsort(start_ns)
     start_ns, end_ns, of = cut_at(_region_borders(timeline), start_ns[order], end_ns[order])
     row = row[order[of]]
-    site = _sites(timeline, row)
+    site = sites_of(timeline, row)
     region = _regions(timeline, lane, start_ns)
     for account in HOST_ACCOUNTS:
         # Of the account's time only this lane's: another thread may answer for other parts of it.
@@ -127,7 +127,7 @@ def _summed(
         )
 
 
-def _sites(timeline: Timeline, rows: I64) -> I64:
+def sites_of(timeline: Timeline, rows: I64) -> I64:
     """Name of the innermost function that is neither torch's nor Python's around each row, NONE without one."""
     spans = timeline.spans
     python = spans.rows_of(Kind.PYTHON)

@@ -15,7 +15,6 @@ IDLE_SHARE = 0.15  # of the steps: below this, launching is not what limits
 LAUNCH_SHARE = 0.6  # of the idle time
 SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
-PAUSED_SHARE = 0.03  # of the step: shorter pauses need no word
 
 
 def look(scene: Scene) -> Look | None:
@@ -53,7 +52,6 @@ def launch_gaps(scene: Scene) -> Look:
         "kernels": float(len(dur_ns)),
         "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
         "stacked": float(has_stacks(scene)),
-        "paused_ns": float(scene.pauses.length_ns),
     }
     return Look(claim=scene.launch_gaps, figures=figures)
 
@@ -73,13 +71,6 @@ def explain(seen: Seen) -> Iterator[Evidence]:
             "kernels": round(seen.per_step("kernels")),
         },
     )
-    paused_ns = seen.per_step("paused_ns")
-    if paused_ns >= PAUSED_SHARE * seen.step_ns:
-        yield Evidence(
-            "Besides, the device waits {paused_ns} of each step in pauses of the host of more than 5 ms each: other "
-            "work of the program, which no faster launching shortens.",
-            {"paused_ns": paused_ns},
-        )
     if seen.figures.get("stacked"):
         yield stacks_inflate()
 
