@@ -1,0 +1,118 @@
+"""Begin a new rule: `python scripts/new_rule.py RL-H42 "Do this instead"`.
+
+Writes its module, its pages in English and Chinese, and its test. What is to be filled in stands in comments; the tests
+of the pages and of the rule fail until it is. Nothing that exists is overwritten.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from redline.findings.pages import SECTIONS
+
+ROOT = Path(__file__).parents[1]
+CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{2}")
+
+MODULE = '''\
+"""{code}: what causes it, in one line."""
+
+from collections.abc import Iterator
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.scene import Scene
+from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+
+LEAST_SHARE = 0.03  # of the step: below this the rule is silent
+
+
+def look(scene: Scene) -> Look | None:
+    """The time that would be gone with the cause; None where it is not there."""
+    claim = scene.idle_in(Account.HOST)
+    return Look(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "What was seen, with its figures: {{claimed_ns}} of each step of {{step_ns}}.",
+        {{"claimed_ns": seen.per_step("claimed_ns"), "step_ns": seen.step_ns}},
+    )
+
+
+RULE = Rule(
+    code="{code}",
+    numerics=Numerics.BITWISE,
+    grade=Grade.HYPOTHESIS,
+    look=look,
+    explain=explain,
+    least_share=LEAST_SHARE,
+)
+'''
+TEST = '''\
+"""{code}: fires on its trace, claims what it should, and leaves its counter-trace alone."""
+
+import pytest
+
+
+def test_{name}_claims_its_time() -> None:
+    pytest.fail("make a trace with the cause, and compare what {code} claims with what you put in")
+
+
+def test_{name}_is_silent_without_its_cause() -> None:
+    pytest.fail("make a trace that looks alike, but has another cause: {code} must say nothing")
+'''
+ADVICE = {
+    "symptom": "What the trace shows, with every threshold of the rule.",
+    "cause": "Why it happens. The first sentence stands in the verdict, so it must be understood alone.",
+    "smallest_fix": "What to change in one place, and the code for it. The first sentence stands on the first screen.",
+    "thorough_fix": "What to do where the smallest fix is not enough.",
+    "bound": "The time that is claimed, and why no fix can gain more, as a formula.",
+    "numerics": "Begins with the numerics class of the rule, then why.",
+    "ignore": "When the finding is right, but not worth acting on.",
+    "fooled": "What looks the same and is not, and what the rule cannot see.",
+    "sources": "Figures with their conditions, and public addresses in angle brackets, one per line with a dash.",
+}
+
+
+def page(code: str, title: str, language: int) -> str:
+    """With all headings, and under each what belongs there as a comment: a page with such is not accepted."""
+    colon = ": " if language == 0 else "："
+    parts = [f"## {headings[language]}\n\n<!-- {ADVICE[name]} -->\n" for name, headings in SECTIONS.items()]
+    return "\n".join([f"# {code}{colon}{title}\n", *parts])
+
+
+def files(code: str, title: str) -> dict[str, str]:
+    """By path, from the root of a checkout."""
+    name = code.removeprefix("RL-").lower()
+    return {
+        f"src/redline/findings/rules/{name}.py": MODULE.format(code=code),
+        f"docs/findings/{code}.md": page(code, title, 0),
+        f"docs/findings/{code}.zh-CN.md": page(code, title, 1),
+        f"tests/unit/findings/test_{name}.py": TEST.format(code=code, name=name),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("code", help="of the finding: RL-, letters of its subject, two digits")
+    parser.add_argument("title", help="what to do, in the imperative")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder of the checkout (default: this one)")
+    options = parser.parse_args(arguments)
+    if not CODE.fullmatch(options.code):
+        parser.error(f"{options.code!r} is not a code such as RL-H42")
+    new = {options.root / path: text for path, text in files(options.code, options.title).items()}
+    there = [path for path in new if path.exists()]
+    if there:
+        parser.error(f"{there[0]} exists")
+    for path, text in new.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+    name = options.code.removeprefix("RL-").lower()
+    print(f"register it: add {name}.RULE to RULES in src/redline/findings/registry.py; rules claim time in that order")
+    print("list it in docs/reference/findings.md, and run scripts/update_catalogue.py when its sentences are written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""Every rule has its page in both languages: whole, with sources, and with code that can be run."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from redline.errors import UsageError
+from redline.findings.pages import SECTIONS, Page, codes, find_page, folder, page_of, parsed
+from redline.findings.registry import RULES
+from redline.findings.rule import Rule
+from redline.report.language import LANGUAGES
+
+BY_CODE = {rule.code: rule for rule in RULES}
+BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = re.compile(r"<(https://[^>\s]+)>")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+SPELLED_OUT = 0.8  # of the figures of a page: the other language may write small ones as words
+
+
+def blocks(page: Page) -> list[tuple[str, str]]:
+    return [(found["kind"], found["code"]) for found in BLOCK.finditer(page.text)]
+
+
+def faults_of(page: Page, rule: Rule) -> Iterator[str]:
+    """What is to be mended before people read it."""
+    if "<!--" in page.text:
+        yield "not filled in: it still holds comments"
+    if not page.numerics.startswith(str(rule.numerics)):
+        yield f"its numerics do not begin with {rule.numerics}"
+    if not ADDRESS.search(page.sources):
+        yield "no public address among its sources"
+    for kind, code in blocks(page):
+        if kind == "python" and not is_python(code):
+            yield f"not Python: {code}"
+    if page.text != page.text.rstrip() + "\n" or any(line != line.rstrip() for line in page.text.splitlines()):
+        yield "blanks at the end"
+
+
+def is_python(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_every_rule_has_a_page_and_every_page_a_rule() -> None:
+    assert codes() == sorted(BY_CODE)
+    assert len(BY_CODE) == len(RULES)
+
+
+def test_every_page_is_in_every_language() -> None:
+    written = {path.name for path in folder().glob("RL-*")}
+    assert written == {f"{code}{ending}" for code in BY_CODE for ending in (".md", ".zh-CN.md")}
+
+
+@pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_a_page_is_whole(code: str, language: str) -> None:
+    page = page_of(code, language)
+    assert page.code == code
+    assert list(faults_of(page, BY_CODE[code])) == []
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_a_page_says_the_same_in_both_languages(code: str) -> None:
+    english, chinese = page_of(code, "en"), page_of(code, "zh")
+    assert blocks(english) == blocks(chinese)
+    assert ADDRESS.findall(english.text) == ADDRESS.findall(chinese.text)
+    assert english.title != chinese.title
+    for name in SECTIONS:
+        stated, told = (set(NUMBER.findall(getattr(page, name))) for page in (english, chinese))
+        assert len(stated & told) >= SPELLED_OUT * len(stated), (name, stated - told)
+
+
+def test_titles_fit_on_a_line() -> None:
+    assert [page.title for page in map(page_of, BY_CODE) if len(page.title) > 70 or page.title.endswith(".")] == []
+
+
+# --- reading them -----------------------------------------------------------------------------------------------------
+
+
+def test_a_page_without_a_part_is_refused() -> None:
+    text = page_of("RL-H01").text
+    with pytest.raises(ValueError, match="a page is '# RL-X01: Title' and the parts What is seen, Cause"):
+        parsed(text.replace("## Cause\n", ""), "en")
+    with pytest.raises(ValueError, match=r"RL-H01: empty: \['cause'\]"):
+        parsed(re.sub(r"(?<=## Cause\n).*?(?=## )", "\n", text, flags=re.DOTALL), "en")
+
+
+def test_an_unknown_code() -> None:
+    with pytest.raises(UsageError, match="explain: there is no finding 'H99'; there are: RL-H01"):
+        find_page("H99")
