@@ -28,6 +28,7 @@ from redline.report.html.strip_figure import gap_sentence, left_out, strip_figur
 from redline.report.html.tables import sorted_table
 from redline.report.language import _, spoken
 from redline.report.layout import glued
+from redline.report.redaction import Removed
 from redline.report.words import percent, printable
 from redline.trace.job import Failure
 from redline.units import format_ns
@@ -45,9 +46,13 @@ def render(
     *,
     strip: Strip | None = None,
     trace_link: str | None = None,
+    removed: Sequence[Removed] | None = None,
 ) -> str:
-    """`strip` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report."""
-    screen = screen_of(diagnosis, outline, findings, failures)
+    """`strip` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
+
+    `removed` is what was taken out of all this, where it was looked for.
+    """
+    screen = screen_of(diagnosis, outline, findings, failures, removed)
     charts, missing = _charts(diagnosis, strip)
     tables = {name: asdict(table) for name, table in _tables(diagnosis)}
     data = {"charts": charts, "tables": tables, "words": _script_words()}
