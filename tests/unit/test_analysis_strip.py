@@ -1,5 +1,6 @@
 """One step as a picture: every account has its area, nothing is too fine or too much, gaps say what the host did."""
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,8 @@ from redline.analysis.rank import strip as strip_module
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.analysis.rank.strip import MOST_BANDS, PIXELS, Strip, strip_of
-from redline.errors import InputError
 from redline.timeline.intervals import Intervals
-from redline.trace.job import JobOptions
-from redline.verbs.diagnose import diagnose, typical_step
+from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region
 
@@ -170,20 +169,31 @@ def test_the_typical_rank_is_nearest_to_the_average(tmp_path: Path) -> None:
 
 def test_the_trace_of_the_typical_rank_is_opened_again(tmp_path: Path) -> None:
     folder = job(tmp_path / "job")
-    strip = typical_step(diagnose([folder]), [folder])
+    assert diagnose([folder]).strip is None
+    strip = diagnose([folder], draw_step=True).strip
     assert strip is not None
     assert (strip.rank, strip.length_ns) == (1, 1_000_000)
 
 
 def test_digests_have_no_strip(tmp_path: Path) -> None:
     digest([job(tmp_path / "job")], tmp_path / "digests")
-    assert typical_step(diagnose([tmp_path / "digests"]), [tmp_path / "digests"]) is None
+    assert diagnose([tmp_path / "digests"], draw_step=True).strip is None
 
 
-def test_a_trace_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+def test_a_trace_among_several_in_an_archive_is_found_again(tmp_path: Path) -> None:
     folder = job(tmp_path / "job")
-    found = diagnose([folder], options=JobOptions(use_cache=False))
-    for path in folder.iterdir():
-        path.write_text("{")
-    with pytest.raises(InputError, match=r"rank1\.json"):
-        typical_step(found, [folder], options=JobOptions(use_cache=False))
+    with tarfile.open(tmp_path / "job.tar", "w") as archive:
+        for path in sorted(folder.iterdir()):
+            archive.add(path, path.name)
+    strip = diagnose([tmp_path / "job.tar"], draw_step=True).strip
+    assert strip is not None
+    assert strip.rank == 1
+
+
+def test_a_drawn_step_is_redacted_with_the_rest(tmp_path: Path) -> None:
+    events = [step(1, 0, 1000), op("load /home/alice/secret.bin", 10, 300), launch(320, 1), kernel("gemm", 400, 500)]
+    path = tmp_path / "a.json"
+    path.write_bytes(document(events))
+    found = diagnose([path], draw_step=True)
+    assert "alice" in str(found.strip)
+    assert "alice" not in str(found.redacted().strip)

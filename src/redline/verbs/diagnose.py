@@ -27,6 +27,7 @@ class Diagnosed:
     outline: Outline
     findings: Findings
     failures: tuple[Failure, ...]
+    strip: Strip | None = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
     removed: tuple[Removed, ...] | None = None  # by redaction; None where nothing was looked for
 
     def redacted(self, redactor: Redactor | None = None) -> "Diagnosed":
@@ -42,10 +43,12 @@ def diagnose(
     machine: str | None = None,
     options: JobOptions | None = None,
     progress: Progress | None = None,
+    draw_step: bool = False,
 ) -> Diagnosed:
     """Read the traces or digests named by files, folders or patterns, and account for their time.
 
     `machine` is a record of the catalogue or a profile file; without it each trace's own device is looked up.
+    `draw_step` opens the trace of one rank again, the one most like the job, to draw a usual step of it.
     """
     options = options or JobOptions()
     files = find_traces(paths, digests=True)
@@ -54,24 +57,17 @@ def diagnose(
     diagnosis = combine(found.digests)
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
-    return Diagnosed(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures)
+    strip = _typical_step(diagnosis, files, machine, options) if draw_step else None
+    return Diagnosed(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures, strip=strip)
 
 
-def typical_step(
-    found: Diagnosed,
-    paths: Sequence[str | Path],
-    *,
-    machine: str | None = None,
-    options: JobOptions | None = None,
+def _typical_step(
+    diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
 ) -> Strip | None:
-    """A usual step of the rank that is most like the job, drawn; None where its trace is not at hand.
-
-    Arguments are those that `diagnose` was given; the trace of that one rank is opened again.
-    """
-    place = typical_place(found.diagnosis)
-    rank = found.diagnosis.ranks[place]
-    scene = scene_again(rank, find_traces(paths, digests=True), machine, options or JobOptions())
-    return None if scene is None else strip_of(scene, found.diagnosis.waiting[place], rank.origin.rank)
+    place = typical_place(diagnosis)
+    rank = diagnosis.ranks[place]
+    scene = scene_again(rank, files, machine, options)
+    return None if scene is None else strip_of(scene, diagnosis.waiting[place], rank.origin.rank)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

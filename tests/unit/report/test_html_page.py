@@ -20,7 +20,7 @@ from redline.report.html import page
 from redline.report.layout import glued
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.trace.job import Failure
-from redline.verbs.diagnose import Diagnosed, diagnose, typical_step
+from redline.verbs.diagnose import Diagnosed, diagnose
 from redline.verbs.digest import digest
 from tests.conftest import document, kernel, launch, op, region
 from tests.made_findings import findings
@@ -38,11 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def job(folder: Path) -> Diagnosed:
-    return diagnose([folder])
+    return diagnose([folder], draw_step=True)
 
 
 def render(job: Diagnosed, found: Findings | None = None, **options: Any) -> str:
-    return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **options)
+    known = {"strip": job.strip, **options}
+    return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **known)
 
 
 def data_of(text: str) -> Any:
@@ -105,15 +106,15 @@ def test_many_findings_are_folded(job: Diagnosed) -> None:
 
 def test_the_job_is_named_by_its_folder_or_file(job: Diagnosed, folder: Path) -> None:
     assert "<title>my job - Redline</title>" in render(job)
-    one = sorted(folder.glob("*.json*"))[0]
+    one = min(folder.glob("*.json*"))
     assert f"<title>{one.name} - Redline</title>" in render(diagnose([one]))
 
 
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_section_with_data_is_there(job: Diagnosed, folder: Path) -> None:
-    text = render(job, strip=typical_step(job, [folder]))
+def test_every_section_with_data_is_there(job: Diagnosed) -> None:
+    text = render(job)
     assert set(data_of(text)["charts"]) == {"steps", "strip", "ranks", "roofline", "collectives"}
     assert set(data_of(text)["tables"]) == {"kernels", "host", "collectives", "ranks", "sources"}
     for name in data_of(text)["charts"]:
@@ -139,8 +140,7 @@ def test_what_has_no_data_is_left_out_with_a_reason(tmp_path: Path) -> None:
 
 def test_digests_give_a_page_without_the_strip(folder: Path, tmp_path: Path) -> None:
     digest([folder], tmp_path / "digests")
-    found = diagnose([tmp_path / "digests"])
-    text = render(found, strip=typical_step(found, [tmp_path / "digests"]))
+    text = render(diagnose([tmp_path / "digests"], draw_step=True))
     assert "a digest was given" in visible(text)
     assert "strip" not in data_of(text)["charts"]
 
@@ -185,8 +185,7 @@ def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
     ]
     path = tmp_path / "a.json"
     path.write_bytes(document(events))
-    found = diagnose([path])
-    text = render(found, strip=typical_step(found, [path]))
+    text = render(diagnose([path], draw_step=True))
     markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert "<img" not in markup
     assert text.count("<img") == text.count("<img", text.index("plotly.js v"))  # only inside Plotly's own script
@@ -237,8 +236,7 @@ def test_long_tables_and_names_fit(tmp_path: Path) -> None:
         events += [kernel(f"void {name}<float>", number * 20 + 5, 9, correlation=number + 1)]
     path = tmp_path / "a.json"
     path.write_bytes(document(events))
-    found = diagnose([path])
-    text = render(found, strip=typical_step(found, [path]))
+    text = render(diagnose([path], draw_step=True))
     assert len(text.encode()) <= MOST_BYTES
     assert len(data_of(text)["tables"]["kernels"]["rows"]) == 400
 
