@@ -5,6 +5,7 @@ Imported by name: `from tests.unit.findings.conftest import found, observed`.
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import outline_of
@@ -14,7 +15,7 @@ from redline.findings.conclude import findings_of
 from redline.findings.finding import Finding
 from redline.findings.observe import observe
 from redline.hardware.machine import Machine
-from tests.conftest import Event, kernel, launch, read_one, region
+from tests.conftest import Event, figure, kernel, launch, op, read_one, region
 
 
 def digest(data: bytes, machine: Machine | None = None) -> Digest:
@@ -67,3 +68,39 @@ def copied(
         launch(at, correlation, dur=took, name="cudaMemcpyAsync"),
         kernel(name, ts, dur, correlation=correlation, category="gpu_memcpy", args={"bytes": size_bytes}),
     ]
+
+
+# --- calls of known work, and machines to rate them by ----------------------------------------------------------------
+
+BF16, FP32 = "c10::BFloat16", "float"
+
+
+def machine(*, gb_per_s: float = 1000, gb: float = 0, **peak_tflops: float) -> Machine:
+    figures = {
+        "memory_bytes_per_s": figure(gb_per_s * 1e9),
+        **({"memory_bytes": figure(gb * 1e9)} if gb else {}),
+        **{f"peak_flops_per_s.{dtype}": figure(peak * 1e12) for dtype, peak in peak_tflops.items()},
+    }
+    return Machine(name="made up", figures=figures)
+
+
+def described(dtype: str, *shapes: list[int]) -> dict[str, Any]:
+    """What the profiler records of a call with these tensors."""
+    return {
+        "Input Dims": list(shapes),
+        "Input type": [dtype] * len(shapes),
+        "Input Strides": [],
+        "Concrete Inputs": [""] * len(shapes),
+    }
+
+
+def calls(*names_and_args: tuple[str, dict[str, Any]], us: float = 100, kernels: str = "kernel") -> list[Event]:
+    """A step of 1000 us with one operator after another, each with a kernel of this length; the device is never idle
+    between the first and the last."""
+    events = [step(0, 0, 1000)]
+    for place, (name, args) in enumerate(names_and_args):
+        at = 10 * place
+        events.append(op(name, at, 8, **args))
+        events.append(launch(at + 1, place + 1))
+        events.append(kernel(f"{kernels}_{place}", 10 + us * place, us, correlation=place + 1))
+    return events

@@ -3,45 +3,12 @@
 Machines and works are made up so that every bound can be computed by hand.
 """
 
+from typing import Any
+
 import pytest
 
-from redline.hardware.machine import Machine
-from tests.conftest import PRODUCT_BYTES, PRODUCT_FLOPS, Event, document, figure, kernel, launch, op, region
-from tests.unit.findings.conftest import claimed_ns, found, observed, step
-
-BF16, FP32 = "c10::BFloat16", "float"
-
-
-def machine(*, gb_per_s: float = 1000, gb: float = 0, **peak_tflops: float) -> Machine:
-    figures = {
-        "memory_bytes_per_s": figure(gb_per_s * 1e9),
-        **({"memory_bytes": figure(gb * 1e9)} if gb else {}),
-        **{f"peak_flops_per_s.{dtype}": figure(peak * 1e12) for dtype, peak in peak_tflops.items()},
-    }
-    return Machine(name="made up", figures=figures)
-
-
-def described(dtype: str, *shapes: list[int]) -> dict[str, object]:
-    """What the profiler records of a call with these tensors."""
-    return {
-        "Input Dims": list(shapes),
-        "Input type": [dtype] * len(shapes),
-        "Input Strides": [],
-        "Concrete Inputs": [""] * len(shapes),
-    }
-
-
-def calls(*names_and_args: tuple[str, dict[str, object]], us: float = 100, kernels: str = "kernel") -> list[Event]:
-    """A step of 1000 us with one operator after another, each with a kernel of this length; the device is never idle
-    between the first and the last."""
-    events = [step(0, 0, 1000)]
-    for place, (name, args) in enumerate(names_and_args):
-        at = 10 * place
-        events.append(op(name, at, 8, **args))
-        events.append(launch(at + 1, place + 1))
-        events.append(kernel(f"{kernels}_{place}", 10 + us * place, us, correlation=place + 1))
-    return events
-
+from tests.conftest import PRODUCT_BYTES, PRODUCT_FLOPS, Event, document, kernel, launch, op, region
+from tests.unit.findings.conftest import BF16, FP32, calls, claimed_ns, described, found, machine, observed, step
 
 # --- RL-C10: conversions of layout ------------------------------------------------------------------------------------
 
@@ -152,7 +119,7 @@ def test_c06_is_silent_without_free_memory() -> None:
         pytest.param(described(BF16, [4096, 4096], [4096, 8]), id="few features, not few rows"),
     ],
 )
-def test_c06_is_silent_with_enough_rows(args: dict[str, object]) -> None:
+def test_c06_is_silent_with_enough_rows(args: dict[str, Any]) -> None:
     assert "RL-C06" not in observed(document(calls(("aten::mm", args))), SWIFT)
 
 
@@ -219,7 +186,7 @@ def test_c07_knows_the_math_backend_without_shapes() -> None:
         pytest.param((("aten::bmm", {}), ("aten::_softmax", {}), ("aten::bmm", {})), id="shapes not recorded"),
     ],
 )
-def test_c07_is_silent_where_it_is_no_attention(names_and_args: tuple[tuple[str, dict[str, object]], ...]) -> None:
+def test_c07_is_silent_where_it_is_no_attention(names_and_args: tuple[tuple[str, dict[str, Any]], ...]) -> None:
     assert "RL-C07" not in observed(document(calls(*names_and_args)), SLOW)
 
 

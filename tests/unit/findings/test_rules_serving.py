@@ -4,8 +4,18 @@ import pytest
 
 from redline.trace import schema
 from tests.conftest import Event, document, kernel, launch, region, span
-from tests.unit.findings.conftest import claimed_ns, found, launched, observed, step
-from tests.unit.findings.test_rules_kernels import BF16, FP32, calls, described, machine
+from tests.unit.findings.conftest import (
+    BF16,
+    FP32,
+    calls,
+    claimed_ns,
+    described,
+    found,
+    launched,
+    machine,
+    observed,
+    step,
+)
 
 DECODE = "execute_context_0(0)_generation_4(4)"
 PREFILL = "execute_context_2(3000)_generation_0(0)"
@@ -141,9 +151,9 @@ def test_s01_says_nothing_of_training() -> None:
 # --- RL-R06: what recording costs -------------------------------------------------------------------------------------
 
 
-def waiting(us: float, *further: Event, **metadata: object) -> bytes:
+def waiting(us: float, *further: Event, **recorded: int) -> bytes:
     """A step of 1000 us in which the device waits so long for the host."""
-    return document([step(0, 0, 1000), *launched("gemm", us, 1000 - us, 1, at=us - 2), *further], **metadata)
+    return document([step(0, 0, 1000), *launched("gemm", us, 1000 - us, 1, at=us - 2), *further], **recorded)
 
 
 PYTHON = span("python_function", "train.py(3): step", 0, 900, args={"Python id": 1, "Python parent id": None})

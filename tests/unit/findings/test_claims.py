@@ -1,0 +1,171 @@
+"""No nanosecond is claimed twice, whatever rules claim: bounds add up to what is there at most."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.outline import outline_of
+from redline.analysis.rank.digest import digest_of
+from redline.analysis.rank.scene import Scene, scene_of
+from redline.findings.conclude import findings_of
+from redline.findings.finding import Finding, Findings
+from redline.findings.observe import sightings_of
+from redline.findings.rule import Evidence, Grade, JobLook, Look, Numerics, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import Timeline
+from tests.conftest import collective, document, kernel, launch, read_one
+from tests.unit.findings.conftest import step
+
+LENGTH_NS = 400_000
+
+# --- made-up rules over a made-up rank --------------------------------------------------------------------------------
+
+
+@cache
+def timeline() -> Timeline:
+    """Three steps with compute, exposed and hidden communication, copies, and idle time before, between and after."""
+    events = [step(0, 10, 100), step(1, 110, 90), step(2, 230, 150), collective(60, 60), collective(240, 100)]
+    for place, (ts, dur) in enumerate([(20, 30), (55, 30), (130, 40), (250, 20), (300, 60)]):
+        events += [launch(ts - 5, place + 1), kernel("gemm", ts, dur, correlation=place + 1)]
+    events.append(kernel("Memcpy DtoD", 180, 15, correlation=99, category="gpu_memcpy"))
+    with TemporaryDirectory() as folder:
+        return read_one(document(events), Path(folder))
+
+
+times = st.integers(min_value=0, max_value=LENGTH_NS)
+claims = st.lists(st.tuples(times, times), max_size=6).map(
+    lambda pairs: Intervals.union_of(
+        np.array([min(pair) for pair in pairs], np.int64), np.array([max(pair) for pair in pairs], np.int64)
+    )
+)
+many_claims = st.lists(st.tuples(claims, st.booleans()), min_size=1, max_size=6)
+
+
+def says_something(_: Seen) -> list[Evidence]:
+    return [Evidence("It was seen.")]
+
+
+def claiming(claim: Intervals) -> Callable[[Scene], Look]:
+    return lambda _: Look(claim=claim)
+
+
+def claiming_of_job(claim: Intervals) -> Callable[[Diagnosis], JobLook]:
+    return lambda _: JobLook(claims=[claim])
+
+
+def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
+    """One for each claim: of the rank, or of the job's exposed communication."""
+    return tuple(
+        Rule(
+            code=f"RL-X{place:02}",
+            numerics=Numerics.BITWISE,
+            grade=Grade.HYPOTHESIS,
+            explain=says_something,
+            look=None if of_job else claiming(claim),
+            look_at_job=claiming_of_job(claim) if of_job else None,
+            least_share=0.0,
+        )
+        for place, (claim, of_job) in enumerate(wanted)
+    )
+
+
+def diagnosed(rules: Sequence[Rule]) -> tuple[Diagnosis, Findings]:
+    diagnosis = combine([digest_of(timeline(), None, observe=lambda scene: sightings_of(scene, rules))])
+    return diagnosis, findings_of(diagnosis, outline_of(diagnosis), rules)
+
+
+def union_of(parts: Sequence[Intervals]) -> Intervals:
+    whole = Intervals.empty()
+    for part in parts:
+        whole |= part
+    return whole
+
+
+# --- what holds for all of them ---------------------------------------------------------------------------------------
+
+
+@given(many_claims)
+def test_a_rank_s_claims_are_disjoint_and_leave_nothing_out(wanted: list[tuple[Intervals, bool]]) -> None:
+    scene: Scene = scene_of(timeline(), None)
+    rules = rules_for([(claim, False) for claim, _ in wanted])
+    seen = sightings_of(scene, rules)
+    start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
+    claimable = union_of([claim for claim, _ in wanted]) - scene.activity.communicating
+    claimed_ns = np.sum([one.claimed_ns for one in seen], axis=0)
+    assert claimed_ns.tolist() == claimable.overlap_with(start_ns, end_ns).tolist()
+    for one, (claim, _) in zip(seen, wanted, strict=True):
+        alone = claim - scene.activity.communicating
+        assert (one.alone_ns == alone.overlap_with(start_ns, end_ns)).all()
+        assert (one.claimed_ns <= one.alone_ns).all()
+        assert sum(one.accounts.values()) == one.claimed_ns.sum()
+        assert (scene.in_steps & alone).overlap_with(one.places.start, one.places.end).sum() == one.places.length_ns
+
+
+@given(many_claims)
+def test_bounds_add_up_to_what_is_claimed_and_are_ranked(wanted: list[tuple[Intervals, bool]]) -> None:
+    diagnosis, found = diagnosed(rules_for(wanted))
+    (rank,) = diagnosis.ranks
+    in_steps = Intervals.union_of(rank.ledger.start_ns, rank.ledger.end_ns)
+    of_rank = union_of([claim for claim, of_job in wanted if not of_job]) - rank.exposed
+    of_job = union_of([claim for claim, is_of_job in wanted if is_of_job]) & rank.exposed
+    findings = found.findings
+    total_ns = ((of_rank | of_job) & in_steps).length_ns / 3  # steps
+    assert np.isclose(sum(one.bound_ns for one in findings), total_ns)
+    assert total_ns <= in_steps.length_ns / 3
+    assert [one.bound_ns for one in findings] == sorted((one.bound_ns for one in findings), reverse=True)
+    for one in findings:
+        _check(one)
+
+
+def _check(one: Finding) -> None:
+    assert 0 <= one.bound_ns <= one.alone_ns <= one.step_ns
+    assert 0 <= one.steady_share <= 1
+    assert one.speedup >= 1
+    assert np.isclose(sum(one.accounts.values()), one.bound_ns)
+    assert all(0 <= place.start_ns < place.end_ns <= LENGTH_NS for place in one.places)
+
+
+# --- rules that claim nothing, and rules that look at findings --------------------------------------------------------
+
+
+def test_a_rule_may_look_at_what_was_found_before_it() -> None:
+    everything = Intervals(np.array([0]), np.array([LENGTH_NS]))
+    met: list[list[str]] = []
+
+    def look(findings: Sequence[Finding]) -> JobLook:
+        met.append([one.code for one in findings])
+        return JobLook(names={"codes": ", ".join(met[-1])})
+
+    remark = Rule(
+        code="RL-Z01",
+        numerics=Numerics.BITWISE,
+        grade=Grade.HYPOTHESIS,
+        explain=lambda seen: [Evidence("Before: {codes}", {"codes": seen.names["codes"]})],
+        look_at_findings=look,
+        claims_time=False,
+    )
+    _, found = diagnosed([*rules_for([(everything, False)]), remark])
+    assert met == [["RL-X00"]]
+    assert [one.code for one in found.findings] == ["RL-X00"]
+    (only,) = found.remarks
+    assert only.evidence[0].values == {"codes": "RL-X00"}
+    assert only.bound_ns == only.alone_ns == 0
+    assert only.ranks == 1
+
+
+def test_a_rule_is_silent_below_its_least_share_or_without_words() -> None:
+    little = Intervals(np.array([20_000]), np.array([20_001]))
+    (rule,) = rules_for([(little, False)])
+    quiet = Rule(
+        code="RL-X01", numerics=rule.numerics, grade=rule.grade, explain=lambda _: (), look=rule.look, least_share=0
+    )
+    demanding = Rule(
+        code="RL-X02", numerics=rule.numerics, grade=rule.grade, explain=says_something, look=rule.look, least_share=0.5
+    )
+    assert [one.code for one in diagnosed([rule, quiet, demanding])[1].findings] == ["RL-X00"]
