@@ -393,7 +393,9 @@ def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     removed = found.redacted().removed
     made_up = findings()
     remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
-    record = diagnose_json.as_record(found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed)
+    record = diagnose_json.as_record(
+        found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed
+    )
     rows = rows_of(section(PAGE, "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
 
@@ -478,3 +480,43 @@ def test_a_digest_is_known_by_its_content(tmp_path: Path) -> None:
     (digest,) = (tmp_path / "d").iterdir()
     renamed = digest.rename(tmp_path / "renamed.bin")
     assert run_redline("diagnose", renamed).returncode == 0
+
+
+# --- thresholds -------------------------------------------------------------------------------------------------------
+
+
+def test_a_crossed_threshold_is_exit_code_1_after_the_report(job: Path) -> None:
+    done = run(job, "--quiet", "--fail-on", "peer wait>1%", "--fail-on", "step>1us", "--fail-on", "dropped>0")
+    assert done.returncode == 1
+    assert done.stdout.startswith("4 ranks of 4")
+    assert [line.split(" is crossed: ")[0] for line in done.stderr.splitlines()] == [
+        "threshold peer wait>1%",
+        "threshold step>1us",
+    ]
+
+
+def test_kept_thresholds_are_exit_code_0(job: Path) -> None:
+    done = run(job, "--quiet", "--fail-on", "dropped>0", "--fail-on", "step>1s")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_threshold_that_cannot_be_checked_is_exit_code_2_after_the_report(tmp_path: Path) -> None:
+    (tmp_path / "cpu.json").write_bytes(document([{**op_of_a_cpu(0), "dur": 5}]))
+    target = tmp_path / "out.txt"
+    done = run(tmp_path / "cpu.json", "-q", "-o", target, "--fail-on", "mfu<40%", "--fail-on", "step>1ns")
+    assert done.returncode == 2
+    assert target.exists()
+    assert done.stderr.splitlines() == [
+        "threshold step>1ns is crossed: step is 5.000 us",
+        "redline: threshold mfu<40% cannot be checked: the peak of the machine is not known; give it with --machine",
+    ]
+
+
+def op_of_a_cpu(at: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 1}
+
+
+def test_a_threshold_that_makes_no_sense_is_said_before_anything_is_read(tmp_path: Path) -> None:
+    done = run(tmp_path / "nothing", "--fail-on", "idle>20")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("redline: diagnose: --fail-on 'idle>20': idle is a share: write a percentage, such as 20%\n")

@@ -26,6 +26,7 @@ INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces
 EXIT_CODES = """\
 exit codes:
   0    fine
+  1    a threshold that you set with --fail-on was crossed
   2    the command line, an input or an output cannot be used
   130  interrupted
 """

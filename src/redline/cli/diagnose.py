@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from redline.findings.thresholds import Threshold
     from redline.report.redaction import Redactor
     from redline.verbs.diagnose import Diagnosed
 
+
+EXIT_CROSSED = 1
+FORMATS = {".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
@@ -49,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
     )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        metavar="LIMIT",
+        help="exit with 1 if this is crossed, such as 'idle>20%%', 'mfu<40%%', 'step>150ms', RL-H01; may be repeated",
+    )
     add_redact(parser)
     add_language(parser)
     add_output(parser, verbose="all findings, and tables without a limit of rows")
@@ -65,37 +75,64 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
-    from pathlib import Path
-
-    from redline.report import diagnose_json, diagnose_md, diagnose_text
-    from redline.report.language import speaking
+    from redline.findings import thresholds
     from redline.report.redaction_words import redacted_words
     from redline.verbs.diagnose import diagnose
 
-    refuse_unknown_format("diagnose", options.output, (".json", ".md", ".txt"))
+    refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
+    limits = [thresholds.parse(text) for text in options.fail_on or ()]
     tables = list(dict.fromkeys(options.tables or ()))
-    spoken = language(options)
     found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
     if redactor is not None:
         found = found.redacted(redactor)
-    known = found.diagnosis, found.outline, found.findings, found.failures
-    form = options.format or {".json": "json", ".md": "md"}.get(Path(options.output or "").suffix, "text")
-    unicode = options.output is not None or speaks_unicode()
-    with speaking(spoken):
-        if form == "json":
-            text = diagnose_json.render(*known, removed=found.removed)
-        elif form == "md":
-            text = diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
-        else:
-            text = diagnose_text.render(
-                *known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed
-            )
-    deliver(text, options.output, force=options.force)
+    form = _format(options)
+    deliver(_rendered(found, form, tables, options), options.output, force=options.force)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_words(found.removed))
         _point_onwards(options, found, tables)
-    return 0
+    return _judged(limits, found)
+
+
+def _format(options: argparse.Namespace) -> str:
+    from pathlib import Path
+
+    return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
+
+
+def _rendered(found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace) -> str:
+    from redline.report import diagnose_json, diagnose_md, diagnose_text
+    from redline.report.language import speaking
+
+    known = found.diagnosis, found.outline, found.findings, found.failures
+    unicode = options.output is not None or speaks_unicode()
+    with speaking(language(options)):
+        if form == "json":
+            return diagnose_json.render(*known, removed=found.removed)
+        if form == "md":
+            return diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
+        return diagnose_text.render(
+            *known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed
+        )
+
+
+def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:
+    """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
+    from redline.errors import InputError
+    from redline.findings.thresholds import Measured, check
+    from redline.report.thresholds_text import crossed_line, unknown_line
+
+    measured = Measured(
+        diagnosis=found.diagnosis, outline=found.outline, findings=found.findings, unread=len(found.failures)
+    )
+    outcomes = check(limits, measured)
+    crossed = [one for one in outcomes if one.crossed]
+    for one in crossed:
+        remark(crossed_line(one))
+    unknown = [unknown_line(one) for one in outcomes if one.crossed is None]
+    if unknown:
+        raise InputError("\n".join(unknown))
+    return EXIT_CROSSED if crossed else 0
 
 
 # The table that says more about an account; of the others there is none.
