@@ -8,7 +8,7 @@ How pages are written, so that they can be run:
   line is shown, what is printed is not checked.
 - `<!-- file: NAME -->` before a `python` block makes it a file of that name in the folder. Every `python` block is one.
   A page with a file that imports torch is skipped where there is no torch.
-- Blocks of any other kind are only to be read.
+- Blocks of any other kind are only to be read, and so are those of the pages of findings.
 """
 
 import argparse
@@ -29,6 +29,8 @@ import pytest
 
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
+from redline.findings.pages import page_of
+from redline.findings.registry import RULES
 from redline.report import inspect_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
@@ -41,6 +43,7 @@ from redline.verbs.inspect import inspect
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+FINDINGS = DOCS / "findings"  # tests/unit/findings/test_pages.py holds their code and their sources
 PAGES = [*READMES, *sorted(DOCS.rglob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PICTURES = sorted((DOCS / "images").glob("*"))
@@ -154,7 +157,7 @@ def test_commands_do_what_the_page_says(page: Path, checkout: Path) -> None:
 
 
 def test_every_python_block_is_a_file_that_runs() -> None:
-    for page in PAGES:
+    for page in (one for one in PAGES if one.parent != FINDINGS):
         blocks = blocks_of(page)
         commands = [command.line for block in blocks if block.kind == "console" for command in commands_of(block)]
         for block in blocks:
@@ -364,10 +367,29 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors_of(file), link
 
 
+def linked_from(page: Path) -> set[Path]:
+    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
+
+
 def test_every_page_is_in_the_index() -> None:
-    index = DOCS / "index.md"
-    linked = {(DOCS / link).resolve() for link in LINK.findall(index.read_text()) if "://" not in link}
-    assert set(DOCS.rglob("*.md")) - {index} <= linked
+    index, findings = DOCS / "index.md", set(FINDINGS.glob("*.md"))
+    assert set(DOCS.rglob("*.md")) - {index} - findings <= linked_from(index)
+    assert findings <= linked_from(DOCS / "reference" / "findings.md")
+
+
+def test_the_list_of_findings_is_that_of_the_rules() -> None:
+    rows = rows_of((DOCS / "reference" / "findings.md").read_text())
+    listed = [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+    assert sorted(listed) == sorted(
+        (
+            f"[{rule.code}](../findings/{rule.code}.md)",
+            page_of(rule.code).title,
+            str(rule.numerics),
+            str(rule.grade),
+            f"[{page_of(rule.code, 'zh').title}](../findings/{rule.code}.zh-CN.md)",
+        )
+        for rule in RULES
+    )
 
 
 @pytest.mark.parametrize("page", [*TEXTS, *PICTURES], ids=name_of)
