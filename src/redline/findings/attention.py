@@ -49,6 +49,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
     In the backward pass there are two products on each side.
     """
     spans = timeline.spans
+    lane, start_ns, end_ns = spans.lane[rows], spans.start_ns[rows], spans.end_ns[rows]
     told, which = _told(timeline, rows)
     is_softmax = np.array([one.softmax for one in told])[which]
     for place in np.flatnonzero(is_softmax).tolist():
@@ -60,9 +61,9 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
         if before.softmax or before.scores != middle.scores or after.read != middle.scores:
             continue
         yield Attention(
-            lane=int(spans.lane[rows[first]]),
-            start_ns=int(spans.start_ns[rows[first]]),
-            end_ns=int(spans.end_ns[rows[last]]),
+            lane=int(lane[first]),
+            start_ns=int(start_ns[first]),
+            end_ns=int(end_ns[last]),
             product=int(rows[first]),
             scores=middle.scores,
             size=before.read[2],
@@ -74,7 +75,8 @@ def _named(timeline: Timeline) -> Iterator[Attention]:
     spans = timeline.spans
     rows = spans.rows_of(Kind.OPERATOR)
     for row in rows[matching(timeline, rows, schema.is_math_attention)].tolist():
-        start_ns, end_ns = int(spans.start_ns[row]), int(spans.end_ns[row])
+        start_ns = int(spans.start_ns[row])
+        end_ns = start_ns + int(spans.dur_ns[row])
         yield Attention(lane=int(spans.lane[row]), start_ns=start_ns, end_ns=end_ns, product=row)
 
 

@@ -373,9 +373,7 @@ _SOFTMAX = re.compile(r"^aten::_softmax(_backward_data)?$")
 _BATCHED_PRODUCT = re.compile(r"^aten::(bad)?bmm$")
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 _EAGER_KERNEL = re.compile(
-    r"at::native::.*(elementwise_kernel|reduce_kernel|softmax|soft_?max|layer_?norm|batch_norm|CatArrayBatchedCopy"
-    r"|dropout)",
-    re.IGNORECASE,
+    r"elementwise_kernel|reduce_kernel|soft_?max|layer_?norm|batch_norm|CatArrayBatchedCopy|dropout", re.IGNORECASE
 )
 
 
@@ -395,7 +393,7 @@ def is_math_attention(operator_name: str) -> bool:
 
 def is_eager_kernel(kernel_name: str) -> bool:
     """Whether a kernel is one of PyTorch's own that reads and writes each element about once: a compiler fuses it."""
-    return _EAGER_KERNEL.search(kernel_name) is not None
+    return "at::native::" in kernel_name and _EAGER_KERNEL.search(kernel_name) is not None
 
 
 _LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)

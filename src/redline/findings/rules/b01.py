@@ -24,8 +24,8 @@ _SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be 
 def look(scene: Scene) -> Look | None:
     compute = scene.activity.compute
     kernel_ns = int(compute.dur_ns.sum())
-    fusable = _fusable(scene) if scene.on_gpu else np.zeros(0, bool)
-    if compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
+    fusable = _fusable(scene)
+    if not scene.on_gpu or compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
         return None
     chain = chains_of(scene, fusable)
     chained = chain != NONE
@@ -57,11 +57,11 @@ def chains_of(scene: Scene, fusable: Mask) -> I64:
     """For each piece of compute the chain that it is in: neighbours on a stream that work on tensors of one size."""
     compute = scene.activity.compute
     order = np.lexsort((compute.start_ns, scene.timeline.spans.lane[compute.row]))
-    lane = scene.timeline.spans.lane[compute.row[order]]
+    lane, call = scene.timeline.spans.lane[compute.row[order]], scene.kernels.call_of[order]
+    next_to = np.flatnonzero(fusable[order[1:]] & fusable[order[:-1]] & (lane[1:] == lane[:-1]))
     linked = np.zeros(len(order), bool)
-    linked[1:] = fusable[order[1:]] & fusable[order[:-1]] & (lane[1:] == lane[:-1]) & _related(scene, order)
+    linked[next_to + 1] = _related(scene, order[next_to], order[next_to + 1])
     number = np.cumsum(~linked) - 1
-    call = scene.kernels.call_of[order]
     is_next = np.append(True, (call[1:] != call[:-1]) | (call[1:] == NONE))  # not one more kernel of the same call
     longer = np.bincount(number, weights=is_next[: len(order)], minlength=1)[number] > 1
     _, number = np.unique(number[longer], return_inverse=True)
@@ -70,31 +70,26 @@ def chains_of(scene: Scene, fusable: Mask) -> I64:
     return chain
 
 
-def _related(scene: Scene, order: I64) -> Mask:
-    """Whether each piece but the first may read what the one before it wrote.
+def _related(scene: Scene, before: I64, after: I64) -> Mask:
+    """Whether each piece may read what the piece before it wrote.
 
     Where sizes are not known it may, unless both are the same kernel: that is how a loop over tensors looks.
     """
-    timeline, calls = scene.timeline, scene.kernels.calls
-    call = scene.kernels.call_of[order]
-    operators = timeline.operators
-    place = np.searchsorted(operators.row, calls.row)
-    shapes = np.append(operators.shapes[place] if len(calls) else [], NONE).astype(np.int64)[call]
-    shrinks = np.append(in_families(calls, _SHRINKING), True)[call]
-    pairs, which = distinct(shapes[:-1], shapes[1:], shrinks[:-1])
-    alike = np.array(
-        [_alike(timeline.text(one), timeline.text(two), shrinks=bool(by)) for one, two, by in pairs.T.tolist()]
-    )
-    name = timeline.spans.name[scene.activity.compute.row[order]]
-    unknown = (shapes[1:] == NONE) | (shapes[:-1] == NONE)
-    same_call = (call[1:] == call[:-1]) & (call[1:] != NONE)
-    related: Mask = np.where(unknown, name[1:] != name[:-1], alike.astype(bool)[which]) | same_call
+    timeline, calls, call_of = scene.timeline, scene.kernels.calls, scene.kernels.call_of
+    operators, name = timeline.operators, timeline.spans.name[scene.activity.compute.row]
+    shapes = np.append(operators.shapes[np.searchsorted(operators.row, calls.row)], NONE)[call_of]
+    shrinks = np.append(in_families(calls, _SHRINKING), True)[call_of]
+    pairs, which = distinct(shapes[before], shapes[after], shrinks[before])
+    sizes = {text: elements_of(timeline.text(text)) for text in np.unique(pairs[:2]).tolist()}
+    alike = [_alike(sizes[one], sizes[two], shrinks=bool(by)) for one, two, by in pairs.T.tolist()]
+    unknown = (shapes[before] == NONE) | (shapes[after] == NONE)
+    same_call = (call_of[before] == call_of[after]) & (call_of[after] != NONE)
+    related: Mask = np.where(unknown, name[before] != name[after], np.array(alike, bool)[which]) | same_call
     return related
 
 
-def _alike(before: str, after: str, *, shrinks: bool) -> bool:
-    first, second = elements_of(before), elements_of(after)
-    return bool(first & second) or (shrinks and max(second, default=0) < max(first, default=0))
+def _alike(before: frozenset[int], after: frozenset[int], *, shrinks: bool) -> bool:
+    return bool(before & after) or (shrinks and max(after, default=0) < max(before, default=0))
 
 
 def _kept_ns(scene: Scene, chain: I64) -> Floats:
