@@ -1,4 +1,4 @@
-"""Real runs on the CPU with delays put into them: each delay turns up in its own account, and nowhere else."""
+"""Real runs on the CPU with delays put into them: each turns up in its own account and finding, and nowhere else."""
 
 import importlib.util
 import json
@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redline.analysis.accounts import Account, place
 from redline.analysis.job.combine import Diagnosis
+from redline.findings.finding import Finding
 from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
 
@@ -22,6 +24,7 @@ PROGRAM = Path(__file__).parent / "programs" / "small_gpt.py"
 ATTEMPTS = 4
 DELAY_MS = 300.0  # long against what other load on the machine does to a step of some 30 ms
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+WORDS = {"host": "its host holds", "compute": "it computes", "input": "its data loader"}
 QUIET = {"KINETO_LOG_LEVEL": "6", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
@@ -30,11 +33,16 @@ class Run:
     """What Redline says of a run, and what was really injected into each rank, per step."""
 
     diagnosis: Diagnosis
+    findings: dict[str, Finding]  # by code
     injected_ns: list[list[int]]
 
     def per_step_ns(self, rank: int, account: Account) -> list[int]:
         amounts: list[int] = self.diagnosis.ranks[rank].ledger.steps[:, place(account)].tolist()
         return amounts
+
+    def finding(self, code: str) -> Finding:
+        assert code in self.findings
+        return self.findings[code]
 
 
 def run(folder: Path, *options: str, ranks: int = 1) -> Run:
@@ -48,7 +56,12 @@ def run(folder: Path, *options: str, ranks: int = 1) -> Run:
     result = diagnose([folder / f"rank-{rank}.json" for rank in range(ranks)], options=JobOptions(use_cache=False))
     injected = [json.loads((folder / f"injected-{rank}.json").read_text()) for rank in range(ranks)]
     assert [rank.origin.rank for rank in result.diagnosis.ranks] == list(range(ranks))
-    return Run(result.diagnosis, injected)
+    return Run(result.diagnosis, {one.code: one for one in result.findings.findings}, injected)
+
+
+def said(finding: Finding) -> dict[str, Any]:
+    """The values of all its evidence."""
+    return {name: value for one in finding.evidence for name, value in one.values.items()}
 
 
 def added_ns(delayed: Run, plain: Run, rank: int, account: Account) -> float:
@@ -98,6 +111,8 @@ def test_a_delay_is_in_its_own_account(tmp_path: Path, alone: Run, where: str, a
         assert added_ns(delayed, alone, 0, account) == pytest.approx(injected_ns, rel=0.1)
         others = {Account.INPUT, Account.HOST, Account.UNRATED} - {account}
         assert all(added_ns(delayed, alone, 0, other) < 0.1 * injected_ns for other in others)
+        assert ("RL-D01" in delayed.findings) == (where == "loader")
+        assert "RL-N13" not in delayed.findings
 
     measured_well(check)
 
@@ -124,6 +139,12 @@ def test_a_slow_rank_makes_its_peer_wait(
         assert (late.rank, late.cause, lateness.pattern) == (1, cause, "fixed")
         assert late.share > 0.9
         assert late.cause_ns == pytest.approx(injected_ns / 4, rel=0.1)
+        finding = delayed.finding("RL-N13")
+        assert said(finding)["rank"] == "1"
+        assert any(WORDS[cause] in one.message for one in finding.evidence)
+        assert {place.rank for place in finding.places} == {0}  # rank 1 does not wait for itself
+        assert finding.alone_ns == pytest.approx(injected_ns / 4 / 2, rel=0.2)
+        assert ("RL-D01" in delayed.findings) == (where == "loader")
 
     measured_well(check)
 
@@ -137,5 +158,19 @@ def test_the_bubble_of_a_pipeline_is_peer_wait(tmp_path: Path) -> None:
         injected_ns = sum(delayed.injected_ns[0])
         assert sum(delayed.per_step_ns(1, Account.PEER_WAIT)) == pytest.approx(injected_ns, rel=0.1)
         assert len(set(delayed.diagnosis.kinds)) == 2
+        bubble = said(delayed.finding("RL-P01"))
+        assert (bubble["stages"], bubble["micro_batches"]) == (2, 4)
+        assert "RL-N13" not in delayed.findings
+
+    measured_well(check)
+
+
+def test_gradients_that_are_exchanged_in_every_pass_are_found(tmp_path: Path, together: Run) -> None:
+    """Data parallel with four passes before the optimizer, without `no_sync`."""
+
+    def check(attempt: int) -> None:
+        finding = run(tmp_path / str(attempt), "--passes", "4", ranks=2).finding("RL-N02")
+        assert (said(finding)["passes"], said(finding)["early_share"]) == (4, 0.75)
+        assert "RL-N02" not in together.findings
 
     measured_well(check)

@@ -93,7 +93,8 @@ class Tokens(Dataset[Tensor]):
         return torch.randint(VOCABULARY, (BATCH, CONTEXT), generator=torch.Generator().manual_seed(index))
 
 
-def train(delay: Delay, profiler: profile, *, parallel: bool) -> None:
+def train(delay: Delay, profiler: profile, *, parallel: bool, passes: int) -> None:
+    """`passes` backward passes before each step of the optimizer, all of which exchange gradients."""
     model: nn.Module = nn.Sequential(*layers())
     if parallel:
         model = nn.parallel.DistributedDataParallel(model)
@@ -101,8 +102,9 @@ def train(delay: Delay, profiler: profile, *, parallel: bool) -> None:
     for tokens in DataLoader(Tokens(delay), batch_size=None):
         delay.at("host")
         delay.at("compute")
-        loss = loss_of(model(tokens), tokens)
-        loss.backward()  # type: ignore[no-untyped-call]
+        for part in tokens.chunk(passes):
+            loss = loss_of(model(part), part)
+            loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         profiler.step()
@@ -131,6 +133,7 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=float, default=0.0)
     parser.add_argument("--slow-rank", type=int, default=0)
     parser.add_argument("--pipeline", action="store_true")
+    parser.add_argument("--passes", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -148,7 +151,7 @@ def main() -> None:
         if options.pipeline:
             train_pipeline(delay, profiler)
         else:
-            train(delay, profiler, parallel=world > 1)
+            train(delay, profiler, parallel=world > 1, passes=options.passes)
     (options.folder / f"injected-{rank}.json").write_text(json.dumps(delay.taken_ns[-ACTIVE:]))
     if world > 1:
         dist.destroy_process_group()
