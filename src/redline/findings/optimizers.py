@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -27,8 +26,7 @@ class OptimizerSteps:
 def optimizer_steps(scene: Scene) -> OptimizerSteps | None:
     """Nothing where no optimizer is marked, or where its work is the host's."""
     spans = scene.timeline.spans
-    rows = spans.rows_of(Kind.ANNOTATION)
-    rows = rows[matching(scene.timeline, rows, schema.is_optimizer_step)]
+    rows = scene.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
     rows = rows[scene.in_steps.contains(spans.start_ns[rows])]
     if not scene.on_gpu or not len(rows):
         return None

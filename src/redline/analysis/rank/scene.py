@@ -1,5 +1,6 @@
 """Everything that is known of one rank while its trace is open: what rules look at to name causes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
-from redline.timeline.timeline import NONE, Timeline
+from redline.timeline.timeline import NONE, Kind, Timeline
 
 LAUNCHING = (Account.HOST, Account.QUEUE)
 """Idle accounts that end when the host launches faster."""
@@ -109,6 +110,27 @@ class Scene:
         if not self.on_gpu:
             return held_up
         return idle_after(self.waiting_for_host, held_up, self.waits.start_ns)
+
+    def rows_named(self, is_meant: Callable[[str], bool], *kinds: Kind) -> I64:
+        """Rows of these kinds whose name is meant, in time order; fast where there are none."""
+        texts, spans = self.timeline.texts, self.timeline.spans
+        names = [name for kind in kinds for name in self._names_of.get(kind, ()) if is_meant(texts[name])]
+        if not names:
+            return np.empty(0, np.int64)
+        rows = spans.rows_of(*kinds)
+        meant = np.zeros(len(texts), bool)
+        meant[names] = True
+        return rows[meant[spans.name[rows]]]
+
+    @cached_property
+    def _names_of(self) -> dict[int, list[int]]:
+        """Distinct names of the spans of each kind."""
+        spans, number = self.timeline.spans, len(self.timeline.texts)
+        found: dict[int, list[int]] = {}
+        pairs = np.flatnonzero(np.bincount(spans.kind * np.int64(number) + spans.name))
+        for kind, name in zip(*(part.tolist() for part in np.divmod(pairs, max(number, 1))), strict=True):
+            found.setdefault(kind, []).append(name)
+        return found
 
     def name(self, row: int) -> str:
         return self.timeline.text(int(self.timeline.spans.name[row]))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.timeline.intervals import Intervals
@@ -22,8 +21,7 @@ def look(scene: Scene) -> Look | None:
 def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
     """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
     spans = scene.timeline.spans
-    rows = spans.rows_of(Kind.ANNOTATION)
-    rows = rows[matching(scene.timeline, rows, is_meant)]
+    rows = scene.rows_named(is_meant, Kind.ANNOTATION)
     time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
     waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
     if not waiting_ns:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.timeline.intervals import Intervals
@@ -13,8 +12,7 @@ from redline.trace import schema
 def look(scene: Scene) -> Look | None:
     """Only collections that were recorded: a slow step alone does not tell why it was slow."""
     spans = scene.timeline.spans
-    rows = spans.rows_of(Kind.PYTHON)
-    rows = rows[matching(scene.timeline, rows, schema.is_garbage_collection)]
+    rows = scene.rows_named(schema.is_garbage_collection, Kind.PYTHON)
     pauses = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
     if not len(pauses):
         return None

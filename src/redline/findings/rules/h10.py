@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.timeline.intervals import Intervals
@@ -19,13 +18,12 @@ def look(scene: Scene) -> Look | None:
     Functions that were compiled apart from each other follow one another and are not in it.
     """
     spans = scene.timeline.spans
-    operators = spans.rows_of(Kind.OPERATOR)
-    calls = operators[matching(scene.timeline, operators, schema.is_compiled_call)]
+    calls = scene.rows_named(schema.is_compiled_call, Kind.OPERATOR)
     calls = calls[scene.in_steps.contains(spans.start_ns[calls])]
     broken, breaks = _broken(scene, calls)
     if not breaks:
         return None
-    graphs = operators[matching(scene.timeline, operators, schema.is_compiled_graph)]
+    graphs = scene.rows_named(schema.is_compiled_graph, Kind.OPERATOR, Kind.ANNOTATION)
     running = Intervals.union_of(spans.start_ns[graphs], spans.end_ns[graphs])
     if not len(running & broken):  # an old version that does not mark its graphs: nothing tells Python from them
         return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.timeline.intervals import Intervals
@@ -13,8 +12,7 @@ from redline.trace import schema
 def look(scene: Scene) -> Look | None:
     """Compilation in the first recorded step is left out: it may be the warm-up."""
     spans = scene.timeline.spans
-    rows = spans.rows_of(Kind.OPERATOR)
-    rows = rows[matching(scene.timeline, rows, schema.is_compilation)]
+    rows = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
     later = Intervals.union_of(scene.ledger.start_ns[1:], scene.ledger.end_ns[1:])
     compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & later
     if not len(compiling):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.doing import doing_of
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.findings.rules.h01 import FEW_KERNELS
@@ -31,8 +30,7 @@ def look(scene: Scene) -> Look | None:
 
 def _otherwise_explained(scene: Scene) -> Intervals:
     spans = scene.timeline.spans
-    operators = spans.rows_of(Kind.OPERATOR)
-    compiling = operators[matching(scene.timeline, operators, schema.is_compilation)]
+    compiling = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
     calls = spans.rows_of(*CALL_KINDS)
     return Intervals.union_of(spans.start_ns[calls], spans.end_ns[calls]) | Intervals.union_of(
         spans.start_ns[compiling], spans.end_ns[compiling]

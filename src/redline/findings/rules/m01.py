@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.timeline.intervals import Intervals
@@ -36,8 +35,7 @@ def look(scene: Scene) -> Look | None:
 def _calls(scene: Scene) -> I64:
     """Calls that take memory from the driver or give it back, in any step but the first, which may warm up."""
     spans = scene.timeline.spans
-    rows = spans.rows_of(*CALL_KINDS)
-    rows = rows[matching(scene.timeline, rows, schema.is_allocation)]
+    rows = scene.rows_named(schema.is_allocation, *CALL_KINDS)
     later = Intervals.union_of(scene.ledger.start_ns[1:], scene.ledger.end_ns[1:])
     return rows[later.contains(spans.start_ns[rows])]
 
