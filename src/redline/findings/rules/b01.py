@@ -22,10 +22,12 @@ _SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be 
 
 
 def look(scene: Scene) -> Look | None:
+    if not scene.on_gpu:
+        return None
     compute = scene.activity.compute
     kernel_ns = int(compute.dur_ns.sum())
     fusable = _fusable(scene)
-    if not scene.on_gpu or compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
+    if compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
         return None
     chain = chains_of(scene, fusable)
     chained = chain != NONE
