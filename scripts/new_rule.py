@@ -63,7 +63,7 @@ def test_{name}_is_silent_without_its_cause() -> None:
 '''
 ADVICE = {
     "symptom": "What the trace shows, with every threshold of the rule.",
-    "cause": "Why it happens. The first sentence stands in the verdict, so it must be understood alone.",
+    "cause": "Why it happens. The first sentence, up to a colon, stands in the verdict: it must be understood alone.",
     "smallest_fix": "What to change in one place, and the code for it. The first sentence stands on the first screen.",
     "thorough_fix": "What to do where the smallest fix is not enough.",
     "bound": "The time that is claimed, and why no fix can gain more, as a formula.",

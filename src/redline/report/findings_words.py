@@ -15,6 +15,7 @@ from redline.units import format_bytes, format_ns, format_rate
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
 MUCH_IDLE = 0.15  # of the step: a job that idles more is not called healthy, even where no rule knows why
 _SAME = 0.005  # of the step: less apart is shown as one number
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _FIRST_SENTENCE = re.compile(r".+?(?:。|\.(?=\s|$)|[:：]$)")
 
 
@@ -130,14 +131,14 @@ def _unexplained(verdict: Verdict) -> str:
 
 
 def cause_words(code: str) -> str:
-    """The first sentence of the cause on the finding's page, as plain text."""
-    found = first_sentence(page_of(code, spoken()).cause)
-    return f"{found[:-1]}." if found.endswith(":") else found
+    """The first sentence of the cause on the finding's page, up to a colon, as plain text."""
+    found = re.split(r"\s*(?:: |:$|：)", first_sentence(page_of(code, spoken()).cause))[0]
+    return _("{cause}.").format(cause=found.rstrip("。."))
 
 
 def first_sentence(markdown: str) -> str:
     """As plain text; with the colon where a list or code follows."""
-    text = " ".join(markdown.replace("`", "").split())
+    text = " ".join(_LINK.sub(r"\1", markdown).replace("`", "").split())
     found = _FIRST_SENTENCE.match(text)
     return found[0] if found else text
 
