@@ -27,3 +27,8 @@ def test_raw_html_scripts_and_pictures_stay_text(markdown: str) -> None:
     html = prose(markdown)
     for tag in ("<script", "<img", 'href="javascript'):
         assert tag not in html
+
+
+def test_links_to_other_documents_lead_to_findings_of_the_report_or_nowhere() -> None:
+    text = "See [RL-H01](RL-H01.md), [RL-H02](RL-H02.zh-CN.md), [the ledger](../explanation/ledger.md)."
+    assert prose(text, ["RL-H01"]) == '<p>See <a href="#RL-H01">RL-H01</a>, RL-H02, the ledger.</p>\n'

@@ -74,18 +74,19 @@ def test_lanes_lie_below_each_other_and_levels_within_them() -> None:
     assert tops["host"] < tops["compute"] < tops["operator"] < tops["call"] < figure.height
 
 
-def test_long_pieces_have_a_short_name_on_them_and_short_ones_none() -> None:
-    long = piece(0, 500_000, name="void cutlass::gemm::Kernel<float>(int)")
-    short = piece(600_000, 600_100, name="tiny")
-    (boxes,) = (one for one in strip_figure(strip(lane(long, short))).boxes if one.colour == "compute")
-    texts = strip_figure(strip(lane(long, short))).texts
-    assert [texts[index] if index >= 0 else "" for index in boxes.label] == ["Kernel", ""]
-    assert texts[boxes.hover[0]].startswith("void cutlass::gemm::Kernel<float>(int)\n500.0 us")
+def test_kernels_have_a_short_name_on_them_and_the_whole_one_under_the_pointer() -> None:
+    figure = strip_figure(strip(lane(piece(0, 500_000, name="void cutlass::gemm::Kernel<float>(int)"))))
+    (boxes,) = (one for one in figure.boxes if one.colour == "compute")
+    assert [figure.texts[index] for index in boxes.label] == ["Kernel"]
+    assert figure.texts[boxes.hover[0]].startswith("void cutlass::gemm::Kernel<float>(int)\n500.0 us")
 
 
 def test_several_short_ones_say_how_many() -> None:
     crowd = piece(0, 9_000, name="", count=37)
-    assert "37 spans too short to draw, within 9.000 us" in strip_figure(strip(lane(crowd))).texts
+    figure = strip_figure(strip(lane(crowd)))
+    (boxes,) = (one for one in figure.boxes if one.colour == "compute")
+    assert boxes.label == [-1]
+    assert figure.texts[boxes.hover[0]] == "37 spans too short to draw, within 9.000 us"
 
 
 def test_streams_of_several_devices_say_which() -> None:

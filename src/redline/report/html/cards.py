@@ -1,6 +1,6 @@
 """Findings as the page shows them: what it is worth, the evidence, the fix, and all that its page says besides."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from redline.report.findings_table import grade_words, numerics_words
 from redline.report.findings_words import times
 from redline.report.html import accounts
 from redline.report.html.prose import prose
-from redline.report.language import _, ngettext, spoken
+from redline.report.language import _, spoken
 from redline.report.words import percent
 from redline.units import format_ns
 
@@ -54,12 +54,12 @@ class PageCard:
     parts: tuple[tuple[str, Markup], ...]  # heading and text
 
 
-def page_cards(findings: Sequence[Finding], ranks: int) -> tuple[PageCard, ...]:
-    """For a job of so many ranks."""
-    return tuple(_page_card(finding, card_of(finding), ranks) for finding in findings)
+def page_cards(findings: Sequence[Finding], ranks: int, codes: Collection[str]) -> tuple[PageCard, ...]:
+    """For a job of so many ranks, in a report of these findings."""
+    return tuple(_page_card(finding, card_of(finding), ranks, codes) for finding in findings)
 
 
-def _page_card(finding: Finding, card: Card, ranks: int) -> PageCard:
+def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str]) -> PageCard:
     claims = bool(finding.alone_ns)
     return PageCard(
         code=finding.code,
@@ -70,14 +70,14 @@ def _page_card(finding: Finding, card: Card, ranks: int) -> PageCard:
         bound=card.bound,
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
-        fix=prose(card.page.smallest_fix),
+        fix=prose(card.page.smallest_fix, codes),
         numerics=numerics_words(finding.numerics),
         numerics_class=accounts.code(finding.numerics),
         grade=grade_words(finding.grade),
         is_hypothesis=finding.grade == Grade.HYPOTHESIS,
         ranks=_on_ranks(finding.ranks, ranks),
         places=tuple(map(_place, finding.places[:_MOST_PLACES])),
-        parts=tuple((heading(part), prose(getattr(card.page, part))) for part in _MORE),
+        parts=tuple((heading(part), prose(getattr(card.page, part), codes)) for part in _MORE),
     )
 
 
@@ -105,7 +105,3 @@ def _place(place: Place) -> str:
     return _("rank {rank}: {time}, from {start} after its window began").format(
         rank=place.rank, time=format_ns(place.end_ns - place.start_ns), start=format_ns(place.start_ns)
     )
-
-
-def others_words(count: int) -> str:
-    return ngettext("{count} more finding", "{count} more findings", count).format(count=count)

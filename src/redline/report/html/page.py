@@ -57,7 +57,8 @@ def render(
     tables = {name: asdict(table) for name, table in _tables(diagnosis)}
     data = {"charts": charts, "tables": tables, "words": _script_words()}
     scripts = script_of(get_plotlyjs()), script_of(_file("report.js"))
-    cards = page_cards(findings.findings, len(diagnosis.ranks))
+    codes = {one.code for one in (*findings.findings, *findings.remarks)}
+    cards = page_cards(findings.findings, len(diagnosis.ranks), codes)
     return _template().render(
         _=_,
         language={"zh": "zh-CN"}.get(spoken(), spoken()),
@@ -73,7 +74,7 @@ def render(
         redline=_redline(outline),
         cards=cards[:_OPEN_CARDS],
         more_cards=cards[_OPEN_CARDS:],
-        remarks=page_cards(findings.remarks, len(diagnosis.ranks)),
+        remarks=page_cards(findings.remarks, len(diagnosis.ranks), codes),
         charts=charts,
         tables=tables,
         missing=missing,

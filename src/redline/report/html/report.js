@@ -121,8 +121,8 @@
       font: { size: 11, color: colour("soft") }, align: "left",
     }));
     const relabel = (event) => {
-      const range = event["xaxis.autorange"] ? [0, figure.length] : [event["xaxis.range[0]"], event["xaxis.range[1]"]];
-      if (Number.isFinite(range[0]) && Number.isFinite(range[1])) {
+      if (Object.keys(event).some((key) => key.startsWith("xaxis"))) {
+        const { range } = element.layout.xaxis;
         Plotly.restyle(element, { text: figure.boxes.map((boxes) => fitting(boxes, figure, range, width)) }, figure.boxes.map((_, index) => index));
       }
     };

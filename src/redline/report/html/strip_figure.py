@@ -18,7 +18,6 @@ from redline.units import format_ns
 DEVICE_HEIGHT, LANE_HEIGHT, CAPTION_HEIGHT = 2.6, 0.9, 0.75  # in rows
 _MARK_HEIGHT = 0.8  # for the numbers of the gaps
 _MARKS_APART = 0.045  # of the step: nearer ones are put above each other
-_NAMED = 0.03  # of the step: shorter pieces have no name on them, only under the pointer
 _NAME_LIMIT = 90
 
 # What the colour of each kind of piece is called in style.css.
@@ -108,7 +107,7 @@ def strip_figure(strip: Strip) -> StripFigure:
     for lane in strip.lanes:
         captions.append(Caption(text=_lane_name(lane, strip.lanes), y=y))
         levels = {level: number for number, level in enumerate(sorted({piece.level for piece in lane.pieces}))}
-        boxes += (_piece(piece, y + CAPTION_HEIGHT + levels[piece.level] * LANE_HEIGHT, strip) for piece in lane.pieces)
+        boxes += (_piece(piece, y + CAPTION_HEIGHT + levels[piece.level] * LANE_HEIGHT) for piece in lane.pieces)
         y += CAPTION_HEIGHT + LANE_HEIGHT * len(levels)
     texts = _Texts()
     drawn = list(_by_colour(boxes, unit_ns, texts))
@@ -142,8 +141,7 @@ def _device(strip: Strip, top: float) -> Iterator[_Box]:
         )
 
 
-def _piece(piece: Piece, top: float, strip: Strip) -> _Box:
-    is_named = piece.count == 1 and piece.end_ns - piece.start_ns >= _NAMED * strip.length_ns
+def _piece(piece: Piece, top: float) -> _Box:
     time = format_ns(piece.end_ns - piece.start_ns)
     if piece.count == 1:
         hover = f"{printable(piece.name, _NAME_LIMIT)}\n{time}"
@@ -157,7 +155,7 @@ def _piece(piece: Piece, top: float, strip: Strip) -> _Box:
         top=top,
         height=LANE_HEIGHT * 0.86,
         hover=hover,
-        label=printable(_short(piece), _NAME_LIMIT) if is_named else "",
+        label=printable(_short(piece), _NAME_LIMIT) if piece.count == 1 else "",
     )
 
 
