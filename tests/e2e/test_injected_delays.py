@@ -165,6 +165,19 @@ def test_the_bubble_of_a_pipeline_is_peer_wait(tmp_path: Path) -> None:
     measured_well(check)
 
 
+def test_parameters_that_are_gathered_in_both_passes_are_found(tmp_path: Path, together: Run) -> None:
+    """Data parallel with sharded parameters; on the CPU nothing hides that they are gathered."""
+
+    def check(attempt: int) -> None:
+        sharded = run(tmp_path / str(attempt), "--sharded", ranks=2)
+        for code in ("RL-N06", "RL-N07"):
+            assert said(sharded.finding(code))["gathers"] >= 2
+            assert code not in together.findings
+        assert "RL-N01" not in sharded.findings
+
+    measured_well(check)
+
+
 def test_gradients_that_are_exchanged_in_every_pass_are_found(tmp_path: Path, together: Run) -> None:
     """Data parallel with four passes before the optimizer, without `no_sync`."""
 

@@ -9,15 +9,22 @@ from redline.findings.exposed import exchanges_where, gradient_exchanges
 
 
 def parameter_gathers(rank: Digest) -> Mask:
-    """All-gathers in a group that scatters gradients, and nothing in the forward pass.
+    """All-gathers in a group that scatters gradients or gathers the same in both passes, but scatters nothing forward.
 
-    Sequence parallelism gathers and scatters activations in both passes.
+    Sequence parallelism gathers and scatters activations in both passes. Gloo has no reduce-scatter of its own.
     """
+    gathers = exchanges_where(rank, lambda series: series.collective == "all_gather")
     scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
+    of_parameters = _groups(rank, gathered_again(rank, gathers) | (scatters & gradient_exchanges(rank)))
     of_activations = _groups(rank, scatters & (rank.exchanges.backward == FORWARD))
-    of_gradients = _groups(rank, scatters & gradient_exchanges(rank))
-    sharded = of_gradients - of_activations
-    return exchanges_where(rank, lambda series: series.collective == "all_gather" and series.group in sharded)
+    sharded = of_parameters - of_activations
+    return gathers & exchanges_where(rank, lambda series: series.group in sharded)
+
+
+def gathered_again(rank: Digest, gathers: Mask) -> Mask:
+    """Of these all-gathers those of the backward pass, of a size that the forward pass gathers too."""
+    series, backward = rank.exchanges.series, rank.exchanges.backward
+    return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
 
 
 def _groups(rank: Digest, chosen: Mask) -> set[str]:

@@ -1,8 +1,8 @@
 """Trains a small GPT on the CPU under torch.profiler, with delays put where the caller asks: a program to diagnose.
 
-Started alone, or by torchrun on gloo ranks (data parallel, or a pipeline of two stages). Each rank writes
-rank-N.json into --folder. A delay is a sleep, or for `compute` a loop of matmuls that takes as long; each rank
-writes what it really injected, as nanoseconds per step, into injected-N.json.
+Started alone, or by torchrun on gloo ranks (data parallel with the model whole or sharded, or a pipeline of two
+stages). Each rank writes rank-N.json into --folder. A delay is a sleep, or for `compute` a loop of matmuls that takes
+as long; each rank writes what it really injected, as nanoseconds per step, into injected-N.json.
 """
 
 import argparse
@@ -14,6 +14,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -93,11 +95,19 @@ class Tokens(Dataset[Tensor]):
         return torch.randint(VOCABULARY, (BATCH, CONTEXT), generator=torch.Generator().manual_seed(index))
 
 
-def train(delay: Delay, profiler: profile, *, parallel: bool, passes: int) -> None:
+def wrapped(parallel: str) -> nn.Module:
+    """The model, on all ranks whole (DDP), sharded (FSDP), or alone."""
+    model = nn.Sequential(*layers())
+    if parallel == "sharded":
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for layer in (*model, model):
+            fully_shard(layer, mesh=mesh)
+    return nn.parallel.DistributedDataParallel(model) if parallel == "whole" else model
+
+
+def train(delay: Delay, profiler: profile, *, parallel: str, passes: int) -> None:
     """`passes` backward passes before each step of the optimizer, all of which exchange gradients."""
-    model: nn.Module = nn.Sequential(*layers())
-    if parallel:
-        model = nn.parallel.DistributedDataParallel(model)
+    model = wrapped(parallel)
     optimizer = torch.optim.AdamW(model.parameters())
     for tokens in DataLoader(Tokens(delay), batch_size=None):
         delay.at("host")
@@ -133,6 +143,7 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=float, default=0.0)
     parser.add_argument("--slow-rank", type=int, default=0)
     parser.add_argument("--pipeline", action="store_true")
+    parser.add_argument("--sharded", action="store_true")
     parser.add_argument("--passes", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -151,7 +162,8 @@ def main() -> None:
         if options.pipeline:
             train_pipeline(delay, profiler)
         else:
-            train(delay, profiler, parallel=world > 1, passes=options.passes)
+            parallel = "" if world == 1 else "sharded" if options.sharded else "whole"
+            train(delay, profiler, parallel=parallel, passes=options.passes)
     (options.folder / f"injected-{rank}.json").write_text(json.dumps(delay.taken_ns[-ACTIVE:]))
     if world > 1:
         dist.destroy_process_group()

@@ -327,10 +327,23 @@ def test_n07_is_silent_where_the_forward_pass_gathers_other_sizes() -> None:
     assert "RL-N07" not in found(*alike(sharded(gathered=(1024, 2048))))
 
 
-@pytest.mark.parametrize("changed", [{"scatter_at": 70}, {"group": "[0, 2]"}], ids=["forward", "other ranks"])
-def test_gathers_are_of_parameters_only_where_gradients_are_scattered(changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"scatter_at": 70}, {"group": "[0, 2]", "gathered": (1024, 2048)}],
+    ids=["scatters forward", "other ranks scatter"],
+)
+def test_other_gathers_are_not_of_parameters(changed: dict[str, Any]) -> None:
     """Sequence parallelism scatters in the forward pass too."""
     assert not {"RL-N06", "RL-N07"} & set(found(*alike(sharded(**changed))))
+
+
+def test_gathers_of_both_passes_are_of_parameters_however_gradients_travel() -> None:
+    """Gloo scatters gradients by an all-reduce, which is no bucket of DDP."""
+    events = [*sharded(), *exchanged(600, 100, 5, at=460, elements=2048)]
+    reduced = [event for event in events if event.get("args", {}).get("correlation") != 4]
+    codes = set(found(*alike(reduced)))
+    assert {"RL-N06", "RL-N07"} <= codes
+    assert "RL-N01" not in codes
 
 
 def test_hidden_gathers_are_no_finding() -> None:
@@ -447,7 +460,7 @@ def test_n13_names_the_late_rank_and_its_cause() -> None:
 
 def test_n13_says_if_it_is_in_the_first_step_only() -> None:
     finding = found(*job(lambda rank: late(rank, after_us=(400, 0, 0))))["RL-N13"]
-    assert "{first_step_share} of it is in the first step only" in messages(finding)
+    assert "It is late in the first step only" in messages(finding)
 
 
 def test_n13_says_if_only_one_step_was_seen() -> None:

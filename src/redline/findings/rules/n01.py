@@ -16,6 +16,7 @@ from redline.findings.exposed import (
     untold_share,
 )
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.sharding import parameter_gathers
 
 MOSTLY_LAST = 0.5  # of the exposed time
 
@@ -38,10 +39,11 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
 
 
 def buckets(rank: Digest) -> Mask:
-    """All-reduces of gradients; where gradients are scattered, it is another scheme than DDP's."""
+    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's."""
     chosen = gradient_exchanges(rank)
     reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
-    return chosen if reduced[chosen].all() else np.zeros_like(chosen)
+    is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
+    return chosen if is_ddp else np.zeros_like(chosen)
 
 
 def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:

@@ -2,30 +2,19 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.passes import FORWARD
 from redline.findings.exposed import begun_in_steps, transfer_of, untold, untold_share
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
-from redline.findings.sharding import parameter_gathers
+from redline.findings.sharding import gathered_again, parameter_gathers
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
-    chosen = [_again(rank) for rank in diagnosis.ranks]
+    chosen = [gathered_again(rank, parameter_gathers(rank)) for rank in diagnosis.ranks]
     if not any(mask.any() for mask in chosen):
         return None
     gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
     figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
     return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
-
-
-def _again(rank: Digest) -> Mask:
-    """All-gathers of the backward pass, of a size that the forward pass gathers too."""
-    gathers, series, backward = parameter_gathers(rank), rank.exchanges.series, rank.exchanges.backward
-    return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:

@@ -54,8 +54,9 @@ def _also(lateness: Lateness) -> Late | None:
 def explain(seen: Seen) -> Iterator[Evidence]:
     figures, names = seen.figures, seen.names
     yield Evidence(
-        "Ranks wait {waiting_ns} of each step of {step_ns} for others that come late. {caused_share} of that is due to "
-        "rank {rank}, the last at {last} of {operations} collectives, on average by {late_ns}.",
+        "Ranks wait {waiting_ns} of each step of {step_ns} for others that come late. Rank {rank} is the last at "
+        "{last} of {operations} collectives, on average by {late_ns}, and causes {caused_share} of the waiting in "
+        "them.",
         {
             "waiting_ns": seen.alone_ns,
             "step_ns": seen.step_ns,
@@ -67,7 +68,8 @@ def explain(seen: Seen) -> Iterator[Evidence]:
     yield _pattern(names["pattern"], {"rank": names["rank"], "first_step_share": figures["first_step_share"]})
     if names["also"]:
         yield Evidence(
-            "Rank {also} causes {also_share} of it.", {"also": names["also"], "also_share": figures["also_share"]}
+            "Rank {also} causes {also_share} of that waiting.",
+            {"also": names["also"], "also_share": figures["also_share"]},
         )
     if figures["kinds"] > 1:
         yield Evidence(
@@ -95,11 +97,15 @@ def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
 
 def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
     if pattern == "fixed":
-        return Evidence("Most of the waiting is for the same rank, step after step.", values)
+        return Evidence("Most of that waiting is for the same rank, step after step.", values)
     if pattern == "rotating":
         return Evidence("The late rank changes: look for noise or uneven work rather than for a slow machine.", values)
     if pattern == "first step only":
-        return Evidence("{first_step_share} of it is in the first step only: later steps are level.", values)
+        return Evidence(
+            "It is late in the first step only, where {first_step_share} of that waiting is: the ranks may have "
+            "started apart.",
+            values,
+        )
     return Evidence("Only one step was seen: whether the same rank is late in every step is not known.", values)
 
 
