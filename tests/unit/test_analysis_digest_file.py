@@ -286,6 +286,16 @@ def test_content_that_breaks_a_promise_is_refused(changes: dict[str, object]) ->
     assert "damaged" in refused(repacked(**changes))
 
 
+def test_an_earlier_version_says_to_make_it_anew() -> None:
+    """It lacks what rules saw, and would look healthy. That it lacks a field besides is not what to say."""
+    content = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(encoded(job()[0], "a test")))
+    old = {**content["envelope"], "schema_version": 1, "redline_version": "0.0.9"}
+    rest = {name: value for name, value in content.items() if name not in ("envelope", "sightings")}
+    data = zstandard.ZstdCompressor().compress(msgspec.msgpack.encode({"envelope": old, **rest}))
+    assert refused(data).startswith("some.digest was written by Redline 0.0.9, before this version")
+    assert refused(data).endswith("Make it anew from its trace: redline digest")
+
+
 def test_a_later_version_says_to_upgrade() -> None:
     content = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(encoded(job()[0], "a test")))
     assert "upgrade" in refused(repacked(envelope={**content["envelope"], "schema_version": 99}))

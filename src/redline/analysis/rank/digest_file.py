@@ -235,7 +235,14 @@ def load_digest(path: Path) -> Digest:
 def decoded(data: bytes, where: str) -> Digest:
     try:
         text = _inflated(data)
-        check_envelope(msgspec.msgpack.decode(text, type=_Enveloped).envelope, KIND, SCHEMA_VERSION, where=where)
+        envelope = check_envelope(
+            msgspec.msgpack.decode(text, type=_Enveloped).envelope, KIND, SCHEMA_VERSION, where=where
+        )
+        if envelope.schema_version < SCHEMA_VERSION:
+            raise InputError(
+                f"{where} was written by Redline {envelope.redline_version}, before this version learnt to see what it "
+                "looks for in traces today. Make it anew from its trace: redline digest"
+            )
         return _digest(msgspec.msgpack.decode(text, type=_Wire))
     except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, TypeError, IndexError, AssertionError) as error:
         raise InputError(f"{where}: damaged, or not a digest ({error}). Make it anew: redline digest") from error
