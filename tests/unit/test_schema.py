@@ -152,3 +152,52 @@ def test_every_kind_but_communication_is_written_in_a_category_that_is_read_as_t
 @pytest.mark.parametrize("info", [None, 5, "text", [], {"rank": 1}])
 def test_distributed_info_is_a_mapping_or_nothing(info: object) -> None:
     assert schema.distributed_info({"distributedInfo": info}) == (info if isinstance(info, dict) else {})
+
+
+# --- what holds up the host -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "with_host", "pageable"),
+    [
+        ("Memcpy DtoH (Device -> Pageable)", True, True, True),
+        ("Memcpy DtoH (Device -> Pinned)", True, True, False),
+        ("Memcpy DtoH (Device -> Host)", True, True, False),
+        ("Memcpy HtoD (Pageable -> Device)", False, True, True),
+        ("CopyHostToDevice", False, True, False),
+        ("Memcpy DtoD (Device -> Device)", False, False, False),
+    ],
+)
+def test_copies_between_host_and_device(name: str, reads: bool, with_host: bool, pageable: bool) -> None:
+    found = schema.is_read_from_device(name), schema.is_copy_with_host(name), schema.is_pageable_copy(name)
+    assert found == (reads, with_host, pageable)
+
+
+@pytest.mark.parametrize("name", ["cudaMalloc", "cudaFree", "hipMalloc", "hipFree", "cuMemCreate", "cuMemAlloc_v2"])
+def test_calls_that_ask_the_driver_for_memory(name: str) -> None:
+    assert schema.is_allocation(name)
+
+
+@pytest.mark.parametrize("name", ["cudaMallocAsync", "cudaFreeHost", "cudaHostAlloc", "hipFreeAsync", "cudaMemset"])
+def test_calls_that_do_not(name: str) -> None:
+    assert not schema.is_allocation(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "compiles"),
+    [
+        ("_compile.compile_inner (dynamo_timed)", True),
+        ("entire_frame_compile", True),
+        ("entire_backward_compile", True),
+        ("compile_fx.<locals>.bw_compiler (dynamo_timed)", True),
+        ("compile_fx_inner (dynamo_timed)", True),
+        ("async_compile.wait", True),
+        ("CachingAutotuner.benchmark_all_configs (dynamo_timed)", True),
+        ("Torch-Compiled Region: 0/0", False),
+        ("TorchDynamo Cache Lookup", False),
+        ("## Call CompiledFxGraph fxbvz ##", False),
+        ("CompiledFunction", False),
+    ],
+)
+def test_compiling_and_what_was_compiled(name: str, compiles: bool) -> None:
+    assert schema.is_compilation(name) is compiles
