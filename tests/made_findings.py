@@ -26,7 +26,14 @@ REMARK = replace(
     FINDING, bound_ns=0.0, alone_ns=0.0, steady_share=0.0, accounts={}, evidence=(Evidence("Look first."),)
 )
 VERDICT = Verdict(
-    limit=Limit.OVERHEAD, limit_share=0.5, idle_share=0.4, math_share=0.2, healthy=False, first="RL-H01", phases={}
+    limit=Limit.OVERHEAD,
+    limit_share=0.5,
+    idle_share=0.4,
+    math_share=0.2,
+    worthwhile=True,
+    healthy=False,
+    first="RL-H01",
+    phases={},
 )
 
 

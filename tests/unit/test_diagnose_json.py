@@ -90,6 +90,7 @@ KEYS = {
         "limit_share": float,
         "idle_share": float,
         "math_share": float,
+        "worthwhile": bool,
         "healthy": bool,
         "first": str,
         "phases": dict,

@@ -89,7 +89,7 @@ def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
 
 
 def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
-    well = {"limit": Limit.COMPUTE, "limit_share": 0.9, "idle_share": 0.02, "healthy": True}
+    well = {"limit": Limit.COMPUTE, "limit_share": 0.9, "idle_share": 0.02, "worthwhile": False, "healthy": True}
     assert verdict(**well) == (
         "Healthy: compute takes 90.0 % of the step, and nothing was found to fix. "
         "The redline, arithmetic at the machine's peak, is at 20.0 % of the step."
@@ -101,8 +101,8 @@ def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
 
 
 def test_idling_without_a_known_cause_is_not_health() -> None:
-    assert verdict(healthy=True) == "The device is idle for 40.0 % of the step, and no rule recognises why."
-    assert verdict(healthy=True, limit=Limit.COMMUNICATION).startswith("Communication that nothing hides takes 50.0 %")
+    assert verdict(worthwhile=False) == "The device is idle for 40.0 % of the step, and no rule recognises why."
+    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith("Communication that nothing hides takes 50.0 %")
 
 
 def test_serving_names_its_phases() -> None:

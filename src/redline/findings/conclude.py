@@ -32,11 +32,12 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     findings = tuple(one for one in ranked if one.code not in silent)
+    verdict = verdict_of(diagnosis, outline, findings)
     return Findings(
-        verdict=verdict_of(diagnosis, outline, findings),
+        verdict=verdict,
         findings=findings,
         remarks=tuple(one for one in ranked if one.code in silent),
-        praise=tuple(praise_of(diagnosis, outline)),
+        praise=tuple(praise_of(diagnosis, outline, verdict)),
     )
 
 

@@ -64,7 +64,8 @@ class Verdict:
     limit_share: float  # of the average step
     idle_share: float  # of the average step
     math_share: float | None  # of the average step: how near the redline; None where too little work has a roof
-    healthy: bool  # no finding is worth much
+    worthwhile: bool  # some finding is worth acting on
+    healthy: bool  # none is, and the device spends its time on its work
     first: str  # code of the first finding; "" where there is none
     phases: Mapping[str, int]  # steps of a serving engine by phase
 

@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
+from redline.findings.finding import Verdict
 from redline.findings.rule import Evidence
 
 _HIDDEN = 0.9  # of the communication
 _MUCH = 0.1  # of the window: less communication is no feat to hide
-_BUSY = 0.95
+_BUSY = 0.95  # of the time from first to last work
+_IDLE = 0.1  # of the step: a device that idles longer, at an end of the step, is not praised
 _LOADING = 0.02  # of the step
 
 
-def praise_of(diagnosis: Diagnosis, outline: Outline) -> Iterator[Evidence]:
+def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Iterator[Evidence]:
     window_ns = sum(rank.ledger.window_ns for rank in diagnosis.ranks)
     communicating_ns = sum(rank.facts.communicating_ns for rank in diagnosis.ranks)
     hidden = 1 - diagnosis.exposed_ns / communicating_ns if communicating_ns else 0.0
@@ -28,7 +30,8 @@ def praise_of(diagnosis: Diagnosis, outline: Outline) -> Iterator[Evidence]:
             values,
         )
     steps = outline.steps
-    if steps.device_window_ns and steps.busy_ns >= _BUSY * steps.device_window_ns:
+    is_busy = steps.busy_ns >= _BUSY * steps.device_window_ns and verdict.idle_share < _IDLE
+    if steps.device_window_ns and is_busy:
         busy: dict[str, float | str] = {
             "busy_share": steps.busy_ns / steps.device_window_ns,
             "window_ns": steps.device_window_ns,

@@ -8,7 +8,8 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline, Unseen
 from redline.findings.finding import Finding, Limit, Verdict
 
-WORTHWHILE = 0.05  # of the step: a job without a finding of this bound is healthy
+WORTHWHILE = 0.05  # of the step: a finding of this bound is worth acting on
+_MUCH_IDLE = 0.15  # of the step: a job that idles more is not healthy, even where no rule knows why
 _MOSTLY_RATED = 0.5  # of the kernel time: below this, how far the redline is cannot be said
 
 _GROUPS = {
@@ -27,12 +28,15 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
     limit = max(groups, key=lambda one: groups[one])
     facts = [rank.facts for rank in diagnosis.ranks]
     rated = sum(one.rated_ns for one in facts) / max(sum(one.kernel_ns for one in facts), 1)
+    idle_share = sum(amounts[account] for account in IDLE) / step_ns
+    worthwhile = any(one.share >= WORTHWHILE for one in findings)
     return Verdict(
         limit=limit,
         limit_share=groups[limit],
-        idle_share=sum(amounts[account] for account in IDLE) / step_ns,
+        idle_share=idle_share,
         math_share=amounts[Account.MATH] / step_ns if rated >= _MOSTLY_RATED else None,
-        healthy=not any(one.share >= WORTHWHILE for one in findings),
+        worthwhile=worthwhile,
+        healthy=not worthwhile and limit in (Limit.COMPUTE, Limit.MEMORY) and idle_share < _MUCH_IDLE,
         first=findings[0].code if findings else "",
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
     )

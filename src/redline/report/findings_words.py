@@ -13,7 +13,6 @@ from redline.report.words import percent, printable
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
-MUCH_IDLE = 0.15  # of the step: a job that idles more is not called healthy, even where no rule knows why
 _SAME = 0.005  # of the step: less apart is shown as one number
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _FIRST_SENTENCE = re.compile(r".+?(?:。|\.(?=\s|$)|[:：]$)")
@@ -81,21 +80,15 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
     if not outline.steps.longest_ns:
         return _("Nothing in the traces takes any time, so there is nothing to judge.")
-    worthwhile = findings[0] if findings and not verdict.healthy else None
+    worthwhile = findings[0] if verdict.worthwhile else None
     parts = [phase_words(verdict.phases)]
     if worthwhile is not None:
         parts += _limited(verdict, worthwhile)
-    elif is_healthy(verdict):
+    elif verdict.healthy:
         parts += _healthy(verdict, findings)
     else:
         parts += [_unexplained(verdict)]
     return sentences(parts)
-
-
-def is_healthy(verdict: Verdict) -> bool:
-    """No finding is worth much, and the time goes where it should."""
-    useful = verdict.limit in (Limit.COMPUTE, Limit.MEMORY)
-    return verdict.healthy and useful and verdict.idle_share < MUCH_IDLE
 
 
 def _limited(verdict: Verdict, first: Finding) -> list[str]:

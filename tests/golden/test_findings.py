@@ -1,0 +1,157 @@
+"""What `redline diagnose` finds in every real trace, written down and read; and the answers that are known."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from redline.analysis.accounts import Account
+from redline.errors import InputError
+from redline.findings.finding import Finding, Findings
+from redline.trace.job import JobOptions
+from redline.verbs.diagnose import Diagnosed, diagnose
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.needs_traces
+
+GOLDEN = Path(__file__).with_name("findings")
+_FOLDER = Path(os.environ.get("REDLINE_TRACES") or ROOT.parent / "shared" / "traces")
+TRACES = sorted(path for path in _FOLDER.rglob("*.json*.gz") if not path.parent.name.startswith("dlrm"))
+JOBS = [_FOLDER / "dlrm_8rank_v100", *TRACES]
+
+
+def _diagnosed(path: Path) -> Diagnosed:
+    return diagnose([path], options=JobOptions(use_cache=False))
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+
+
+def _listed(found: Findings) -> str:
+    """Bounds to a tenth of a percent of the step; evidence with its values, as a person would check them."""
+    verdict = found.verdict
+    lines = [f"limited by {verdict.limit}" + (", healthy" if verdict.healthy else "")]
+    for one in (*found.findings, *found.remarks):
+        lines.append(f"{one.code}  bound {one.share:6.1%}  alone {one.alone_share:6.1%}")
+        lines += [f"  {_shown(evidence.message, dict(evidence.values))}" for evidence in one.evidence]
+    lines += [f"praise: {_shown(evidence.message, dict(evidence.values))}" for evidence in found.praise]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(message: str, values: dict[str, float | str]) -> str:
+    shown = {name: value if isinstance(value, str) else float(f"{value:.4g}") for name, value in values.items()}
+    return f"{message} {shown}" if shown else message
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
+def test_findings_of_every_trace(path: Path, update_golden: bool) -> None:
+    try:
+        found = _diagnosed(path)
+    except InputError as error:
+        listed = f"not diagnosed: {type(error).__name__}\n"
+    else:
+        listed = _listed(found.findings)
+        _check_bounds(found)
+    golden = GOLDEN / f"{_stem(path)}.txt"
+    if update_golden:
+        GOLDEN.mkdir(exist_ok=True)
+        golden.write_text(listed)
+    assert listed == golden.read_text()
+
+
+def _check_bounds(found: Diagnosed) -> None:
+    """No nanosecond is claimed twice, so bounds add up to what is there at most: altogether, and account by account."""
+    per_step = found.diagnosis.per_step
+    step_ns = sum(per_step.values())
+    findings = found.findings.findings
+    assert sum(one.bound_ns for one in findings) <= step_ns * (1 + 1e-9)
+    for account in (Account.TRANSFER, Account.PEER_WAIT, Account.COPY, Account.INPUT, Account.SYNC, Account.HOST):
+        claimed_ns = sum(one.accounts.get(str(account), 0.0) for one in findings)
+        assert claimed_ns <= per_step[account] * (1 + 1e-9) + 1, account
+    for one in findings:
+        assert 0 <= one.bound_ns <= one.alone_ns <= step_ns * (1 + 1e-9)
+    assert [one.bound_ns for one in findings] == sorted((one.bound_ns for one in findings), reverse=True)
+
+
+def test_the_golden_files_are_those_of_the_traces() -> None:
+    if not JOBS[0].exists():
+        pytest.skip(f"no real traces in {_FOLDER}; set REDLINE_TRACES to the folder that holds them")
+    assert {path.name.removesuffix(".txt") for path in GOLDEN.iterdir()} == {_stem(path) for path in JOBS}
+
+
+# --- answers that are known -------------------------------------------------------------------------------------------
+
+
+def _by_code(found: Diagnosed) -> dict[str, Finding]:
+    return {one.code: one for one in (*found.findings.findings, *found.findings.remarks)}
+
+
+def test_h20_is_bound_by_launches_and_stacks_inflate_that(traces: Path) -> None:
+    found = _diagnosed(traces / "h20_single.json.gz")
+    first = found.findings.findings[0]
+    assert first.code == "RL-H01"
+    assert first.speedup == pytest.approx(4.5, rel=0.05)
+    assert any("stacks" in one.message for one in first.evidence)
+    by_code = _by_code(found)
+    assert by_code["RL-C10"].evidence[0].values["converting_share"] == pytest.approx(0.207, abs=0.0005)
+    assert {"RL-N03", "RL-N04", "RL-H08", "RL-R06"} <= by_code.keys()
+    assert "RL-H03" not in by_code  # its aten::item calls read scalars of the host
+
+
+def test_of_the_h20_pair_the_late_rank_is_named(traces: Path) -> None:
+    found = _by_code(_diagnosed(traces / "h20_ddp_2ranks_merged.json.gz"))
+    assert {"RL-H01", "RL-N13"} <= found.keys()
+
+
+def test_dlrm_waits_for_a_straggler(traces: Path) -> None:
+    found = _diagnosed(traces / "dlrm_8rank_v100")
+    late = _by_code(found)["RL-N13"]
+    values = {name: value for one in late.evidence for name, value in one.values.items()}
+    assert (values["rank"], values["last"], values["operations"]) == ("7", 5, 8)
+    assert any("late already when the window began" in one.message for one in late.evidence)
+    assert late.bound_ns == pytest.approx(found.diagnosis.per_step[Account.PEER_WAIT])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("0_1623143089861", "4_1623212756351"), ("0_1623143566756", "4_1623213129365")]
+)
+def test_loading_in_process_is_bounded_above_what_workers_gained(traces: Path, before: str, after: str) -> None:
+    found = _diagnosed(traces / f"tb_resnet50_num_workers_{before}.pt.trace.json.gz")
+    fixed = _diagnosed(traces / f"tb_resnet50_num_workers_{after}.pt.trace.json.gz")
+    first = found.findings.findings[0]
+    realised = 1 - fixed.outline.steps.median_ns / found.outline.steps.median_ns
+    assert first.code == "RL-D01"
+    assert first.share >= realised > 0.15
+    if before.endswith("089861"):
+        assert first.share >= 0.396
+        assert realised == pytest.approx(0.28, abs=0.005)
+    assert not {"RL-D01", "RL-D02"} & _by_code(fixed).keys()
+
+
+def test_sam_gained_no_more_than_its_bounds_and_the_host_is_next(traces: Path) -> None:
+    before = _diagnosed(traces / "sam_amg_False_9566500c.json.gz")
+    after = _diagnosed(traces / "sam_amg_True_9566500c.json.gz")
+    realised = 1 - after.outline.steps.device_window_ns / before.outline.steps.device_window_ns
+    assert realised == pytest.approx(0.638, abs=0.001)
+    assert sum(one.share for one in before.findings.findings) >= realised
+    assert after.findings.findings[0].code in {"RL-H02", "RL-H19"}
+    of_host = sum(one.share for one in after.findings.findings if one.code.startswith("RL-H"))
+    assert of_host >= 0.2
+
+
+def test_deepseek_is_praised_for_its_overlap(traces: Path) -> None:
+    found = _diagnosed(traces / "h800_deepseek_v3_train_dualpipe.json.gz")
+    overlap = next(one for one in found.findings.praise if "hidden_share" in one.values)
+    assert overlap.values["hidden_share"] == pytest.approx(0.963, abs=0.0005)
+    assert overlap.values["exposed_ns"] == 4_190_000
+    assert found.findings.verdict.healthy
+    values = {name: value for one in _by_code(found)["RL-N17"].evidence for name, value in one.values.items()}
+    assert values["window_exposed_ns"] == 4_190_000
+
+
+def test_a_decode_step_is_named_and_not_called_idle(traces: Path) -> None:
+    found = _diagnosed(traces / "vllm_decode_fullgraph_exec.json.gz")
+    assert found.findings.verdict.phases == {"decode": 1}
+    assert "RL-S01" in _by_code(found)
+    assert all(one.bound_ns < 0.05 * one.step_ns for one in found.findings.findings)
