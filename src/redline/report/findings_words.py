@@ -80,7 +80,7 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
     if not outline.steps.longest_ns:
         return _("Nothing in the traces takes any time, so there is nothing to judge.")
-    worthwhile = findings[0] if verdict.worthwhile else None
+    worthwhile = findings[0] if findings and verdict.worthwhile else None
     parts = [phase_words(verdict.phases)]
     if worthwhile is not None:
         parts += _limited(verdict, worthwhile)
