@@ -74,7 +74,7 @@ def screen_of(
     return Screen(
         headline=_headline(diagnosis),
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
-        facts=tuple(_facts(diagnosis, outline, waiting_is_said=not findings.findings)),
+        facts=tuple(_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline))),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=words_accounts.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
@@ -151,9 +151,15 @@ def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> 
         if outline.utilisation.recomputed_flops:
             yield _("HFU"), words_facts.hfu_line(outline.utilisation)
     yield _("coverage"), _coverage(diagnosis)
-    said = {bar.account for bar in outline.largest[:MOST_LOSSES]} if waiting_is_said else set()
-    if outline.late is not None and Account.PEER_WAIT not in said:
+    if outline.late is not None and not waiting_is_said:
         yield _("late"), words_losses.late_line(outline.late)
+
+
+def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
+    """What is said below the waterfall: findings, or where there are none the largest accounts."""
+    if findings.findings:
+        return any(Account.PEER_WAIT in one.accounts for one in findings.findings)
+    return Account.PEER_WAIT in {bar.account for bar in outline.largest[:MOST_LOSSES]}
 
 
 def _device(rank: Digest) -> str:

@@ -1,7 +1,7 @@
 """The result of `diagnose` as text for a terminal: one screen, then the tables that were asked for."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
@@ -18,7 +18,7 @@ from redline.trace.job import Failure
 
 WIDTH = 100
 MOST_LINES = 40  # of the screen
-MOST_FINDINGS = 3
+MOST_FINDINGS = 3  # that are shown without -v
 _LABEL_WIDTH = 10
 _BAR_WIDTH = 52
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -95,28 +95,29 @@ def _plain_bar(line: Line) -> str:
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Detail:
-    """How much is said: of the first finding, of the others, and beside them."""
+class _Detail(NamedTuple):
+    """How much is said of the findings, and beside them."""
 
-    cards: int
-    first: int  # sentences of evidence; with less than 0, not even the fix
-    others: int
+    evidence: tuple[int, ...]  # sentences, of each finding that is shown
+    fixes: int  # of so many of the first
     beside: int  # sentences of praise, and as many remarks
 
 
-_EVERYTHING = _Detail(cards=1000, first=1000, others=1000, beside=1000)
+_EVERYTHING = _Detail((1000,) * 1000, 1000, 1000)
 _LESS_AND_LESS = (
-    _Detail(cards=MOST_FINDINGS, first=2, others=2, beside=2),
-    _Detail(cards=MOST_FINDINGS, first=2, others=1, beside=2),
-    _Detail(cards=MOST_FINDINGS, first=2, others=1, beside=1),
-    _Detail(cards=MOST_FINDINGS, first=2, others=0, beside=1),
-    _Detail(cards=MOST_FINDINGS, first=2, others=-1, beside=1),
-    _Detail(cards=MOST_FINDINGS, first=2, others=-1, beside=0),
-    _Detail(cards=MOST_FINDINGS, first=1, others=-1, beside=0),
-    _Detail(cards=MOST_FINDINGS, first=0, others=-1, beside=0),
-    _Detail(cards=1, first=0, others=-1, beside=0),
-    _Detail(cards=1, first=-1, others=-1, beside=0),
+    _Detail((2, 2, 2), fixes=3, beside=2),
+    _Detail((2, 1, 1), fixes=3, beside=2),
+    _Detail((2, 1, 1), fixes=3, beside=1),
+    _Detail((2, 1, 1), fixes=1, beside=1),
+    _Detail((2, 1, 1), fixes=1, beside=0),
+    _Detail((2, 1, 0), fixes=1, beside=1),
+    _Detail((2, 1, 0), fixes=1, beside=0),
+    _Detail((2, 0, 0), fixes=1, beside=1),
+    _Detail((2, 0, 0), fixes=1, beside=0),
+    _Detail((1, 0, 0), fixes=1, beside=0),
+    _Detail((0, 0, 0), fixes=1, beside=0),
+    _Detail((0,), fixes=1, beside=0),
+    _Detail((0,), fixes=0, beside=0),
 )
 
 
@@ -139,14 +140,13 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
     if not cards:
         return
     yield _("findings, by what they can gain at most")
-    for number, card in enumerate(cards[: detail.cards], start=1):
+    for number, (card, sentences) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
         yield from wrapped(card.head, WIDTH, f"  {number}. ")
-        said = detail.first if number == 1 else detail.others
-        for sentence in card.evidence[: max(said, 0)]:
+        for sentence in card.evidence[:sentences]:
             yield from wrapped(sentence, WIDTH, "     ")
-        if said >= 0:
+        if number <= detail.fixes:
             yield from wrapped(_("Fix: {fix}").format(fix=card.fix), WIDTH, "     ")
-    more = len(cards) - detail.cards
+    more = len(cards) - len(detail.evidence)
     if more > 0:
         yield "  " + _("and {count} more: -v or --findings").format(count=more)
 

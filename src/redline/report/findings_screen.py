@@ -9,7 +9,8 @@ from redline.findings.pages import Page, page_of
 from redline.report.findings_words import bound_words, first_sentence, sentence
 from redline.report.language import _, spoken
 
-_CODE = re.compile(r"^```\w*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_MOST_CODE = 120  # letters
+_PART = re.compile(r"\s*(?:```\w*\n(?P<code>.*?)\n```|(?P<text>.+?)(?=\n\n|\s*\Z))", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +47,21 @@ def card_of(finding: Finding) -> Card:
 
 
 def fix_words(markdown: str) -> str:
-    """The first sentence of a fix, with the code that it announces where that is one line."""
-    text = first_sentence(_CODE.sub("", markdown).strip().partition("\n\n")[0])
-    code = _CODE.search(markdown)
-    lines = code["code"].strip().splitlines() if code else []
-    if not text.endswith((":", "：")):
+    """The first sentence of a fix, with the code right below it where that is short."""
+    first, *rest = _PART.finditer(markdown)
+    if first["code"] is not None:
+        return _on_one_line(first["code"]) or fix_words(markdown[first.end() :])
+    text = first_sentence(first["text"])
+    if not first["text"].endswith((":", "\uff1a")):
         return text
-    if len(lines) != 1:
-        return _("{text}; see its page").format(text=text[:-1])
-    return f"{text} {lines[0]}" if text.endswith(":") else text + lines[0]
+    code = _on_one_line(rest[0]["code"] or "") if rest else ""
+    known = {"text": text.rstrip(".:\u3002\uff1a"), "code": code}
+    return _("{text}: {code}").format(**known) if code else _("{text}; see its page").format(**known)
+
+
+def _on_one_line(code: str) -> str:
+    """Statements after each other, without their imports; "" where they are long or more than plain statements."""
+    lines = [line for line in code.splitlines() if line and not line.startswith(("import ", "from "))]
+    simple = all(not line.startswith(" ") and not line.endswith((":", "(", "[", "{")) for line in lines)
+    text = "; ".join(lines)
+    return text if simple and len(text) <= _MOST_CODE else ""
