@@ -108,6 +108,7 @@ def test_numbers_of_near_gaps_are_put_above_each_other() -> None:
         (replace(GAP, next_name=""), "400.0 us host: aten::item (src/train.py(42): loop)"),
         (replace(GAP, doing=None, account=Account.QUEUE), "400.0 us queue; then gemm<float>"),
         (replace(GAP, doing=replace(DOING, site=""), next_name=""), "400.0 us host: aten::item"),
+        (replace(GAP, doing=replace(DOING, site="", region="fwd"), next_name=""), "400.0 us host: aten::item (fwd)"),
     ],
 )
 def test_what_is_said_of_a_gap(gap: Gap, said: str) -> None:

@@ -102,7 +102,8 @@
 
   function strip(figure, element) {
     const width = element.clientWidth - 20;
-    const traces = figure.boxes.map((boxes) => ({
+    const drawn = figure.boxes.slice().reverse(); // what has the colour of an account lies above what has not
+    const traces = drawn.map((boxes) => ({
       type: "bar", orientation: "h", base: boxes.start, x: boxes.length,
       y: boxes.top.map((top, index) => top + boxes.height[index] / 2), width: boxes.height,
       marker: { color: account(boxes.colour), line: { width: 0 } },
@@ -123,7 +124,7 @@
     const relabel = (event) => {
       if (Object.keys(event).some((key) => key.startsWith("xaxis"))) {
         const { range } = element.layout.xaxis;
-        Plotly.restyle(element, { text: figure.boxes.map((boxes) => fitting(boxes, figure, range, width)) }, figure.boxes.map((_, index) => index));
+        Plotly.restyle(element, { text: drawn.map((boxes) => fitting(boxes, figure, range, width)) }, drawn.map((_, index) => index));
       }
     };
     const items = figure.boxes.map((boxes) => ({ name: boxes.name, colour: account(boxes.colour) }));

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.accounts import ACCOUNTS
+from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.strip import Gap, Piece, Strip, StripLane
 from redline.report.diagnose_tables import unwrapped
 from redline.report.html import accounts
@@ -214,11 +215,16 @@ def gap_sentence(gap: Gap) -> str:
     if gap.doing is None:
         text = _("{time} {account}").format(**known)
     else:
-        where = f" ({site(gap.doing.site)})" if gap.doing.site and gap.doing.site != gap.doing.name else ""
-        text = _("{time} {account}: {doing}").format(doing=doing(gap.doing) + where, **known)
+        text = _("{time} {account}: {doing}").format(doing=_doing(gap.doing), **known)
     if not gap.next_name:
         return text
     return _("{gap}; then {work}").format(gap=text, work=printable(unwrapped(gap.next_name), NAME_LIMIT))
+
+
+def _doing(row: Doing) -> str:
+    """What the host did, and where: at a call site, else in a region."""
+    what, where = doing(row), site(row.site) or printable(row.region, NAME_LIMIT)
+    return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
 
 
 def _marks(strip: Strip, unit_ns: float) -> tuple[list[Mark], float]:
