@@ -204,6 +204,13 @@ def test_a_group_without_a_list_goes_by_its_name() -> None:
     assert (found.group, found.group_size) == ("mesh_tp", 8)
 
 
+def test_ranks_of_a_group_are_known_where_they_are_listed() -> None:
+    assert series({"Process Group Ranks": "[0, 2, 4]"}).ranks == (0, 2, 4)
+    assert series({"Process Group Ranks": "", "Process Group Name": "mesh_tp"}).ranks == ()
+    assert series({"Process Group Ranks": str(list(range(40)))}).ranks == ()  # kept by its hash
+    assert series({"Process Group Ranks": WORLD_OF_40}).ranks == ()  # cut by the profiler
+
+
 # --- partners ---------------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +222,7 @@ def point(name: str, peer: int | None, group: str = "[0, 2, 4, 6]", **more: Any)
 def test_partners_are_numbered_within_their_group() -> None:
     sent = series(point("send", 2), rank=2, world_size=8)
     received = series(point("recv", 1), rank=4, world_size=8)
-    assert (sent.collective, sent.group, sent.group_size) == (POINT_TO_POINT, "2->4", 2)
+    assert (sent.collective, sent.group, sent.group_size, sent.ranks) == (POINT_TO_POINT, "2->4", 2, (2, 4))
     assert sent.matching_key == received.matching_key
 
 

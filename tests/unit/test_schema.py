@@ -201,3 +201,27 @@ def test_calls_that_do_not(name: str) -> None:
 )
 def test_compiling_and_what_was_compiled(name: str, compiles: bool) -> None:
     assert schema.is_compilation(name) is compiles
+
+
+@pytest.mark.parametrize(
+    ("name", "into", "back"),
+    [
+        ("torch::distributed::reducer::mul_out", True, False),
+        ("torch::distributed::reducer::copy_", True, False),
+        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", False, True),
+        ("torch.distributed.ddp.reducer::search_unused_parameters", False, False),
+        ("aten::copy_", False, False),
+    ],
+)
+def test_copies_of_ddp(name: str, into: bool, back: bool) -> None:
+    assert (schema.copies_into_bucket(name), schema.copies_from_bucket(name)) == (into, back)
+
+
+def test_regions_of_ddp() -> None:
+    assert schema.is_ddp_forward("DistributedDataParallel.forward")
+    assert not schema.is_ddp_forward("FullyShardedDataParallel.forward")
+    assert schema.is_broadcast_region("nccl:broadcast")
+    assert not schema.is_broadcast_region("nccl:all_reduce")
+    assert not schema.is_broadcast_region("aten::broadcast_tensors")
+    assert schema.is_optimizer_step("Optimizer.step#AdamW.step")
+    assert not schema.is_optimizer_step("Optimizer.zero_grad#AdamW.zero_grad")

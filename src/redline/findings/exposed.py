@@ -32,6 +32,8 @@ def gradient_exchanges(rank: Digest) -> Mask:
     Tensor parallelism exchanges activations in both passes, and their gradients have the same size.
     """
     reduces = exchanges_where(rank, lambda series: series.collective in REDUCTIONS)
+    if not reduces.any():
+        return reduces
     sized = exchanges_where(rank, lambda series: series.in_elements >= 0)
     series, backward = rank.exchanges.series, rank.exchanges.backward
     activations = sized & np.isin(series, series[reduces & (backward == FORWARD)])
@@ -43,12 +45,23 @@ def begun_in_steps(rank: Digest, chosen: Mask) -> Mask:
     return chosen & steps.contains(rank.exchanges.start_ns - rank.zero_ns)
 
 
+def matter(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> bool:
+    """Whether the chosen exchanges can be exposed for this share of the steps at all: quick to say for many ranks."""
+    exposed_ns = 0
+    for rank, mask in zip(diagnosis.ranks, chosen, strict=True):
+        exchanges = rank.exchanges
+        exposed_ns += int(np.sum((exchanges.end_ns - exchanges.start_ns - exchanges.hidden_ns)[mask]))
+    return 0 < exposed_ns >= least_share * float(diagnosis.in_steps.sum())
+
+
 # --- when -------------------------------------------------------------------------------------------------------------
 
 
 def time_of(rank: Digest, chosen: Mask) -> Intervals:
     """When any of the chosen exchanges was open and exposed, on the clock of the ledger."""
     exchanges = rank.exchanges
+    if not chosen.any():
+        return Intervals.empty()
     start_ns, end_ns = exchanges.start_ns[chosen] - rank.zero_ns, exchanges.end_ns[chosen] - rank.zero_ns
     return Intervals.union_of(start_ns, end_ns) & rank.exposed
 
@@ -62,7 +75,7 @@ def transfer_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]
 def waiting_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
     """For each rank the exposed time of its chosen exchanges in which it waited for others."""
     ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, strict=True)
-    return [time_of(rank, mask) & waiting for rank, mask, waiting in ranks]
+    return [waiting if mask.all() else time_of(rank, mask) & waiting for rank, mask, waiting in ranks]
 
 
 def last_part(time: Intervals, share: float) -> Intervals:

@@ -14,6 +14,8 @@ def parameter_gathers(rank: Digest) -> Mask:
     Sequence parallelism gathers and scatters activations in both passes. Gloo has no reduce-scatter of its own.
     """
     gathers = exchanges_where(rank, lambda series: series.collective == "all_gather")
+    if not gathers.any():
+        return gathers
     scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
     of_parameters = _groups(rank, gathered_again(rank, gathers) | (scatters & gradient_exchanges(rank)))
     of_activations = _groups(rank, scatters & (rank.exchanges.backward == FORWARD))

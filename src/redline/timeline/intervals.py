@@ -59,13 +59,19 @@ class Intervals:
         return np.array_equal(self.start, other.start) and np.array_equal(self.end, other.end)
 
     def __or__(self, other: "Intervals") -> "Intervals":
+        if not len(self) or not len(other):
+            return self if len(self) else other
         return Intervals.union_of(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
 
     def __and__(self, other: "Intervals") -> "Intervals":
+        if not len(self) or not len(other):
+            return Intervals.empty()
         points = _distinct(self.start, self.end, other.start, other.end)
         return _where(points, self.contains(points) & other.contains(points))
 
     def __sub__(self, other: "Intervals") -> "Intervals":
+        if not len(self) or not len(other):
+            return self
         points = _distinct(self.start, self.end, other.start, other.end)
         return _where(points, self.contains(points) & ~other.contains(points))
 

@@ -11,6 +11,7 @@ from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
     gradient_exchanges,
+    matter,
     transfer_of,
     untold,
     untold_share,
@@ -18,24 +19,25 @@ from redline.findings.exposed import (
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 from redline.findings.sharding import parameter_gathers
 
+LEAST_SHARE = 0.05  # of the step
 MOSTLY_LAST = 0.5  # of the exposed time
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     chosen = [buckets(rank) for rank in diagnosis.ranks]
-    if not any(mask.any() for mask in chosen):
+    if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
-    sizes = _sizes(diagnosis.ranks, chosen)
+    sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, chosen)
     last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     figures = {
         "buckets": float(sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))),
         "smallest_bytes": float(min(sizes, default=0)),
         "largest_bytes": float(max(sizes, default=0)),
-        "exposed_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, chosen))),
+        "exposed_ns": float(sum(time.length_ns for time in claims)),
         "last_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, last))),
         "untold_share": untold_share(diagnosis),
     }
-    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+    return JobLook(claims=claims, figures=figures)
 
 
 def buckets(rank: Digest) -> Mask:
@@ -92,5 +94,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
-    least_share=0.05,
+    least_share=LEAST_SHARE,
 )

@@ -7,14 +7,16 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
-from redline.findings.exposed import gradient_exchanges, transfer_of, untold, untold_share
+from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_share
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+
+LEAST_SHARE = 0.01  # of the step
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     gradients = [gradient_exchanges(rank) for rank in diagnosis.ranks]
     early = [_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
-    if not any(mask.any() for mask in early):
+    if not matter(diagnosis, early, LEAST_SHARE):
         return None
     figures = {
         "early": float(sum(mask.sum() for mask in early)),
@@ -55,4 +57,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
+    least_share=LEAST_SHARE,
 )

@@ -8,12 +8,14 @@ from redline.findings.exposed import (
     exchanges_where,
     gradient_exchanges,
     last_part,
+    matter,
     transfer_of,
     untold,
     untold_share,
 )
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 
+LEAST_SHARE = 0.05  # of the step
 SAVED_SHARE = 0.5  # of the time, with half of the bytes
 
 
@@ -22,7 +24,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         gradient_exchanges(rank) & exchanges_where(rank, lambda series: series.dtype in FP32)
         for rank in diagnosis.ranks
     ]
-    if not any(mask.any() for mask in chosen):
+    if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
     exposed = transfer_of(diagnosis, chosen)
     claims = [last_part(time, SAVED_SHARE) for time in exposed]
@@ -44,5 +46,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
-    least_share=0.025,  # half of the 5 % that must be exposed
+    least_share=LEAST_SHARE * SAVED_SHARE,
 )

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
-from redline.findings.exposed import begun_in_steps, transfer_of, untold, untold_share
+from redline.findings.exposed import begun_in_steps, matter, transfer_of, untold, untold_share
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 from redline.findings.sharding import gathered_again, parameter_gathers
+
+LEAST_SHARE = 0.03  # of the step
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     chosen = [gathered_again(rank, parameter_gathers(rank)) for rank in diagnosis.ranks]
-    if not any(mask.any() for mask in chosen):
+    if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
     gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
     figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
@@ -32,5 +34,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
-    least_share=0.03,
+    least_share=LEAST_SHARE,
 )

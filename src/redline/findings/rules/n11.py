@@ -1,6 +1,6 @@
 """RL-N11: large collectives inside a node are far slower than its links."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.job.collective_table import CollectiveRow
@@ -79,15 +79,15 @@ def _link(group_size: int, facts: Sequence[Facts]) -> float:
 def _in_one_node(slow: _Slow, diagnosis: Diagnosis) -> bool:
     """Whether the ranks of every group are neighbours on one host, as launchers number them."""
     groups = {series.ranks for rank in diagnosis.ranks for series in rank.series if slow.is_meant(series)}
-    return all(_is_node(ranks, diagnosis) for ranks in groups)
-
-
-def _is_node(ranks: Sequence[int], diagnosis: Diagnosis) -> bool:
     devices = diagnosis.ranks[0].facts.fabric_devices
-    if not ranks:  # the group is known by name only
-        ranks = range(diagnosis.world_size or devices + 1)
-    hosts = {rank.origin.host for rank in diagnosis.ranks if rank.origin.host and rank.origin.rank in ranks}
-    return min(ranks) // devices == max(ranks) // devices and len(hosts) <= 1
+    anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
+    hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks}
+    return all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups)
+
+
+def _is_node(ranks: Sequence[int], devices: int, hosts: Mapping[int, str]) -> bool:
+    known = {hosts.get(rank, "") for rank in ranks} - {""}
+    return min(ranks) // devices == max(ranks) // devices and len(known) <= 1
 
 
 def _figures(slow: _Slow) -> dict[str, float]:

@@ -8,13 +8,15 @@ from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.exposed import exchanges_where, waiting_of
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 
+LEAST_SHARE = 0.03  # of the step
 ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     """All waiting but that for sends and receives, which stages of a pipeline have by their nature."""
     lateness = diagnosis.lateness
-    if lateness is None or not lateness.ranks:
+    waited_ns = sum(time.length_ns for time in diagnosis.waiting)
+    if lateness is None or waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
         return None
     chosen = [exchanges_where(rank, lambda series: series.collective != POINT_TO_POINT) for rank in diagnosis.ranks]
     return JobLook(
@@ -115,5 +117,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
-    least_share=0.03,
+    least_share=LEAST_SHARE,
 )

@@ -8,16 +8,17 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.passes import FORWARD
-from redline.findings.exposed import begun_in_steps, exchanges_where, time_of, transfer_of, untold, untold_share
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, transfer_of, untold, untold_share
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 
+LEAST_SHARE = 0.01  # of the step
 EXPERT = frozenset({"expert_dispatch", "expert_combine"})
 BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both ways again, embeddings do not
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     chosen = [_expert_exchanges(rank) for rank in diagnosis.ranks]
-    if not any(mask.any() for mask in chosen):
+    if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
     figures = {
@@ -67,4 +68,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look_at_job=look_at_job,
     explain=explain,
+    least_share=LEAST_SHARE,
 )

@@ -1,61 +1,65 @@
 """RL-P01: stages of a pipeline wait for each other."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, Series
-from redline.findings.exposed import begun_in_steps, exchanges_where, waiting_of
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
 from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
 
-_LEAST_CHAIN = 3  # ranks of which the first and the last do not meet: two meet in a ring as well
+Neighbours: TypeAlias = dict[int, set[int]]
 
-
-@dataclass(frozen=True)
-class _Pipeline:
-    """Ranks that send to each other."""
-
-    ranks: frozenset[int]
-    edges: frozenset[tuple[int, ...]]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether some rank has one neighbour only, as the first and the last stage have and no rank of a ring."""
-        neighbours = {rank: {a + b - rank for a, b in self.edges if rank in (a, b)} for rank in self.ranks}
-        return len(self.ranks) >= _LEAST_CHAIN and min(map(len, neighbours.values())) == 1
+LEAST_SHARE = 0.03  # of the step
+LEAST_CHAIN = 3  # ranks of which the first and the last do not meet: two meet in a ring as well
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     kinds = dict(zip((rank.origin.rank for rank in diagnosis.ranks), diagnosis.kinds, strict=True))
-    pipelines = [
-        one for one in _pipelines(diagnosis.ranks) if one.is_open or len({kinds.get(rank) for rank in one.ranks}) > 1
-    ]
-    if not pipelines:
-        return None
-    members = frozenset().union(*(one.ranks for one in pipelines))
+    pipelines = [ranks for ranks in _connected(_neighbours(diagnosis.ranks)) if _is_pipeline(ranks, kinds)]
+    members = {rank for ranks in pipelines for rank in ranks}
     chosen = [
         exchanges_where(rank, lambda series: series.collective == POINT_TO_POINT) & (rank.origin.rank in members)
         for rank in diagnosis.ranks
     ]
-    return JobLook(
-        claims=waiting_of(diagnosis, chosen),
-        figures={
-            "stages": float(max(len(one.ranks) for one in pipelines)),
-            "micro_batches": float(max(_received_per_step(rank) for rank in diagnosis.ranks)),
-        },
-    )
+    if not matter(diagnosis, chosen, LEAST_SHARE):
+        return None
+    figures = {
+        "stages": float(max(map(len, pipelines))),
+        "micro_batches": float(max(map(_received_per_step, diagnosis.ranks))),
+    }
+    return JobLook(claims=waiting_of(diagnosis, chosen), figures=figures)
 
 
-def _pipelines(ranks: Sequence[Digest]) -> list[_Pipeline]:
-    """Ranks that are connected by sends and receives."""
-    edges = {edge for rank in ranks for edge in _edges(rank)}
-    groups: list[set[int]] = []
-    for edge in sorted(edges):
-        meeting = [group for group in groups if group & set(edge)]
-        groups = [group for group in groups if group not in meeting] + [set(edge).union(*meeting)]
-    return [_Pipeline(frozenset(group), frozenset(edge for edge in edges if edge[0] in group)) for group in groups]
+def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:
+    """Stages do different work, or the first and the last have one neighbour only, which no rank of a ring has."""
+    is_open = len(ranks) >= LEAST_CHAIN and min(map(len, ranks.values())) == 1
+    return is_open or len({kinds.get(rank) for rank in ranks}) > 1
+
+
+def _neighbours(ranks: Sequence[Digest]) -> Neighbours:
+    """With whom each rank exchanges by sends and receives."""
+    found: Neighbours = {}
+    for one, other in {edge for rank in ranks for edge in _edges(rank)}:
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return found
+
+
+def _connected(neighbours: Neighbours) -> list[Neighbours]:
+    """Ranks that are connected by exchanges, directly or not."""
+    groups: list[Neighbours] = []
+    waiting = set(neighbours)
+    while waiting:
+        group, reached = set[int](), {min(waiting)}
+        while reached:
+            group |= reached
+            reached = set().union(*(neighbours[rank] for rank in reached)) - group
+        groups.append({rank: neighbours[rank] for rank in group})
+        waiting -= group
+    return groups
 
 
 def _edges(rank: Digest) -> set[tuple[int, ...]]:
@@ -101,5 +105,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look_at_job=look_at_job,
     explain=explain,
-    least_share=0.03,
+    least_share=LEAST_SHARE,
 )
