@@ -102,7 +102,15 @@ def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
 
 def test_idling_without_a_known_cause_is_not_health() -> None:
     assert verdict(worthwhile=False) == "The device is idle for 40.0 % of the step, and no rule recognises why."
-    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith("Communication that nothing hides takes 50.0 %")
+    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith(
+        "Communication that nothing hides takes 50.0 %"
+    )
+    small = replace(FINDING, bound_ns=0.3e6)
+    assert verdict(small, worthwhile=False) == (
+        "The device is idle for 40.0 % of the step; the largest finding explains 3.0 %."
+    )
+    exposed = verdict(small, worthwhile=False, limit=Limit.COMMUNICATION)
+    assert exposed.endswith("takes 50.0 % of the step; the largest finding explains 3.0 %.")
 
 
 def test_serving_names_its_phases() -> None:

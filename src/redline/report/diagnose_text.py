@@ -9,7 +9,7 @@ from redline.findings.finding import Findings
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import tables_of
 from redline.report.findings_screen import Card
-from redline.report.language import _
+from redline.report.language import _, sentences
 from redline.report.layout import left, wrapped
 from redline.report.redaction import Removed
 from redline.report.shown import Shown
@@ -140,9 +140,9 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
     if not cards:
         return
     yield _("findings, by what they can gain at most")
-    for number, (card, sentences) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
+    for number, (card, most) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
         yield from wrapped(card.head, WIDTH, f"  {number}. ")
-        for sentence in card.evidence[:sentences]:
+        for sentence in card.evidence[:most]:
             yield from wrapped(sentence, WIDTH, "     ")
         if number <= detail.fixes:
             yield from wrapped(_("Fix: {fix}").format(fix=card.fix), WIDTH, "     ")
@@ -152,16 +152,16 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
 
 
 def _beside(screen: Screen, most: int) -> Iterator[str]:
-    """What is done well, and remarks: a line each."""
-    for sentence in screen.praise[:most]:
-        yield _cut("+ ", sentence)
-    for card in screen.remarks[:most]:
-        yield _cut("! ", f"{card.code} {' '.join(card.evidence)}")
+    """What is done well, and remarks: a line each, or whole where there is no limit."""
+    praise = [("+ ", sentence) for sentence in screen.praise[:most]]
+    remarks = [("! ", f"{card.code} {sentences(card.evidence)}") for card in screen.remarks[:most]]
+    for mark, text in (*praise, *remarks):
+        yield from wrapped(text, WIDTH, mark) if most >= _EVERYTHING.beside else _cut(text, mark)
 
 
-def _cut(mark: str, text: str) -> str:
+def _cut(text: str, mark: str) -> list[str]:
     lines = wrapped(text, WIDTH - 4, mark)
-    return lines[0] if len(lines) == 1 else f"{lines[0]} ..."
+    return lines if len(lines) == 1 else [f"{lines[0]} ..."]
 
 
 def _losses(screen: Screen) -> Iterator[str]:

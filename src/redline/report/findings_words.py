@@ -87,7 +87,7 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     elif verdict.healthy:
         parts += _healthy(verdict, findings)
     else:
-        parts += [_unexplained(verdict)]
+        parts += [_unexplained(verdict, findings)]
     return sentences(parts)
 
 
@@ -114,13 +114,20 @@ def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
     return said
 
 
-def _unexplained(verdict: Verdict) -> str:
+def _unexplained(verdict: Verdict, findings: Sequence[Finding]) -> str:
     """Much time is lost, and there is no finding of weight."""
+    worth = percent(findings[0].share) if findings else ""
     if verdict.limit == Limit.COMMUNICATION:
         text = _("Communication that nothing hides takes {share} of the step, and no rule recognises why.")
-        return text.format(share=percent(verdict.limit_share))
-    text = _("The device is idle for {idle} of the step, and no rule recognises why.")
-    return text.format(idle=percent(verdict.idle_share))
+        if worth:
+            text = _(
+                "Communication that nothing hides takes {share} of the step; the largest finding explains {worth}."
+            )
+        return text.format(share=percent(verdict.limit_share), worth=worth)
+    text = _("The device is idle for {share} of the step, and no rule recognises why.")
+    if worth:
+        text = _("The device is idle for {share} of the step; the largest finding explains {worth}.")
+    return text.format(share=percent(verdict.idle_share), worth=worth)
 
 
 def cause_words(code: str) -> str:
