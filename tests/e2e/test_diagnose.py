@@ -1,5 +1,6 @@
 """`redline diagnose` and `redline digest` as users run them: what goes where, and what is said when it cannot."""
 
+import csv
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.report import diagnose_json
 from redline.report.findings_table import findings_table
+from redline.report.raw_tables import COLUMNS
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.trace.job import Failure
 from tests.conftest import REDLINE, ROOT, document, environment, run_redline
@@ -146,7 +148,10 @@ def test_an_existing_file_is_replaced_only_by_force(job: Path, tmp_path: Path) -
 
 def test_mistakes_of_the_command_line(job: Path) -> None:
     for arguments, said in (
-        (["-o", "report.html"], "diagnose: report.html: diagnose writes .json, .md or .txt; give the file such a name"),
+        (
+            ["-o", "report.html"],
+            "diagnose: report.html: diagnose writes .csv, .json, .md or .txt; give the file such a name",
+        ),
         (["--json", "--format", "md"], "not allowed with argument"),
         (["--format", "xml"], "invalid choice"),
         (["-q", "-v"], "not allowed with argument"),
@@ -520,3 +525,38 @@ def test_a_threshold_that_makes_no_sense_is_said_before_anything_is_read(tmp_pat
     done = run(tmp_path / "nothing", "--fail-on", "idle>20")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("redline: diagnose: --fail-on 'idle>20': idle is a share: write a percentage, such as 20%\n")
+
+
+# --- CSV --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["findings", "kernels", "collectives", "ranks", "steps", "host"])
+def test_a_table_as_csv(job: Path, tmp_path: Path, table: str) -> None:
+    target = tmp_path / f"{table}.csv"
+    done = run(job, f"--{table}", "-q", "-o", target)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    rows = list(csv.DictReader(target.read_text().splitlines()))
+    assert list(rows[0]) == [column.name for column in COLUMNS[table]]
+    printed = run(job, f"--{table}", "-q", "--format", "csv")
+    assert printed.stdout == target.read_text()
+
+
+@pytest.mark.parametrize("tables", [[], ["--kernels", "--ranks"]])
+def test_csv_is_one_table(job: Path, tmp_path: Path, tables: list[str]) -> None:
+    for how in (["-o", str(tmp_path / "x.csv")], ["--format", "csv"]):
+        done = run(job, *tables, *how)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "redline: diagnose: CSV is one table; give exactly one of "
+            "--findings, --kernels, --collectives, --ranks, --steps, --host\n"
+        )
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_names_of_a_trace_are_no_formulas_in_csv(tmp_path: Path) -> None:
+    names = ["=HYPERLINK(1)", "+1", "-2+3", "@SUM", "\ttab", "\rreturn", "\x1b[31mred", "a\u202eb"]
+    events = [{**op_of_a_cpu(10 * place), "name": name} for place, name in enumerate(names)]
+    (tmp_path / "t.json").write_bytes(document(events))
+    done = run(tmp_path / "t.json", "-q", "--kernels", "--format", "csv")
+    found = {row["operator"] for row in csv.DictReader(done.stdout.splitlines())}
+    assert found == {"'=HYPERLINK(1)", "'+1", "'-2+3", "'@SUM", "'tab", "'return", "[31mred", "ab"}

@@ -15,6 +15,7 @@ from redline.cli.arguments import (
     refuse_unknown_format,
 )
 from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, unused
+from redline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 EXIT_CROSSED = 1
-FORMATS = {".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
+FORMATS = {".csv": "csv", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
@@ -51,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     form.add_argument(
-        "--format", choices=("text", "md", "json"), metavar="FORMAT", help="text, md or json (default: text)"
+        "--format",
+        choices=sorted(FORMATS.values()),
+        metavar="FORMAT",
+        help="text, md, json, or csv for one table (default: text)",
     )
     parser.add_argument(
         "--fail-on",
@@ -76,17 +80,24 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     from redline.findings import thresholds
+    from redline.report.language import speaking
     from redline.report.redaction_words import redacted_words
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
     limits = [thresholds.parse(text) for text in options.fail_on or ()]
     tables = list(dict.fromkeys(options.tables or ()))
+    spoken = language(options)
+    form = _format(options)
+    if form == "csv" and len(tables) != 1:
+        names = ", ".join(f"--{name}" for name in TABLES)
+        raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
     if redactor is not None:
         found = found.redacted(redactor)
-    form = _format(options)
-    deliver(_rendered(found, form, tables, options), options.output, force=options.force)
+    with speaking(spoken):
+        text = _rendered(found, form, tables, options)
+    deliver(text, options.output, force=options.force)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_words(found.removed))
@@ -101,19 +112,18 @@ def _format(options: argparse.Namespace) -> str:
 
 
 def _rendered(found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace) -> str:
-    from redline.report import diagnose_json, diagnose_md, diagnose_text
-    from redline.report.language import speaking
+    from redline.report import diagnose_csv, diagnose_json, diagnose_md, diagnose_text
+    from redline.report.raw_tables import raw_table
 
     known = found.diagnosis, found.outline, found.findings, found.failures
     unicode = options.output is not None or speaks_unicode()
-    with speaking(language(options)):
-        if form == "json":
-            return diagnose_json.render(*known, removed=found.removed)
-        if form == "md":
-            return diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
-        return diagnose_text.render(
-            *known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed
-        )
+    if form == "json":
+        return diagnose_json.render(*known, removed=found.removed)
+    if form == "csv":
+        return diagnose_csv.render(raw_table(tables[0], *known[:3]))
+    if form == "md":
+        return diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
+    return diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed)
 
 
 def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.digests import digest_job, scene_again
@@ -18,8 +19,11 @@ from redline.report.redaction import Redactor, Removed
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Diagnosed:
     """The diagnosis of a job, its outline, and the files that could not be read."""
 
@@ -35,6 +39,27 @@ class Diagnosed:
         redactor = redactor or Redactor()
         clean = redactor.redacted(self)
         return replace(clean, removed=redactor.removed)
+
+    def frame(self, name: str) -> "pd.DataFrame":
+        """A table as a data frame of pandas: findings, kernels, collectives, ranks, steps, host or waterfall."""
+        from redline.report.frames import frame_of
+        from redline.report.raw_tables import COLUMNS, raw_table
+
+        if name not in COLUMNS:
+            raise UsageError(f"there is no table {name!r}; there are: {', '.join(COLUMNS)}")
+        return frame_of(raw_table(name, self.diagnosis, self.outline, self.findings))
+
+    def __repr__(self) -> str:
+        from redline.report.notebook import line_of
+
+        return line_of(self.diagnosis, self.outline, self.findings)
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        from redline.report.diagnose_screen import screen_of
+        from redline.report.notebook import render
+
+        return render(screen_of(self.diagnosis, self.outline, self.findings, self.failures, self.removed))
 
 
 def diagnose(
