@@ -84,6 +84,7 @@ FLAGS = {
         "--force",
         "--jobs N",
         "--no-cache",
+        "--redact",
         "--strict",
         "-h --help",
         "-o --output FILE",

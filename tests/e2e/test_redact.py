@@ -9,6 +9,7 @@ import pytest
 import zstandard
 
 import redline
+from redline.report.raw_tables import COLUMNS, raw_table
 from redline.report.redaction import Redactor
 from tests.conftest import (
     DEVICE_PID,
@@ -75,7 +76,7 @@ def trace(rank: int) -> bytes:
     names = {
         "process_name": "python alice",
         "process_labels": "alice@gpu-node17",
-        "thread_name": "loader hunter2hunter2",
+        "thread_name": "loader token=hunter2hunter2",
     }
     for name, text in names.items():
         for pid in (HOST_PID, DEVICE_PID):
@@ -131,6 +132,14 @@ def test_no_format_holds_a_secret(folder: Path, form: str) -> None:
     assert ("redacted: " in err) == (form == "json")
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_no_csv_holds_a_secret(folder: Path, table: str, tmp_path: Path) -> None:
+    target = tmp_path / "table.csv"
+    out, err = outputs(run_redline("diagnose", folder, "--redact", table, "-o", target))
+    assert leaks(out, err, target.read_text()) == []
+    assert "redacted: " in err
+
+
 def test_no_digest_holds_a_secret(folder: Path, tmp_path: Path) -> None:
     out, err = outputs(run_redline("digest", folder, "-o", tmp_path / "digests", "--redact"))
     assert leaks(out, err) == []
@@ -141,20 +150,28 @@ def test_no_digest_holds_a_secret(folder: Path, tmp_path: Path) -> None:
     assert leaks(again, err) == []
 
 
+def test_no_merged_trace_holds_a_secret(folder: Path, tmp_path: Path) -> None:
+    out, err = outputs(run_redline("merge", folder, "-o", tmp_path / "merged.json", "--redact"))
+    assert leaks(out, err, (tmp_path / "merged.json").read_text()) == []
+    assert "redacted: 1 host" in out
+    before = redline.diagnose([folder]).outline.waterfall
+    assert redline.diagnose([tmp_path / "merged.json"]).outline.waterfall == before
+
+
 def test_a_digest_that_was_redacted_gives_the_same_accounts(folder: Path, tmp_path: Path) -> None:
-    redline.digest([folder], tmp_path / "digests", redact=True)
+    redline.digest([folder], tmp_path / "digests", redactor=Redactor())
     before, after = redline.diagnose([folder]), redline.diagnose([tmp_path / "digests"])
     assert after.outline.waterfall == before.outline.waterfall
     assert after.diagnosis.collectives == before.diagnosis.collectives
     assert after.outline.utilisation == before.outline.utilisation
 
 
-@pytest.mark.parametrize("verb", ["diagnose", "digest"])
+@pytest.mark.parametrize("verb", ["diagnose", "digest", "merge"])
 @pytest.mark.parametrize("given", ["moonshot-broken.json", "zebra-project-*.json", "."])
 def test_no_error_holds_a_secret(folder: Path, tmp_path: Path, verb: str, given: str) -> None:
     """Of a file that is no trace, of a pattern that matches nothing, and with --strict of a folder."""
     strict = ("--strict",) if given == "." else ()
-    output = ("-o", tmp_path / "out") if verb == "digest" else ()
+    output = () if verb == "diagnose" else ("-o", tmp_path / "out.json")
     done = run_redline(verb, folder / given, "--redact", *strict, *output)
     assert (done.returncode, done.stdout) == (2, "")
     assert leaks(done.stderr) == []
@@ -178,6 +195,8 @@ def test_a_file_of_results_holds_no_secret(folder: Path, tmp_path: Path) -> None
 
 def test_python_values_hold_no_secret(folder: Path) -> None:
     clean = redline.diagnose([folder]).redacted()
+    tables = (raw_table(name, clean.diagnosis, clean.outline, clean.findings) for name in COLUMNS)
+    assert leaks(str(clean), clean._repr_html_(), *map(repr, tables)) == []
     assert (
         leaks(repr(clean), repr(clean.diagnosis), repr(clean.findings), repr(clean.failures), repr(clean.outline)) == []
     )

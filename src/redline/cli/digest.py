@@ -41,11 +41,12 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
         options.paths,
         options.output,
         machine=options.machine,
-        redact=options.redact,
+        redactor=redactor,
         force=options.force,
         options=job_options(options),
         progress=progress(options),
     )
+    removed = None if redactor is None else redactor.removed  # before the folder below, which is no part of the result
     folder = options.output if redactor is None else redactor.text(options.output)
     show(
         digest_text.render(
@@ -57,8 +58,8 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
             failures=written.failures,
         )
     )
-    if written.removed is not None:
-        show(f"{redacted_words(written.removed)}\n")
+    if removed is not None:
+        show(f"{redacted_words(removed)}\n")
     if not options.quiet:
         point_to(f"redline diagnose {quoted([folder])}")
     return 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_reading, job_options, size_bytes
+from redline.cli.arguments import add_reading, add_redact, files_named, job_options, size_bytes
 from redline.cli.output import point_to, progress, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
+    from redline.report.redaction import Redactor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,23 +22,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the merged trace is at most this large; what was left out is said (default: %(default)s)",
     )
+    add_redact(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.redact:
+        return _run(options, None)
+    from redline.report.redaction import Redactor
+
+    redactor = Redactor()
+    with redactor.in_errors(lambda: files_named(options)):
+        return _run(options, redactor)
+
+
+def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     from redline.report import merge_text
+    from redline.report.redaction_words import redacted_words
     from redline.verbs.merge import merge
 
     result = merge(
         options.paths,
         options.output,
         budget_bytes=options.budget,
+        redactor=redactor,
         force=options.force,
         options=job_options(options),
         progress=progress(options),
     )
-    show(merge_text.render(result))
+    text = merge_text.render(result)
+    if redactor is not None:
+        said = redacted_words(redactor.removed)  # before the name of the file, which is no part of the result
+        text = f"{redactor.text(text)}{said}\n"
+    show(text)
     if not options.quiet:
-        point_to(f"open {options.output} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")
+        target = options.output if redactor is None else redactor.text(options.output)
+        point_to(f"open {target} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")
     return 0

@@ -11,7 +11,7 @@ import numpy as np
 
 Value = TypeVar("Value")
 OfText = Callable[[str], str]
-OfField = Mapping[tuple[type, str], Callable[[Any], str]]
+OfField = Mapping[tuple[type, str], Callable[[Any], Any]]
 """By record and field, what is to stand there; it is given the record."""
 
 _NUMBERS = (int, float, bool, "int", "float", "bool")

@@ -3,10 +3,11 @@
 Everything that is text is looked at, wherever it stands in a result: what is added to results later is covered too.
 """
 
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
@@ -16,7 +17,7 @@ from redline.errors import RedlineError
 from redline.report.every_text import OfField, with_every_text
 from redline.report.private import MARK, Private, without_people_and_machines, without_secrets
 from redline.report.private_paths import owners, without_paths
-from redline.timeline.timeline import Metadata, Source
+from redline.timeline.timeline import Metadata, Source, Timeline
 from redline.trace.job import Failure
 
 Value = TypeVar("Value")
@@ -88,6 +89,7 @@ class Redactor:
             (Source, "member"): lambda source: self.file(source.member),
             (Failure, "path"): lambda failure: self.file(failure.path),
             (Failure, "message"): lambda failure: self.message(failure.message, [failure.path]),
+            (Timeline, "texts"): lambda timeline: tuple(map(self.text_or_json, timeline.texts)),
         }
         return with_every_text(value, self.text, special)
 
@@ -104,6 +106,14 @@ class Redactor:
     def _once(self, text: str) -> str:
         clean = without_secrets(without_paths(text, self.mark), self.mark)
         return self._without_named(without_people_and_machines(clean, self.mark))
+
+    def text_or_json(self, text: str) -> str:
+        """Lists of arguments stay JSON whatever is taken out of them."""
+        if text.startswith("[") and self.text(text) != text:
+            with suppress(ValueError):
+                content = json.loads(text)
+                return json.dumps(with_every_text(content, self.text, {}))
+        return self.text(text)
 
     def file(self, name: str) -> str:
         """The name of a trace says who recorded it where, so nothing of it stays but its ending."""

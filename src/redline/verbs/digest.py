@@ -10,7 +10,7 @@ from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.observe import observe
-from redline.report.redaction import Redactor, Removed
+from redline.report.redaction import Redactor
 from redline.trace.find import DIGEST_ENDING, find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -24,7 +24,6 @@ class Written:
     largest_bytes: int
     left_out: int  # digests that had to leave out exchanges: waiting in those cannot be told from transfer
     failures: tuple[Failure, ...]
-    removed: tuple[Removed, ...] | None = None  # by redaction; None where it was not asked for
 
 
 def digest(
@@ -32,24 +31,22 @@ def digest(
     output: str | Path,
     *,
     machine: str | None = None,
-    redact: bool = False,
+    redactor: Redactor | None = None,
     force: bool = False,
     options: JobOptions | None = None,
     progress: Progress | None = None,
 ) -> Written:
     """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank.
 
-    With `redact` hosts, users, folders, names of traces and secrets do not get into the files.
+    With a redactor, nothing gets into them that is private: hosts, users, folders, names of traces, secrets.
     """
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
     found = digest_job(find_traces(paths), machine, options or JobOptions(), progress, observe)
-    digests, failures, removed = found.digests, found.failures, None
-    if redact:
-        redactor = Redactor()
+    digests, failures = found.digests, found.failures
+    if redactor is not None:
         digests, failures = redactor.redacted((digests, failures))
-        removed = redactor.removed
     targets = _targets(folder, digests)
     for target in targets:
         refuse_unless_free(target, force=force)
@@ -64,7 +61,6 @@ def digest(
         largest_bytes=max(one.size_bytes for one in saved),
         left_out=sum(1 for one in saved if "exchanges" in one.left_out),
         failures=failures,
-        removed=removed,
     )
 
 

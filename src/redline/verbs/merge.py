@@ -1,8 +1,10 @@
 """`redline merge`: the ranks of a job on one clock, in one trace for Perfetto."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from redline.report.redaction import Redactor
 from redline.timeline.timeline import Timeline
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.find import find_traces
@@ -17,21 +19,28 @@ def merge(
     output: str | Path,
     *,
     budget_bytes: int = BUDGET_BYTES,
+    redactor: Redactor | None = None,
     force: bool = False,
     options: JobOptions | None = None,
     progress: Progress | None = None,
 ) -> Merged:
-    """Merge the traces named by files, folders or patterns into `output`."""
+    """Merge the traces named by files, folders or patterns into `output`.
+
+    With a redactor, nothing gets into it that is private: hosts, users, folders, names of traces, secrets.
+    """
     check_output(Path(output), force=force)
     options = options or JobOptions()
     job = read_job(find_traces(paths), options, progress)
+    if redactor is not None:
+        job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
     folder = cache_folder() if options.use_cache else None
     last: dict[Path, tuple[Timeline, ...]] = {}
 
     def read(path: Path, number: int) -> Timeline:
         if path not in last:
             last.clear()
-            last[path] = read_cached(path, options.reading, folder).timelines
+            timelines = read_cached(path, options.reading, folder).timelines
+            last[path] = timelines if redactor is None else redactor.redacted(timelines)
         return last[path][number]
 
     return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force)
