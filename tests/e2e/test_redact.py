@@ -9,6 +9,7 @@ import pytest
 import zstandard
 
 import redline
+from redline.report.html import page as html_page
 from redline.report.raw_tables import COLUMNS, raw_table
 from redline.report.redaction import Redactor
 from tests.conftest import (
@@ -31,7 +32,7 @@ SECRETS = (
     HOST,
     "gpu-node17",
     "acme-corp",
-    "alice",
+    "wilhelmina",
     "zebra-project",  # a folder
     "hunter2hunter2",
     "sk-proj-abc123DEF456ghi789",
@@ -53,11 +54,11 @@ TABLES = ("--findings", "--kernels", "--collectives", "--ranks", "--steps", "--h
 
 def step(number: int, at: float) -> list[dict[str, object]]:
     """A step in whose every name something is hidden."""
-    stack = f"/home/alice/zebra-project/train.py({number}): sk-proj-abc123DEF456ghi789"
+    stack = f"/home/wilhelmina/zebra-project/train.py({number}): sk-proj-abc123DEF456ghi789"
     return [
         region(f"ProfilerStep#{number}", at, 1000),
         region("load customer=ACME-GmbH token=hunter2hunter2", at + 1, 900),
-        region("alice mails jane.doe@acme.example", at + 2, 800),
+        region("wilhelmina mails jane.doe@acme.example", at + 2, 800),
         span("python_function", stack, at + 3, 700, args={"Python id": number, "Python parent id": None}),
         op("aten::mm ghp_16C7e42F292c6912E7710c838347Ae178B4a", at + 4, 100, **PRODUCT),
         op("aten::mm", at + 110, 100, **PRODUCT),
@@ -66,7 +67,9 @@ def step(number: int, at: float) -> list[dict[str, object]]:
         kernel("gemm_AKIAIOSFODNN7EXAMPLE", at + 10, 50, correlation=10 * number + 1),
         kernel("kernel xoxb-123456789012-abcdefABCDEF", at + 120, 50, correlation=10 * number + 2),
         kernel("orphan wJ2lrXUtnF9MIK7MDeNGbPxRf4CYe7AmPq3kBz", at + 200, 50),
-        collective(at + 300, 50, args={"Process Group Name": "pg gpu-node17", "Process Group Description": "alice"}),
+        collective(
+            at + 300, 50, args={"Process Group Name": "pg gpu-node17", "Process Group Description": "wilhelmina"}
+        ),
         op("connect tcp://10.12.34.56:29500 or [2001:db8:85a3::8a2e:370:7334]:80", at + 400, 500),
     ]
 
@@ -74,8 +77,8 @@ def step(number: int, at: float) -> list[dict[str, object]]:
 def trace(rank: int) -> bytes:
     events: list[object] = [event for number in range(1, 4) for event in step(number, 1000 * number)]
     names = {
-        "process_name": "python alice",
-        "process_labels": "alice@gpu-node17",
+        "process_name": "python wilhelmina",
+        "process_labels": "wilhelmina@gpu-node17",
         "thread_name": "loader token=hunter2hunter2",
     }
     for name, text in names.items():
@@ -87,7 +90,7 @@ def trace(rank: int) -> bytes:
         rank=rank,
         world_size=2,
         host_name=HOST,
-        traceName=f"/home/alice/zebra-project/moonshot{rank}.json",
+        traceName=f"/home/wilhelmina/zebra-project/moonshot{rank}.json",
         job_name="password=hunter2hunter2",
         deviceProperties=[{"id": 0, "name": "NVIDIA secret=hunter2hunter2", "totalGlobalMem": 80 << 30}],
         cuda_runtime_version="12040 token=hunter2hunter2",
@@ -97,11 +100,11 @@ def trace(rank: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home") / "alice" / "zebra-project" / HOST
+    folder = tmp_path_factory.mktemp("home") / "wilhelmina" / "zebra-project" / HOST
     folder.mkdir(parents=True)
     for rank in range(2):
         (folder / f"moonshot{rank}.json").write_bytes(trace(rank))
-    (folder / "moonshot-broken.json").write_text("<html> token=hunter2hunter2 /home/alice/x")
+    (folder / "moonshot-broken.json").write_text("<html> token=hunter2hunter2 /home/wilhelmina/x")
     return folder
 
 
@@ -138,6 +141,16 @@ def test_no_csv_holds_a_secret(folder: Path, table: str, tmp_path: Path) -> None
     out, err = outputs(run_redline("diagnose", folder, "--redact", table, "-o", target))
     assert leaks(out, err, target.read_text()) == []
     assert "redacted: " in err
+
+
+def test_no_page_holds_a_secret(folder: Path) -> None:
+    clean = redline.diagnose([folder], draw_step=True).redacted()
+    assert clean.strip is not None
+    page = html_page.render(
+        clean.diagnosis, clean.outline, clean.findings, clean.failures, strip=clean.strip, removed=clean.removed
+    )
+    assert leaks(page) == []
+    assert "redacted: 1 host" in page
 
 
 def test_no_digest_holds_a_secret(folder: Path, tmp_path: Path) -> None:
