@@ -2,9 +2,11 @@
 
 import builtins
 import csv
+import inspect
 import io
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,16 @@ def test_cells_are_of_their_columns_kind(name: str, found: Diagnosed) -> None:
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_page_has_every_column(name: str) -> None:
     assert [row[0] for row in rows_of(section(PAGE, name))] == [f"`{column.name}`" for column in COLUMNS[name]]
+
+
+def test_the_page_has_every_argument_and_every_attribute() -> None:
+    arguments = list(inspect.signature(redline.diagnose).parameters)
+    own = [name for name in vars(Diagnosed) if not name.startswith("_") and callable(getattr(Diagnosed, name))]
+    attributes = [*(one.name for one in fields(Diagnosed)), *own]
+    documented = [row[0] for row in rows_of(section(PAGE, "redline.diagnose"))]
+    named = [re.sub(r"\(.*\)", "", name.strip("`")) for name in documented]
+    assert named[: len(arguments)] == arguments
+    assert sorted(named[len(arguments) :]) == sorted(attributes)
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
