@@ -1,6 +1,7 @@
 """Redaction takes out what is private wherever it stands, twice changes nothing more, and amounts stay as they are."""
 
 import json
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -186,6 +187,12 @@ def test_errors_name_no_file() -> None:
     assert "member" not in str(caught.value)
     assert "not a trace; nor is <folder-" in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("name", ["t", ".", "no", "runs/a"])
+def test_a_short_name_spoils_no_message(name: str) -> None:
+    said = Redactor(b"fixed").message(f"{name}: cannot be opened; nothing to read.", [name])
+    assert re.fullmatch(r"<file-\w{4}>: cannot be opened; nothing to read\.", said)
 
 
 def test_other_errors_pass() -> None:

@@ -126,7 +126,8 @@ class Redactor:
     def message(self, text: str, files: Iterable[str] = ()) -> str:
         """A text that names these files."""
         for name in sorted(filter(None, files), key=len, reverse=True):
-            text = re.sub(rf"{re.escape(name)}(?:![^\s:]+)?", lambda found: self.file(found[0]), text)
+            whole = rf"(?<![\w.-]){re.escape(name)}(?:![^\s:]+)?(?![\w-])"
+            text = re.sub(whole, lambda found: self.file(found[0]), text)
         return self.text(text)
 
     @contextmanager
