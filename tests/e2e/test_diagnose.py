@@ -241,16 +241,27 @@ def follow(done: subprocess.CompletedProcess[str], cwd: Path) -> subprocess.Comp
     return run_redline(*shlex.split(line.removeprefix("next: redline ")), cwd=cwd)
 
 
-def test_the_next_command_shows_more_of_the_largest_loss(job: Path, tmp_path: Path) -> None:
-    first = run(job, "--step-regex", "ProfilerStep", cwd=tmp_path)
-    assert first.stderr == f"next: redline diagnose {job} --step-regex ProfilerStep --kernels\n"
+@pytest.fixture(scope="module")
+def calm_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nothing is wrong with it, so nothing is found."""
+    folder = tmp_path_factory.mktemp("calm") / "job"
+    write_job(JobSpec(ranks=4, steps=3, layers=2), folder)
+    return folder
+
+
+def test_the_next_command_explains_the_first_finding(job: Path, tmp_path: Path) -> None:
+    done = run(job, cwd=tmp_path)
+    assert done.stderr == "next: redline explain RL-N13\n"
+    assert follow(done, tmp_path).stdout.startswith("# RL-N13: ")
+
+
+def test_the_next_command_shows_more_of_the_largest_loss(calm_job: Path, tmp_path: Path) -> None:
+    first = run(calm_job, "--step-regex", "ProfilerStep", cwd=tmp_path)
+    assert first.stderr == f"next: redline diagnose {calm_job} --step-regex ProfilerStep --kernels\n"
     second = follow(first, tmp_path)
     assert "\nkernels\n" in second.stdout
-    third = follow(run(job, "--kernels", cwd=tmp_path), tmp_path)
-    assert "\nranks\n" in third.stdout
-    fourth = run(job, "--kernels", "--ranks", cwd=tmp_path)
-    assert fourth.stderr == f"next: redline merge {job} -o merged.json.gz\n"
-    assert follow(fourth, tmp_path).returncode == 0
+    assert second.stderr == f"next: redline merge {calm_job} -o merged.json.gz\n"
+    assert follow(second, tmp_path).returncode == 0
 
 
 def test_quiet_leaves_stderr_empty(job: Path) -> None:
@@ -298,8 +309,9 @@ def test_a_digest_cannot_be_judged_anew(digests: Path) -> None:
         )
 
 
-def test_digests_cannot_be_merged_so_it_is_not_advised(digests: Path) -> None:
-    assert run(digests, "--kernels", "--ranks").stderr == ""
+def test_digests_cannot_be_merged_so_it_is_not_advised(calm_job: Path, tmp_path: Path) -> None:
+    assert run_redline("digest", calm_job, "-o", tmp_path, "-q").returncode == 0
+    assert run(tmp_path, "--kernels").stderr == ""
 
 
 def test_digests_are_replaced_only_by_force(job: Path, digests: Path) -> None:

@@ -25,7 +25,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
 
 
 def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, job.findings)
+    text = render(job.diagnosis, job.outline, job.findings, verbose=True)
     screen = screen_of(job.diagnosis, job.outline, job.findings)
     said = [screen.headline, *(text for _, text in screen.facts), *(text for _, text in screen.losses), *screen.unseen]
     for sentence in said:

@@ -203,6 +203,7 @@ def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None
     found = of(tmp_path, trace())
     text = render(found.diagnosis, found.outline, findings(2))
     assert "largest accounts" not in text
+    assert "largest accounts" in render(found.diagnosis, found.outline, findings(2), verbose=True)
     assert line(text, "verdict").startswith("verdict   Limited by overhead: 50.0 % of the step is waiting and copying.")
     lines = block(text, "findings, by what they can gain at most")
     assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")

@@ -54,7 +54,7 @@ class Screen:
     step: str
     unit: str
     cards: tuple[Card, ...]
-    losses: tuple[tuple[str, str], ...]  # where there are no findings: account, amount, and what stands behind it
+    losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
     unseen: tuple[str, ...]
@@ -83,10 +83,7 @@ def screen_of(
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
         cards=cards_of(findings.findings),
-        losses=tuple(
-            (_amount(bar, scale, digits, unit), text)
-            for bar, text in (() if findings.findings else _losses(diagnosis, outline))
-        ),
+        losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
         unseen=(

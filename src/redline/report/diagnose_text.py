@@ -133,7 +133,8 @@ def _findings(screen: Screen, room: int, *, verbose: bool) -> list[list[str]]:
 
 
 def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
-    return [list(_cards(screen.cards, detail)), list(_losses(screen)), list(_beside(screen, detail.beside))]
+    losses = [] if screen.cards and detail is not _EVERYTHING else list(_losses(screen))
+    return [list(_cards(screen.cards, detail)), losses, list(_beside(screen, detail.beside))]
 
 
 def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
