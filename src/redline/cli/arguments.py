@@ -84,25 +84,6 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_redact(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--redact", action="store_true", help="take out hosts, users, folders, names of traces and secrets, and say so"
-    )
-
-
-def files_named(options: argparse.Namespace) -> list[str]:
-    """What an error may name: what the user gave, and the files that it stands for."""
-    from contextlib import suppress
-
-    from redline.errors import InputError
-    from redline.trace.find import find_traces
-
-    names = [*options.paths, *([options.output] if options.output else [])]
-    with suppress(InputError):
-        names += map(str, find_traces(options.paths, digests=True))
-    return names
-
-
 def language(options: argparse.Namespace) -> str:
     """The one that was asked for; what the locale says is not, as programs read the output."""
     chosen = str(options.lang or os.environ.get("REDLINE_LANG") or LANGUAGES[0])

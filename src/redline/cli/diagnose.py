@@ -7,14 +7,13 @@ from redline.cli.arguments import (
     add_machine,
     add_output,
     add_reading,
-    add_redact,
     add_step,
-    files_named,
     job_options,
     language,
     refuse_unknown_format,
 )
 from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, unused
+from redline.cli.redacting import add_redact, redacting
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -69,13 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.redact:
-        return _run(options, None)
-    from redline.report.redaction import Redactor
-
-    redactor = Redactor()
-    with redactor.in_errors(lambda: files_named(options)):
-        return _run(options, redactor)
+    return redacting(options, _run)
 
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:

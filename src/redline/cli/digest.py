@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_machine, add_reading, add_redact, add_step, files_named, job_options
+from redline.cli.arguments import add_machine, add_reading, add_step, job_options
 from redline.cli.output import point_to, progress, quoted, show
+from redline.cli.redacting import add_redact, redacting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.redact:
-        return _run(options, None)
-    from redline.report.redaction import Redactor
-
-    redactor = Redactor()
-    with redactor.in_errors(lambda: files_named(options)):
-        return _run(options, redactor)
+    return redacting(options, _run)
 
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
