@@ -72,11 +72,13 @@ def _bar(line: Line, colour: str) -> str:
 def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
     if not cards:
         return
-    yield f"<div style='margin-top:8px'>{_safe(_('findings, by what they can gain at most'))}</div>"
+    title = _("findings, by what they can gain at most")
+    yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
     yield "<ol style='margin:4px 0;padding-left:24px'>"
     for card in cards[:MOST_FINDINGS]:
         evidence = f"<div>{_safe(card.evidence[0])}</div>" if card.evidence else ""
-        fix = f"<div style='opacity:.75'>{_safe(_('Fix: {fix}').format(fix=card.fix))}</div>"
+        first = _("Fix: {fix}").format(fix=card.fix)
+        fix = f"<div style='opacity:.75'>{_safe(first)}</div>"
         yield f"<li><b>{_safe(card.code)}</b> {_safe(card.title)}: {_safe(card.bound)}{evidence}{fix}</li>"
     yield "</ol>"
     if len(cards) > MOST_FINDINGS:
@@ -86,9 +88,9 @@ def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
 
 def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
     if unseen:
-        items = "".join(f"<li>{_safe(one)}</li>" for one in unseen)
+        title, items = _("not seen"), "".join(f"<li>{_safe(one)}</li>" for one in unseen)
         yield (
-            f"<details style='margin-top:8px'><summary>{_safe(_('not seen'))}</summary>"
+            f"<details style='margin-top:8px'><summary>{_safe(title)}</summary>"
             f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul></details>"
         )
 
