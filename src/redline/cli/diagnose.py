@@ -12,6 +12,7 @@ from redline.cli.arguments import (
     language,
     refuse_unknown_format,
 )
+from redline.cli.beside import add_with_trace, planned_trace, write_trace
 from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, unused
 from redline.cli.redacting import add_redact, redacting
 from redline.errors import UsageError
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from redline.findings.thresholds import Threshold
     from redline.report.redaction import Redactor
@@ -27,7 +29,13 @@ if TYPE_CHECKING:
 
 
 EXIT_CROSSED = 1
-FORMATS = {".csv": "csv", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
+FORMATS = {  # by the extension of a file
+    ".csv": "csv",
+    ".html": "html",
+    ".json": "json",
+    ".md": "md",
+    ".txt": "text",
+}
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
@@ -54,8 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=sorted(FORMATS.values()),
         metavar="FORMAT",
-        help="text, md, json, or csv for one table (default: text)",
+        help="text, html, md, json, or csv for one table (default: text)",
     )
+    add_with_trace(parser)
     parser.add_argument(
         "--fail-on",
         action="append",
@@ -85,11 +94,20 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     if form == "csv" and len(tables) != 1:
         names = ", ".join(f"--{name}" for name in TABLES)
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
-    found = diagnose(options.paths, machine=options.machine, options=job_options(options), progress=progress(options))
+    trace = planned_trace(options, form)
+    found = diagnose(
+        options.paths,
+        machine=options.machine,
+        options=job_options(options),
+        progress=progress(options),
+        draw_step=form == "html",
+    )
     if redactor is not None:
         found = found.redacted(redactor)
     with speaking(spoken):
-        text = _rendered(found, form, tables, options)
+        text = _rendered(found, form, tables, options, trace)
+    if trace is not None:
+        write_trace(trace, options, redactor)
     deliver(text, options.output, force=options.force)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
@@ -104,7 +122,9 @@ def _format(options: argparse.Namespace) -> str:
     return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
 
 
-def _rendered(found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace) -> str:
+def _rendered(
+    found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace, trace: Path | None
+) -> str:
     from redline.report import diagnose_csv, diagnose_json, diagnose_md, diagnose_text
     from redline.report.raw_tables import raw_table
 
@@ -112,6 +132,11 @@ def _rendered(found: Diagnosed, form: str, tables: Sequence[str], options: argpa
     unicode = options.output is not None or speaks_unicode()
     if form == "json":
         return diagnose_json.render(*known, removed=found.removed)
+    if form == "html":
+        from redline.report.html import page
+
+        link = None if trace is None else trace.name
+        return page.render(*known, strip=found.strip, trace_link=link, removed=found.removed)
     if form == "csv":
         return diagnose_csv.render(raw_table(tables[0], *known[:3]))
     if form == "md":
@@ -152,12 +177,14 @@ _TABLE_OF = {
 
 
 def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequence[str]) -> None:
-    """To the page of the first finding; without one to the table for the largest loss; else to all ranks at once."""
+    """To the report; else to the page of the first finding, the table for the largest loss, or all ranks at once."""
     losses = [bar.account for bar in found.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
     clocks = found.diagnosis.clocks
     paths = "... --redact" if options.redact else quoted(options.paths)
-    if found.findings.verdict.first:
+    if _format(options) == "html" and options.output is not None:
+        point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
+    elif found.findings.verdict.first:
         point_to(f"redline explain {found.findings.verdict.first}")
     elif wanted:
         chosen = (

@@ -202,10 +202,10 @@
     const labels = peakLabels(figure.peaks, log(top * 2.2) - log(bottom), 380).map((peak) => ({
       text: literal(peak.name), x: log(right), y: log(peak.value), xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 11, color: colour("soft") },
     }));
-    const along = log(left) + 0.3 * (log(ridge) - log(left));
+    const along = log(left) + 0.8 * (log(ridge) - log(left)); // nothing is above the roof, so its name has room there
     labels.push({
       text: literal(filled(words.memory_roof, { rate: figure.bandwidth })), x: along, y: along + log(figure.bytes_per_s),
-      xanchor: "left", yanchor: "top", xshift: 6, showarrow: false, font: { size: 11, color: colour("soft") },
+      xanchor: "right", yanchor: "bottom", xshift: -4, showarrow: false, font: { size: 11, color: colour("soft") },
     });
     return { traces, items, height: 420, layout: layout({
       annotations: labels,
@@ -239,7 +239,7 @@
       const shape = shapes[place % shapes.length];
       return {
         type: "scatter", mode: "markers", x: points.map((point) => point.x), y: points.map((point) => point.y),
-        marker: { size: points.map((point) => 8 + 22 * point.size), color: kinds[place % kinds.length], opacity: 0.85, line: { width: 1, color: colour("panel") },
+        marker: { size: points.map((point) => 8 + 22 * point.size), color: kinds[place % kinds.length], opacity: 0.85, line: { width: points.map((point) => (point.hollow ? 2.5 : 1)), color: colour("panel") },
           symbol: points.map((point) => (point.hollow ? `${shape}-open` : shape)) },
         hoverinfo: "text", hovertext: points.map((point) => lines(point.text)),
       };

@@ -1,0 +1,52 @@
+"""The trace beside an HTML report: `diagnose -o report.html --with-trace`."""
+
+from __future__ import annotations
+
+from redline.cli.arguments import job_options
+from redline.cli.output import progress
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from redline.report.redaction import Redactor
+
+
+def add_with_trace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with-trace", action="store_true", help="write the merged trace beside an HTML report, which links to it"
+    )
+
+
+def planned_trace(options: argparse.Namespace, form: str) -> Path | None:
+    """Where the trace will go, if one is wanted; what stands against it is said before hours of reading."""
+    from pathlib import Path
+
+    from redline.analysis.rank.digest_file import is_digest
+    from redline.trace.find import find_traces
+    from redline.trace.merge import check_output
+
+    if not options.with_trace:
+        return None
+    if form != "html" or options.output is None:
+        raise UsageError("diagnose: --with-trace is for an HTML report; give it a name, such as -o report.html")
+    if any(map(is_digest, find_traces(options.paths, digests=True))):
+        raise UsageError("diagnose: --with-trace needs the traces themselves, and a digest was given")
+    target = Path(options.output).with_suffix(".trace.json.gz")
+    check_output(target, force=options.force)
+    return target
+
+
+def write_trace(target: Path, options: argparse.Namespace, redactor: Redactor | None) -> None:
+    from redline.verbs.merge import merge
+
+    merge(
+        options.paths,
+        target,
+        redactor=redactor,
+        force=options.force,
+        options=job_options(options),
+        progress=progress(options),
+    )
