@@ -149,8 +149,8 @@ def test_an_existing_file_is_replaced_only_by_force(job: Path, tmp_path: Path) -
 def test_mistakes_of_the_command_line(job: Path) -> None:
     for arguments, said in (
         (
-            ["-o", "report.html"],
-            "diagnose: report.html: diagnose writes .csv, .json, .md or .txt; give the file such a name",
+            ["-o", "report.pdf"],
+            "diagnose: report.pdf: diagnose writes .csv, .html, .json, .md or .txt; give the file such a name",
         ),
         (["--json", "--format", "md"], "not allowed with argument"),
         (["--format", "xml"], "invalid choice"),
