@@ -114,6 +114,7 @@ _LESS_AND_LESS = (
     _Detail((2, 1, 0), fixes=1, beside=0),
     _Detail((2, 0, 0), fixes=1, beside=1),
     _Detail((2, 0, 0), fixes=1, beside=0),
+    _Detail((2, 0), fixes=1, beside=0),  # all evidence of the first finding matters more than the third one
     _Detail((1, 0, 0), fixes=1, beside=0),
     _Detail((0, 0, 0), fixes=1, beside=0),
     _Detail((0,), fixes=1, beside=0),
