@@ -100,6 +100,15 @@ def test_the_users_steps(job: Path) -> None:
     assert {len(rank["steps"]) for rank in record["ranks"]} == {1}
 
 
+def test_the_language_is_chosen_by_an_option_or_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chinese = run(job, "--lang", "zh", "-q").stdout
+    assert "\n结论      " in chinese
+    assert json.loads(run(job, "--lang", "zh", "--json").stdout) == json.loads(run(job, "--json").stdout)
+    monkeypatch.setenv("REDLINE_LANG", "zh")
+    assert run(job, "-q").stdout == chinese
+    assert "\nverdict   " in run(job, "--lang", "en", "-q").stdout
+
+
 # --- formats ----------------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,8 @@ from redline.report.diagnose_screen import screen_of
 from redline.report.diagnose_tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose_text import MOST_FINDINGS, MOST_LINES, WIDTH, render
 from redline.report.findings_screen import fix_words
+from redline.report.language import LANGUAGES, speaking
+from redline.report.layout import width_of
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed, diagnose
@@ -186,9 +188,12 @@ def test_one_screen_is_enough(tmp_path: Path) -> None:
 def test_one_screen_is_enough_for_real_traces(traces: Path, name: str) -> None:
     if not (traces / name).exists():
         pytest.skip(f"no {name}")
-    lines = shown(diagnose([traces / name])).splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= WIDTH
+    found = diagnose([traces / name])
+    for language in LANGUAGES:
+        with speaking(language):
+            lines = shown(found).splitlines()
+        assert len(lines) <= MOST_LINES
+        assert max(map(width_of, lines)) <= WIDTH
 
 
 def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
@@ -266,6 +271,31 @@ def test_the_table_of_findings(tmp_path: Path) -> None:
 )
 def test_the_first_thing_to_try(fix: str, said: str) -> None:
     assert fix_words(fix) == said
+
+
+# --- in Chinese -------------------------------------------------------------------------------------------------------
+
+
+def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
+    found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
+    with speaking("zh"):
+        text = shown(found, "findings", *TABLES, verbose=True)
+        code = render(found.diagnosis, found.outline, findings(2))
+    assert text.startswith("NVIDIA H20 上的 2 个 rank（共 2 个）；采用 H20 的数据（目录）\n")
+    words = set(re.findall(r"[a-z]{3,}", text))
+    english = "device host waited average share nothing the findings launch accounts"
+    assert not words & set(english.split())
+    assert "设备等待" in text or "设备在等待" in text
+    assert "发现（按收益上限排序）" in code
+    assert "torch.compile(model" in code
+
+
+def test_columns_line_up_in_chinese(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    with speaking("zh"):
+        lines = block(shown(found, "host"), "主机")
+    starts = {width_of(one[: one.index(word)]) for one, word in ((lines[0], "内容"), (lines[1], "未记录的代码"))}
+    assert len(starts) == 1
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
