@@ -35,6 +35,7 @@ FLAGS = {
         "--step-regex RE",
         "--steps",
         "--strict",
+        "--with-trace",
         "-h --help",
         "-o --output FILE",
         "-q --quiet",

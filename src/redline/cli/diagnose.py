@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from redline.cli.arguments import (
     add_language,
     add_machine,
@@ -94,6 +96,8 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     if form == "csv" and len(tables) != 1:
         names = ", ".join(f"--{name}" for name in TABLES)
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
+    if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError("diagnose: an HTML report is 5 MB of text; give it a file, such as -o report.html")
     trace = planned_trace(options, form)
     found = diagnose(
         options.paths,
