@@ -7,6 +7,7 @@ longer there go away. It prints what has no translation yet, and exits with 1 if
 
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +22,7 @@ FOLDER = SOURCES / "report" / "locale"
 TEMPLATE = FOLDER / "redline.pot"
 METHODS = [("report/**.py", "python"), ("findings/**.py", "python"), ("report/html/**.j2", "jinja2")]
 KEYWORDS: dict[str, tuple[int, ...] | None] = {"_": None, "ngettext": (1, 2), "marked": None, "Evidence": (1,)}
+_NO_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # so that the same texts make the same files
 _VARYING = (
     "POT-Creation-Date",
     "PO-Revision-Date",
@@ -60,7 +62,8 @@ def merged(path: Path, language: str, template: Catalog) -> Catalog:
         f"# {language} of the texts of the reports. Edit this file, then run scripts/update_catalogue.py."
     )
     catalog.project, catalog.version = template.project, template.version
-    catalog.update(template, no_fuzzy_matching=True)
+    catalog.creation_date = catalog.revision_date = _NO_DATE
+    catalog.update(template, no_fuzzy_matching=True, update_creation_date=False)
     catalog.obsolete.clear()
     return catalog
 
