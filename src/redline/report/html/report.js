@@ -19,6 +19,9 @@
     gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"), tickcolor: colour("line"),
     automargin: true, fixedrange: true, ...more,
   });
+  // Two to three decades and less need marks between powers of ten.
+  const logarithmic = (range, more) => axis({ type: "log", range, dtick: range[1] - range[0] < 2.6 ? "D2" : 1, zeroline: false, ...more });
+  const first = (label) => literal(label.match(/^-?\d+/)[0]); // of several steps or ranks
   const titled = (text) => ({ title: { text: literal(text), font: { size: 12, color: colour("soft") }, standoff: 10 } });
   const layout = (more) => ({
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, autosize: true,
@@ -68,8 +71,8 @@
     }));
     if (figure.longest.length) {
       traces.push({
-        type: "scatter", mode: "markers", x: numbers, y: figure.longest,
-        marker: { symbol: "line-ew", size: 12, line: { width: 2, color: colour("ink") } },
+        type: "scatter", mode: numbers.length > 60 ? "lines" : "markers", x: numbers, y: figure.longest,
+        line: { width: 1, color: colour("ink") }, marker: { symbol: "line-ew", size: 12, line: { width: 2, color: colour("ink") } },
         hoverinfo: "text", hovertext: numbers.map((index) => lines(`${name(index)}\n${words.longest}: ${figure.longest[index]} ${figure.unit}`)),
       });
     }
@@ -79,10 +82,10 @@
     if (figure.longest.length) {
       items.push({ name: words.longest, colour: colour("ink"), glyph: "\u2013" });
     }
-    const gap = numbers.length > 60 ? 0.05 : Math.max(0.25, 1 - numbers.length / 14);
+    const gap = numbers.length > 60 ? 0 : Math.max(0.25, 1 - numbers.length / 14);
     return { traces, items, height: 320, layout: layout({
       barmode: "stack", bargap: gap,
-      xaxis: axis({ ...titled(words.step), tickvals: shown, ticktext: shown.map((index) => literal(figure.labels[index])), showgrid: false, type: "linear", range: [-0.6, numbers.length - 0.4] }),
+      xaxis: axis({ ...titled(words.step), tickvals: shown, ticktext: shown.map((index) => first(figure.labels[index])), showgrid: false, zeroline: false, type: "linear", range: [-0.6, numbers.length - 0.4] }),
       yaxis: axis({ ...titled(figure.unit), rangemode: "tozero", type: "linear" }),
     }) };
   }
@@ -165,7 +168,7 @@
     const shown = numbers.filter((index) => index % every === 0);
     return { traces, height: 110 + rows.length * 26 + (figure.caused.length ? 130 : 0), layout: layout({
       bargap: 0.25,
-      xaxis: axis({ ...titled(words.rank), type: "linear", tickvals: shown, ticktext: shown.map((index) => literal(figure.labels[index])), showgrid: false, zeroline: false, anchor: figure.caused.length ? "y2" : "y", range: [-0.5, numbers.length - 0.5] }),
+      xaxis: axis({ ...titled(words.rank), type: "linear", tickvals: shown, ticktext: shown.map((index) => first(figure.labels[index])), showgrid: false, zeroline: false, anchor: figure.caused.length ? "y2" : "y", range: [-0.5, numbers.length - 0.5] }),
       yaxis: axis({ type: "category", domain: figure.caused.length ? [0.36, 1] : [0, 1], showgrid: false, ticks: "" }),
       yaxis2: axis({ ...titled(`${words.caused}\n${figure.caused_unit}`.replace("\n", ", ")), domain: [0, 0.28], rangemode: "tozero", nticks: 4, type: "linear" }),
     }) };
@@ -200,7 +203,7 @@
     }));
     const log = Math.log10;
     const labels = peakLabels(figure.peaks, log(top * 2.2) - log(bottom), 380).map((peak) => ({
-      text: literal(peak.name), x: log(right), y: log(peak.value), xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 11, color: colour("soft") },
+      text: literal(peak.name), x: log(right), y: log(peak.value), xanchor: "right", yanchor: "bottom", yshift: 1, showarrow: false, font: { size: 11, color: colour("soft") },
     }));
     const along = log(left) + 0.8 * (log(ridge) - log(left)); // nothing is above the roof, so its name has room there
     labels.push({
@@ -209,8 +212,8 @@
     });
     return { traces, items, height: 420, layout: layout({
       annotations: labels,
-      xaxis: axis({ ...titled(words.intensity), type: "log", range: [log(left), log(right)], dtick: 1, tickformat: "~g", zeroline: false }),
-      yaxis: axis({ ...titled(words.rate), type: "log", range: [log(bottom), log(top * 2.2)], dtick: 1, tickformat: "~s", zeroline: false }),
+      xaxis: logarithmic([log(left), log(right)], { ...titled(words.intensity), tickformat: "~g" }),
+      yaxis: logarithmic([log(bottom), log(top * 2.2)], { ...titled(words.rate), tickformat: "~s" }),
     }) };
   }
 
@@ -254,13 +257,13 @@
       type: "scatter", mode: "lines", x: [10 ** left, 10 ** right], y: [link.value, link.value], line: { color: colour("accent"), width: 1.5, dash: "dash" }, hoverinfo: "skip",
     }));
     const labels = peakLabels(figure.links, top - bottom, 280).map((link) => ({
-      text: literal(link.name), x: right, y: log(link.value), xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 11, color: colour("soft") },
+      text: literal(link.name), x: right, y: log(link.value), xanchor: "right", yanchor: "bottom", yshift: 1, showarrow: false, font: { size: 11, color: colour("soft") },
     }));
     const items = figure.groups.map((group, place) => ({ name: group, colour: kinds[place % kinds.length], glyph: glyphs[place % glyphs.length] }));
     return { traces, items, height: 360, layout: layout({
       annotations: labels,
-      xaxis: axis({ ...titled(words.size), type: "log", range: [left, right], dtick: 1, tickformat: "~s", zeroline: false }),
-      yaxis: axis({ ...titled(words.bus), type: "log", range: [bottom, top], dtick: 1, tickformat: "~s", zeroline: false }),
+      xaxis: logarithmic([left, right], { ...titled(words.size), tickformat: "~s" }),
+      yaxis: logarithmic([bottom, top], { ...titled(words.bus), tickformat: "~s" }),
     }) };
   }
 
