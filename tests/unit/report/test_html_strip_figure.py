@@ -7,7 +7,8 @@ import pytest
 from redline.analysis.accounts import Account
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.strip import Band, Gap, Piece, Strip, StripLane
-from redline.report.html.strip_figure import gap_sentence, left_out, strip_figure
+from redline.report.html.strip_figure import strip_figure
+from redline.report.html.strip_words import gap_sentence, left_out
 
 DOING = Doing(
     account=Account.HOST,

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.strip import Gap, Piece, Strip, StripLane
+from redline.analysis.rank.strip import Piece, Strip, StripLane
 from redline.report.diagnose_tables import unwrapped
 from redline.report.html import accounts
 from redline.report.html.scale import scaled, time_unit
-from redline.report.language import _, listed, ngettext
+from redline.report.html.strip_words import gap_sentence
+from redline.report.language import _
 from redline.report.words import percent, printable
-from redline.report.words_losses import NAME_LIMIT, doing, site
 from redline.timeline.timeline import NONE
 from redline.units import format_ns
 
@@ -206,27 +205,6 @@ def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 
 
-# --- gaps -------------------------------------------------------------------------------------------------------------
-
-
-def gap_sentence(gap: Gap) -> str:
-    """What the device waited for, and what came after."""
-    known = {"time": format_ns(gap.end_ns - gap.start_ns), "account": accounts.name(gap.account)}
-    if gap.doing is None:
-        text = _("{time} {account}").format(**known)
-    else:
-        text = _("{time} {account}: {doing}").format(doing=_doing(gap.doing), **known)
-    if not gap.next_name:
-        return text
-    return _("{gap}; then {work}").format(gap=text, work=printable(unwrapped(gap.next_name), NAME_LIMIT))
-
-
-def _doing(row: Doing) -> str:
-    """What the host did, and where: at a call site, else in a region."""
-    what, where = doing(row), site(row.site) or printable(row.region, NAME_LIMIT)
-    return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
-
-
 def _marks(strip: Strip, unit_ns: float) -> tuple[list[Mark], float]:
     """Numbers of the gaps, and where the device begins below them."""
     marks: list[Mark] = []
@@ -242,23 +220,3 @@ def _marks(strip: Strip, unit_ns: float) -> tuple[list[Mark], float]:
         x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
         marks.append(Mark(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
     return marks, top
-
-
-def left_out(strip: Strip) -> str:
-    """What of the step is not drawn; "" for nothing."""
-    parts = []
-    if strip.more_streams:
-        parts.append(
-            ngettext("{count} more stream", "{count} more streams", strip.more_streams).format(count=strip.more_streams)
-        )
-    if strip.more_threads:
-        parts.append(
-            ngettext("{count} more thread", "{count} more threads", strip.more_threads).format(count=strip.more_threads)
-        )
-    if strip.more_pieces:
-        parts.append(
-            ngettext("{count:,} shorter span", "{count:,} shorter spans", strip.more_pieces).format(
-                count=strip.more_pieces
-            )
-        )
-    return listed(parts)
