@@ -39,7 +39,7 @@ def render(
     after = [
         list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
         *_waterfall(screen),
-        *(_losses(screen) if verbose or not screen.cards else ()),
+        *(_losses(screen) if verbose or not screen.explained else ()),
         *_listed(_("Done well"), map(escaped, screen.praise), "-"),
         *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
         *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),

@@ -54,6 +54,7 @@ class Screen:
     step: str
     unit: str
     cards: tuple[Card, ...]
+    explained: bool  # a finding is worth acting on, so that the largest accounts need no words of their own
     losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
@@ -83,6 +84,7 @@ def screen_of(
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
         cards=cards_of(findings.findings),
+        explained=bool(findings.findings) and findings.verdict.worthwhile,
         losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),

@@ -134,7 +134,7 @@ def _findings(screen: Screen, room: int, *, verbose: bool) -> list[list[str]]:
 
 
 def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
-    losses = [] if screen.cards and detail is not _EVERYTHING else list(_losses(screen))
+    losses = [] if screen.explained and detail is not _EVERYTHING else list(_losses(screen))
     return [list(_cards(screen.cards, detail)), losses, list(_beside(screen, detail.beside))]
 
 
