@@ -373,6 +373,12 @@ def test_m01_claims_the_idle_time_that_the_driver_causes(name: str) -> None:
     assert found(data)["RL-M01"].evidence[0].values["call"] == name
 
 
+def test_m01_counts_calls_per_step_after_the_first() -> None:
+    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20)])
+    values = found(data)["RL-M01"].evidence[0].values
+    assert values == {"calls": 1, "call": "cudaFree", "calling_ns": 200_000, "idle_ns": 200_000}
+
+
 def test_m01_leaves_the_first_step_and_pooled_memory_alone() -> None:
     assert "RL-M01" not in observed(document([*two_kernels(103, 700, call("cudaMalloc", 110, 200)), step(1, 1000, 9)]))
     assert "RL-M01" not in observed(document(later_step(call("cudaMallocAsync", 1110, 200))))

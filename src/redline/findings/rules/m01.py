@@ -24,7 +24,12 @@ def look(scene: Scene) -> Look | None:
     if not len(rows) and not memory:
         return None
     spans = scene.timeline.spans
-    figures = {"calls": float(len(rows)), "calling_ns": float(spans.dur_ns[rows].sum()), **memory}
+    figures = {
+        "calls": float(len(rows)),
+        "calling_ns": float(spans.dur_ns[rows].sum()),
+        "first_steps": float(len(scene.ledger.start_ns) > 0),
+        **memory,
+    }
     return Look(
         claim=scene.idle_after(Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])),
         figures=figures,
@@ -59,14 +64,15 @@ def _memory(scene: Scene) -> dict[str, float]:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     if seen.share >= TIME_SHARE:
+        later = max(seen.steps - seen.figures["first_steps"], 1)  # the calls of first steps were not counted
         yield Evidence(
             "{calls:,} calls per step take memory from the driver or give it back, the longest of them {call}: they "
             "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
             {
-                "calls": round(seen.per_step("calls")),
+                "calls": round(seen.figures["calls"] / later),
                 "call": seen.names["call"],
-                "calling_ns": seen.per_step("calling_ns"),
-                "idle_ns": seen.alone_ns,
+                "calling_ns": seen.figures["calling_ns"] / later,
+                "idle_ns": seen.alone_ns * seen.steps / later,
             },
         )
     ranks = seen.figures.get("full", 0.0)
