@@ -88,6 +88,16 @@ def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
     assert verdict(kernels, limit=Limit.MEMORY).startswith("Limited by memory bandwidth")
 
 
+def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> None:
+    late = replace(FINDING, code="RL-N13", accounts={"peer wait": 3e6}, bound_ns=3e6)
+    assert verdict(FINDING, late).endswith(
+        "Beside that: A rank that comes late keeps all others waiting. "
+        "That is worth at most 30.0 % of the step (RL-N13)."
+    )
+    assert "RL-N13" not in verdict(FINDING, replace(late, bound_ns=1e6))
+    assert "Beside that" not in verdict(FINDING, replace(FINDING, bound_ns=3e6))
+
+
 def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
     well = {"limit": Limit.COMPUTE, "limit_share": 0.9, "idle_share": 0.02, "worthwhile": False, "healthy": True}
     assert verdict(**well) == (

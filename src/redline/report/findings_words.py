@@ -13,6 +13,7 @@ from redline.report.words import percent, printable
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
+_MUCH = 0.2  # of the step: a second finding of this bound is in the verdict as well
 _SAME = 0.005  # of the step: less apart is shown as one number
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _FIRST_SENTENCE = re.compile(r".+?(?:。|\.(?=\s|$)|[:：]$)")
@@ -83,7 +84,7 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     worthwhile = findings[0] if findings and verdict.worthwhile else None
     parts = [phase_words(verdict.phases)]
     if worthwhile is not None:
-        parts += _limited(verdict, worthwhile)
+        parts += [*_limited(verdict, worthwhile), *_second(findings)]
     elif verdict.healthy:
         parts += _healthy(verdict, findings)
     else:
@@ -98,6 +99,16 @@ def _limited(verdict: Verdict, first: Finding) -> list[str]:
         return [limit_words(verdict), *said]
     other = _("Most of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere.")
     return [other.format(limit=limit_name(verdict.limit), share=percent(verdict.limit_share)), *said]
+
+
+def _second(findings: Sequence[Finding]) -> list[str]:
+    """Of a second finding that is worth much as well, and is of another kind."""
+    if len(findings) < 2 or findings[1].share < _MUCH or _groups_of(findings[0]) & _groups_of(findings[1]):
+        return []
+    second = findings[1]
+    text = _("Beside that: {cause} That is worth at most {share} of the step ({code}).")
+    cause = cause_words(second.code)
+    return [text.format(cause=cause, share=percent(second.share), code=second.code)]
 
 
 def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
