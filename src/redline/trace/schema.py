@@ -396,10 +396,11 @@ def is_eager_kernel(kernel_name: str) -> bool:
     return "at::native::" in kernel_name and _EAGER_KERNEL.search(kernel_name) is not None
 
 
-_LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
+_LAYOUT_CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|^batched_transpose_\d", re.IGNORECASE)
 
 
 def is_layout_conversion(kernel_name: str) -> bool:
+    """Whether a kernel of cuDNN or MIOpen (batched_transpose_16x32_half) converts between NCHW and NHWC."""
     return _LAYOUT_CONVERSION.search(kernel_name) is not None
 
 

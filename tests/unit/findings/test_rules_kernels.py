@@ -13,20 +13,27 @@ from tests.unit.findings.conftest import BF16, FP32, calls, claimed_ns, describe
 # --- RL-C10: conversions of layout ------------------------------------------------------------------------------------
 
 
-def converting(us: float) -> bytes:
+CUDNN = "void cudnn::ops::nchwToNhwcKernel<float>"
+
+
+def converting(us: float, name: str = CUDNN) -> bytes:
     return document(
         [
             step(0, 0, 1000),
             launch(0, 1),
-            kernel("void cudnn::ops::nchwToNhwcKernel<float>", 10, us, correlation=1),
+            kernel(name, 10, us, correlation=1),
             launch(5, 2),
             kernel("implicit_convolve", 10 + us, 500, correlation=2),
         ]
     )
 
 
+@pytest.mark.parametrize("name", [CUDNN, "batched_transpose_16x32_half"])
+def test_c10_claims_conversions_of_cudnn_and_miopen(name: str) -> None:
+    assert claimed_ns(converting(50, name), "RL-C10") == 50_000
+
+
 def test_c10_claims_all_conversions() -> None:
-    assert claimed_ns(converting(50), "RL-C10") == 50_000
     (evidence,) = found(converting(50))["RL-C10"].evidence
     assert evidence.values == {"conversions": 1, "converting_share": pytest.approx(50 / 550)}
 
