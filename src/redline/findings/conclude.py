@@ -24,11 +24,12 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     found: list[Finding] = []
     for rule in rules:
-        seen = sightings.get(rule.code, {})
-        if rule.look_at_job is not None or rule.look_at_findings is not None:
-            looked = _looked(rule, diagnosis, found)
-            seen = _job_sightings(rule, looked, diagnosis, claimed) if looked is not None else {}
-        found.extend(_weighed(rule, seen, diagnosis))
+        looked = _looked(rule, diagnosis, found)
+        seen = _job_sightings(rule, looked, diagnosis, claimed) if looked is not None else sightings.get(rule.code, {})
+        said = list(_weighed(rule, seen, diagnosis))
+        found.extend(said)
+        if said and looked is not None:  # what is too little to be said, another rule may still say
+            claimed = [one | claim for one, claim in zip(claimed, _claims(looked, diagnosis), strict=True)]
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     findings = tuple(one for one in ranked if one.code not in silent)
@@ -42,6 +43,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
 
 
 def _looked(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobLook | None:
+    """None of a rule that looks at single ranks."""
     if rule.look_at_findings is not None:
         return rule.look_at_findings(found)
     return rule.look_at_job(diagnosis) if rule.look_at_job is not None else None
@@ -59,13 +61,11 @@ def _on_ranks(diagnosis: Diagnosis) -> dict[str, dict[int, Sighting]]:
 def _job_sightings(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: list[Intervals]) -> dict[int, Sighting]:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
     found = {}
-    claims = looked.claims or [Intervals.empty()] * len(diagnosis.ranks)
-    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, claims, strict=True)):
+    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(looked, diagnosis), strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
         alone = claim & rank.exposed & in_steps
         rest = alone - claimed[place]
-        claimed[place] |= rest
         waiting_ns = int((rest & diagnosis.waiting[place]).length_ns)
         accounts = {str(Account.PEER_WAIT): waiting_ns, str(Account.TRANSFER): rest.length_ns - waiting_ns}
         found[place] = Sighting(
@@ -78,6 +78,10 @@ def _job_sightings(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: l
             names=looked.names if not place else {},
         )
     return found
+
+
+def _claims(looked: JobLook, diagnosis: Diagnosis) -> Sequence[Intervals]:
+    return looked.claims or [Intervals.empty()] * len(diagnosis.ranks)
 
 
 def _weighed(rule: Rule, sightings: Mapping[int, Sighting], diagnosis: Diagnosis) -> Iterator[Finding]:

@@ -31,7 +31,9 @@ def sightings_of(scene: Scene, rules: Sequence[Rule]) -> tuple[Sighting, ...]:
             continue
         whole = seen.claim & scene.in_steps
         alone = whole - scene.activity.communicating
-        rest = whole - claimed
+        # What is too little to be said must not be missing where another rule says it.
+        is_said = alone.length_ns >= rule.least_share * scene.steps_ns
+        rest = whole - claimed if is_said else Intervals.empty()
         claimed |= rest
         ledger = scene.ledger
         found.append(

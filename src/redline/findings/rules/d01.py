@@ -24,20 +24,17 @@ def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
     rows = scene.rows_named(is_meant, Kind.ANNOTATION)
     time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
     waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
-    if not waiting_ns:
+    if waiting_ns <= WAITING_SHARE * scene.steps_ns:
         return None
     figures = {"calls": float(len(rows)), "loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
     return Look(claim=time, figures=figures)
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
-    waiting_ns = seen.per_step("waiting_ns")
-    if waiting_ns < WAITING_SHARE * seen.step_ns:
-        return
     yield Evidence(
         "The training process spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
         "device is idle for {waiting_ns} of that.",
-        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": waiting_ns},
+        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
     )
 
 

@@ -9,6 +9,7 @@ from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.trace import schema
 
 MANY_READS = 20  # to a call
+LEAST_SHARE = 0.01  # of the steps
 
 
 def look(scene: Scene) -> Look | None:
@@ -21,6 +22,8 @@ def look(scene: Scene) -> Look | None:
     if reads < MANY_READS * steps.calls or not matching(scene.timeline, operators, schema.is_foreach).any():
         return None
     idle = scene.idle_after(steps.time) & scene.in_steps
+    if idle.length_ns < LEAST_SHARE * scene.steps_ns:
+        return None
     figures = {
         "reads": float(reads),
         "calls": float(steps.calls),
@@ -31,9 +34,6 @@ def look(scene: Scene) -> Look | None:
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
-    idle_ns = seen.per_step("idle_ns")
-    if idle_ns < RULE.least_share * seen.step_ns:
-        return
     yield Evidence(
         "{optimizer} reads {reads:,} numbers of the host one by one in each call and keeps the host for {host_ns} per "
         "step; the device is idle for {idle_ns} because of it.",
@@ -41,7 +41,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
             "optimizer": seen.names["optimizer"],
             "reads": round(seen.figures["reads"] / max(seen.figures["calls"], 1)),
             "host_ns": seen.per_step("host_ns"),
-            "idle_ns": idle_ns,
+            "idle_ns": seen.per_step("idle_ns"),
         },
     )
 
@@ -52,4 +52,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    least_share=LEAST_SHARE,
 )
