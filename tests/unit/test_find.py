@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.errors import InputError
+from redline.errors import InputError, UsageError
 from redline.trace.find import find_traces
 
 
@@ -112,3 +112,13 @@ def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system takes names that are text only")
     assert found(tmp_path, within=tmp_path) == [name]
+
+
+def test_one_path_needs_no_list(tmp_path: Path) -> None:
+    touch(tmp_path, "a.json")
+    assert find_traces(str(tmp_path)) == find_traces(tmp_path) == [tmp_path / "a.json"]
+
+
+def test_no_path_at_all_is_refused() -> None:
+    with pytest.raises(UsageError, match="no path was given"):
+        find_traces([])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from redline.errors import InputError
+from redline.errors import InputError, UsageError
 from redline.trace.inflate import contents
 
 _ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
@@ -18,14 +18,16 @@ _AND_DIGESTS = f", then for {DIGEST_ENDING}"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
 
-def find_traces(named: Iterable[str | Path], *, digests: bool = False) -> list[Path]:
+def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = False) -> list[Path]:
     """Every trace file meant, in a stable order, each once; where asked for, digests of traces as well."""
     found: dict[Path, Path] = {}
-    for one in named:
+    for one in [named] if isinstance(named, str | Path) else named:
         if not str(one):
             raise InputError("an empty path was given; is a variable of the shell unset?")
         for path in _meant_by(str(one), digests):
             found.setdefault(path.absolute(), path)
+    if not found:
+        raise UsageError("no path was given; name the files, folders or patterns of the traces")
     return list(found.values())
 
 

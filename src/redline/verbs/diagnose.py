@@ -63,7 +63,7 @@ class Diagnosed:
 
 
 def diagnose(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     machine: str | None = None,
     options: JobOptions | None = None,
