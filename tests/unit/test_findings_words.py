@@ -55,6 +55,12 @@ def test_a_bound_says_what_is_gained_alone_where_that_is_more() -> None:
         "at most 10.0 % of the step beyond the other findings; as the only fix at most 40.0 % of the step, "
         "1.67 x as fast"
     )
+    little = replace(FINDING, bound_ns=4e4)
+    assert bound_words(little).startswith(
+        "at most 0.4 % of the step beyond the other findings; as the only fix at most"
+    )
+    nearly = replace(FINDING, bound_ns=3.98e6)
+    assert bound_words(nearly) == "at most 39.8 % of the step, 1.67 x as fast"  # the share of all tables
     none = replace(FINDING, bound_ns=0.0)
     assert bound_words(none).startswith("nothing beyond the other findings; as the only fix at most 40.0 %")
     assert bound_words(replace(FINDING, bound_ns=0.0, alone_ns=0.0)) == ""

@@ -15,6 +15,7 @@ from redline.units import format_bytes, format_ns, format_rate
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
 _MUCH = 0.2  # of the step: a second finding of this bound is in the verdict as well
 _SAME = 0.005  # of the step: less apart is shown as one number
+_NOTHING = 0.0005  # of the step: less is shown as 0.0 %
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _FIRST_SENTENCE = re.compile(r".+?(?:。|\.(?=\s|$)|[:：]$)")
 
@@ -50,8 +51,8 @@ def bound_words(finding: Finding) -> str:
     if not finding.alone_ns:
         return ""
     if finding.alone_share - finding.share < _SAME:
-        return alone_words(finding)
-    if finding.share < _SAME:
+        return _gain_words(finding, finding.share)
+    if finding.share < _NOTHING:
         return _("nothing beyond the other findings; as the only fix {alone}").format(alone=alone_words(finding))
     return _("at most {share} of the step beyond the other findings; as the only fix {alone}").format(
         share=percent(finding.share), alone=alone_words(finding)
@@ -59,8 +60,13 @@ def bound_words(finding: Finding) -> str:
 
 
 def alone_words(finding: Finding) -> str:
-    """What it can gain as the only fix. How many times as fast is said of steps of usual length."""
-    known = {"share": percent(finding.alone_share), "times": times(finding.speedup)}
+    """What it can gain as the only fix."""
+    return _gain_words(finding, finding.alone_share)
+
+
+def _gain_words(finding: Finding, share: float) -> str:
+    """How many times as fast is said of steps of usual length."""
+    known = {"share": percent(share), "times": times(finding.speedup)}
     if abs(finding.alone_share - finding.steady_share) < _SAME:
         return _("at most {share} of the step, {times} as fast").format(**known)
     return _("at most {share} of the average step; a usual step {times} as fast").format(**known)
