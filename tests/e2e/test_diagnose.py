@@ -262,6 +262,8 @@ def test_the_next_command_explains_the_first_finding(job: Path, tmp_path: Path) 
     done = run(job, cwd=tmp_path)
     assert done.stderr == "next: redline explain RL-N13\n"
     assert follow(done, tmp_path).stdout.startswith("# RL-N13: ")
+    chinese = run(job, "--lang", "zh", cwd=tmp_path)
+    assert chinese.stderr == "next: redline explain RL-N13 --lang zh\n"
 
 
 def test_the_next_command_shows_more_of_the_largest_loss(calm_job: Path, tmp_path: Path) -> None:

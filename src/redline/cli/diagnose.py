@@ -189,10 +189,12 @@ def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequenc
     if _format(options) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
     elif found.findings.verdict.first:
-        point_to(f"redline explain {found.findings.verdict.first}")
+        point_to(quoted(["redline", "explain", found.findings.verdict.first, *_given(options, "lang")], most=9))
     elif wanted:
         chosen = (
-            [] if options.redact else [word for name in ("machine", "step_regex") for word in _given(options, name)]
+            []
+            if options.redact
+            else [word for name in ("machine", "step_regex", "lang") for word in _given(options, name)]
         )
         point_to(f"redline diagnose {paths} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
     elif not options.redact and clocks.operations and clocks.trusted and _are_traces(options.paths):
