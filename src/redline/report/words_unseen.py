@@ -29,6 +29,12 @@ NO_MACHINE: Sequence[str] = (
     marked("no figures are known for a device named {name}"),
     marked("{name} could be {records}"),
     marked("{name} is not {records}: part of one, or a variant?"),
+    marked("the trace does not say which device it ran on; give it with --machine"),
+    marked(
+        "{name} is a custom {model} board ({size} GB) whose clocks and power are not published, so no figures are "
+        "assumed for it"
+    ),
+    marked("if it runs like the record {record}, say so with --machine {name}; or give your own with --machine FILE"),
 )
 """Why a device has no figures, line by line, as the catalogue says it."""
 
