@@ -166,6 +166,12 @@ def test_without_an_optimizer_passes_are_counted_to_the_end_of_the_step() -> Non
     assert exchanges(events)[0].backward.tolist() == [2, 1, 2, 1]
 
 
+def test_what_was_launched_before_the_recording_is_taken_for_what_its_like_are() -> None:
+    early = [collective(100, 5), collective(200, 5, name="broadcast")]
+    events = [*early, forward(900, 5), node(910, 5), *sent(911, 1), *sent(912, 2)]
+    assert exchanges(events)[0].backward.tolist() == [1, FORWARD, 1, 1]
+
+
 def test_where_nothing_was_recorded_on_the_host_no_pass_is_known() -> None:
     assert exchanges([collective(0, 5)])[0].backward.tolist() == [FORWARD]
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
@@ -9,14 +10,16 @@ from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.sighting import Sighting, longest
 from redline.findings.finding import Finding, Findings, Place
+from redline.findings.observe import COMPUTE
 from redline.findings.praise import praise_of
 from redline.findings.registry import RULES
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import Evidence, JobLook, Rule, Seen
 from redline.findings.steady import is_usual
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 
 _MOST_PLACES = 8
+LAUNCHING = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
 
 
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = RULES) -> Findings:
@@ -32,7 +35,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
             claimed = [one | claim for one, claim in zip(claimed, _claims(looked, diagnosis), strict=True)]
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
-    findings = tuple(one for one in ranked if one.code not in silent)
+    findings = tuple(_with_caveats([one for one in ranked if one.code not in silent]))
     verdict = verdict_of(diagnosis, outline, findings)
     return Findings(
         verdict=verdict,
@@ -40,6 +43,21 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
         remarks=tuple(one for one in ranked if one.code in silent),
         praise=tuple(praise_of(diagnosis, outline, verdict)),
     )
+
+
+def _with_caveats(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Where the host is what limits, shorter kernels only make it wait elsewhere."""
+    launching = next((one for one in findings if one.code in LAUNCHING), None)
+    for one in findings:
+        of_kernels = one.accounts.get(COMPUTE, 0.0) > one.bound_ns / 2
+        if launching is not None and of_kernels and one.bound_ns < launching.bound_ns:
+            caveat = Evidence(
+                "The host limits this step: until {code} is fixed, shorter kernels gain little.",
+                {"code": launching.code},
+            )
+            yield replace(one, evidence=(*one.evidence, caveat))
+        else:
+            yield one
 
 
 def _looked(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobLook | None:

@@ -92,6 +92,15 @@ def untold_share(diagnosis: Diagnosis) -> float:
     return diagnosis.unmatched_ns / diagnosis.exposed_ns if diagnosis.exposed_ns else 0.0
 
 
+def unknown_ns(diagnosis: Diagnosis) -> float:
+    """Exposed time, in steps of all ranks, of exchanges of which not even the kind is known."""
+    found = 0
+    for rank in diagnosis.ranks:
+        time = time_of(rank, exchanges_where(rank, lambda series: series.collective == "unknown"))
+        found += int(time.overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
+    return float(found)
+
+
 def untold(seen: Seen) -> Iterator[Evidence]:
     """Where too few ranks were recorded, what looks like transfer may have been waiting."""
     share = seen.figures.get("untold_share", 0.0)
@@ -100,4 +109,11 @@ def untold(seen: Seen) -> Iterator[Evidence]:
             "Of {untold_share} of the exposed communication no other rank was recorded, so waiting for late ranks may "
             "be in this: diagnose all ranks together.",
             {"untold_share": share},
+        )
+    unknown = seen.per_step("unknown_ns")
+    if unknown > _UNTOLD_SHARE * seen.step_ns:
+        yield Evidence(
+            "{unknown_ns} more of each step is exposed in exchanges of unknown kind, as their launch was not recorded: "
+            "the bound may be too low.",
+            {"unknown_ns": unknown},
         )

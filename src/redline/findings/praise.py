@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.accounts import Account
+from redline.analysis.accounts import COMMUNICATION, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Verdict
@@ -11,7 +11,7 @@ from redline.findings.rule import Evidence
 _HIDDEN = 0.9  # of the communication
 _MUCH = 0.1  # of the window: less communication is no feat to hide
 _BUSY = 0.95  # of the time from first to last work
-_IDLE = 0.1  # of the step: a device that idles longer, at an end of the step, is not praised
+_LOST = 0.1  # of the step: a device that idles longer at an end of it, or only communicates, is not praised
 _LOADING = 0.02  # of the step
 
 
@@ -30,7 +30,9 @@ def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Itera
             values,
         )
     steps = outline.steps
-    is_busy = steps.busy_ns >= _BUSY * steps.device_window_ns and verdict.idle_share < _IDLE
+    step_ns = sum(diagnosis.per_step.values())
+    lost_ns = verdict.idle_share * step_ns + sum(diagnosis.per_step[account] for account in COMMUNICATION)
+    is_busy = steps.busy_ns >= _BUSY * steps.device_window_ns and lost_ns < _LOST * step_ns
     if steps.device_window_ns and is_busy:
         busy: dict[str, float | str] = {
             "busy_share": steps.busy_ns / steps.device_window_ns,
@@ -38,9 +40,6 @@ def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Itera
         }
         yield Evidence("The device is busy {busy_share} of {window_ns} from first to last work.", busy)
     loading_ns = sum(rank.facts.loading_ns for rank in diagnosis.ranks) / max(diagnosis.rank_steps, 1)
-    step_ns = sum(diagnosis.per_step.values())
     if loading_ns and diagnosis.per_step[Account.INPUT] < _LOADING * step_ns:
         waited: dict[str, float | str] = {"input_share": diagnosis.per_step[Account.INPUT] / step_ns}
-        yield Evidence(
-            message="The data loader keeps up: waiting for it takes {input_share} of the step.", values=waited
-        )
+        yield Evidence("The data loader keeps up: waiting for it takes {input_share} of the step.", waited)

@@ -1,14 +1,25 @@
-"""Steps of usual length: those that warming up, saving or a pause did not stretch."""
+"""Steps of usual length, and first steps that only warm up."""
 
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.scene import Scene
+from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
 _USUAL = 1.3  # times the median: longer steps are not steady ones
+_WARMING = 1.5  # times what later steps have of something: a first step with more of it warms up
 
 
 def is_usual(steps_ns: I64) -> Mask:
     """Of each step of a rank, by its length."""
     usual: Mask = steps_ns <= _USUAL * np.median(steps_ns) if len(steps_ns) else np.zeros(0, bool)
     return usual
+
+
+def without_warm_up(scene: Scene, amounts: I64) -> Intervals:
+    """All steps; without the first, where that has more of something than later steps have on average."""
+    start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
+    warms_up = len(amounts) > 1 and amounts[0] > _WARMING * amounts[1:].mean()
+    first = int(warms_up)
+    return Intervals.union_of(start_ns[first:], end_ns[first:])

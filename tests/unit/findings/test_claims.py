@@ -1,6 +1,7 @@
 """No nanosecond is claimed twice, whatever rules claim: bounds add up to what is there at most."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -169,3 +170,16 @@ def test_a_rule_is_silent_below_its_least_share_or_without_words() -> None:
         code="RL-X02", numerics=rule.numerics, grade=rule.grade, explain=says_something, look=rule.look, least_share=0.5
     )
     assert [one.code for one in diagnosed([rule, quiet, demanding])[1].findings] == ["RL-X00"]
+
+
+def test_where_the_host_limits_kernels_are_said_to_gain_little() -> None:
+    def named(code: str, start_us: int, end_us: int) -> Rule:
+        claim = Intervals.union_of(np.array([start_us * 1000]), np.array([end_us * 1000]))
+        return replace(rules_for([(claim, False)])[0], code=code)
+
+    idle, kernel_time = named("RL-H01", 120, 240), named("RL-C02", 20, 40)
+    _, both = diagnosed([idle, kernel_time])
+    assert [one.code for one in both.findings] == ["RL-H01", "RL-C02"]
+    assert both.findings[1].evidence[-1].values == {"code": "RL-H01"}
+    _, alone = diagnosed([kernel_time])
+    assert len(alone.findings[0].evidence) == 1

@@ -18,7 +18,7 @@ from redline.hardware.machine import Machine
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
-from tests.conftest import Event, collective, document, figure, launch, op, region
+from tests.conftest import Event, collective, document, figure, kernel, launch, op, region
 from tests.unit.findings.conftest import claimed_ns, copied, diagnosis, digest, found, launched, observed, step
 
 BACKWARD_THREAD = 2
@@ -120,6 +120,13 @@ def test_n01_says_of_a_rank_alone_that_waiting_may_be_in_it() -> None:
     assert alone.alone_ns == 100_000
     assert values(alone)["untold_share"] == 1.0
     assert "no other rank was recorded" in messages(alone)
+
+
+def test_n01_says_what_is_exposed_besides_and_of_unknown_kind() -> None:
+    unlaunched = kernel("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 750, 40, correlation=77)
+    finding = found(*alike([*base(), *exchanged(600, 100, 2, at=450), unlaunched]))["RL-N01"]
+    assert values(finding)["unknown_ns"] == 40_000
+    assert "the bound may be too low" in messages(finding)
 
 
 def test_n01_is_silent_where_computation_hides_the_traffic() -> None:

@@ -373,10 +373,25 @@ def test_m01_claims_the_idle_time_that_the_driver_causes(name: str) -> None:
     assert found(data)["RL-M01"].evidence[0].values["call"] == name
 
 
-def test_m01_counts_calls_per_step_after_the_first() -> None:
-    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20)])
+def test_m01_leaves_out_a_first_step_that_warms_up() -> None:
+    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20), call("cudaMalloc", 835, 5)])
     values = found(data)["RL-M01"].evidence[0].values
     assert values == {"calls": 1, "call": "cudaFree", "calling_ns": 200_000, "idle_ns": 200_000}
+
+
+def test_m01_counts_a_first_step_that_is_like_the_others() -> None:
+    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20)])
+    assert found(data)["RL-M01"].evidence[0].values["calling_ns"] == 110_000
+
+
+def test_m01_tells_an_allocator_that_keeps_nothing() -> None:
+    def frees(number: int) -> list[Event]:
+        return [call("cudaFree", 805 + 0.5 * one, 0.4) for one in range(number)]
+
+    later = [call("cudaFree", 1110 + 5 * one, 4) for one in range(60)]
+    even = found(document([*later_step(*later), *frees(60)]))["RL-M01"]
+    assert "caching allocator seems to be off" in even.evidence[-1].message
+    assert len(found(document([*later_step(*later), *frees(3)]))["RL-M01"].evidence) == 1
 
 
 def test_m01_leaves_the_first_step_and_pooled_memory_alone() -> None:
@@ -436,5 +451,17 @@ def test_h19_leaves_other_pauses_alone(events: list[Event]) -> None:
     assert "RL-H19" not in found(document(events))
 
 
-def test_h19_leaves_the_first_of_several_steps_alone() -> None:
+def later(event: Event, us: float) -> Event:
+    """The same again, launched by a call of its own."""
+    args = {**event["args"], "correlation": event["args"]["correlation"] + 1000}
+    return {**event, "ts": event["ts"] + us, "args": args}
+
+
+def test_h19_claims_what_the_first_step_has_as_all_have_it() -> None:
+    mark, *events = pausing_for(10_000)
+    data = document([mark, *events, step(1, 12_000, 11_000), *(later(event, 12_000) for event in events)])
+    assert claimed_ns(data, "RL-H19") == 2 * 10_022_000
+
+
+def test_h19_leaves_a_first_step_alone_that_warms_up() -> None:
     assert "RL-H19" not in observed(document([*pausing_for(10_000), step(1, 12_000, 1000)]))

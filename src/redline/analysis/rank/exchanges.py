@@ -108,7 +108,7 @@ def exchanges_of(
         series=series,
         hidden_ns=activity.computing.overlap_with(start_ns, end_ns),
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
-        backward=_backward(timeline, owned.row, passes, _are(REDUCTIONS, keys, series)),
+        backward=_backward(timeline, owned.row, passes, series, _are(REDUCTIONS, keys, series)),
         **_spent(activity, idle, start_ns, end_ns),
     ), tuple(keys)
 
@@ -119,20 +119,30 @@ def _are(collectives: frozenset[str], keys: Iterable[Series], series: Column) ->
     return meant
 
 
-def _backward(timeline: Timeline, rows: I64, passes: Passes, reduces: Mask) -> I32:
-    """The pass that each row was launched in; gradients that are flushed after its last node belong to it."""
-    launched_ns = _launched_ns(timeline, rows)
-    return np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
+def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, reduces: Mask) -> I32:
+    """The pass that each row was launched in; gradients that are flushed after its last node belong to it.
+
+    What was launched before the recording is taken for what most of its like are.
+    """
+    launched_ns, is_known = _launched_ns(timeline, rows)
+    found: I32 = np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
+    for number in np.unique(series[~is_known]).tolist():
+        alike = series == number
+        values, times = np.unique(found[alike & is_known], return_counts=True)
+        if len(values):
+            found[alike & ~is_known] = values[times.argmax()]
+    return found
 
 
-def _launched_ns(timeline: Timeline, rows: I64) -> I64:
-    """When the host launched each of these rows; when it began, where its launch is not known or it is on the host."""
+def _launched_ns(timeline: Timeline, rows: I64) -> tuple[I64, Mask]:
+    """When the host launched each of these rows, or when it began on the host; and whether that is known. If not, when
+    it began."""
     work, start_ns = timeline.device_work, timeline.spans.start_ns
     place = np.searchsorted(work.row, rows)
     on_device = np.append(work.row, NONE)[place] == rows
     launch = np.where(on_device, np.append(work.launch, NONE)[place], NONE)
     launched_ns: I64 = np.where(launch == NONE, start_ns[rows], start_ns[launch])
-    return launched_ns
+    return launched_ns, ~on_device | (launch != NONE)
 
 
 def _spent(activity: Activity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:

@@ -32,7 +32,7 @@ def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "The training process spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
+        "The process that launches spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
         "device is idle for {waiting_ns} of that.",
         {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
     )

@@ -14,8 +14,8 @@ def look(scene: Scene) -> Look | None:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "The training process waits {loading_ns} of each step of {step_ns} for the workers of its data loader; the "
-        "device is idle for {waiting_ns} of that.",
+        "The process that launches waits {loading_ns} of each step of {step_ns} for the workers of its data loader; "
+        "the device is idle for {waiting_ns} of that.",
         {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
     )
 

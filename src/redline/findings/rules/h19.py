@@ -8,6 +8,7 @@ from redline.analysis.rank.doing import doing_of
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
 from redline.findings.rules.h01 import FEW_KERNELS
+from redline.findings.steady import without_warm_up
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, Kind
 from redline.trace import schema
@@ -16,15 +17,15 @@ PAUSED_SHARE = 0.05  # of the steps
 
 
 def look(scene: Scene) -> Look | None:
-    """Of several steps the first is left out, as it may warm up; so is what other rules name: calls, compilation."""
+    """A first step that warms up is left out; so is what other rules name: calls, compilation."""
     ledger = scene.ledger
-    later = Intervals.union_of(ledger.start_ns[1:], ledger.end_ns[1:]) if len(ledger.start_ns) > 1 else scene.in_steps
-    pauses = scene.pauses & later
+    steps = without_warm_up(scene, scene.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
+    whole = scene.pauses & steps
     few = len(scene.activity.compute) < FEW_KERNELS * len(ledger.start_ns)
-    if few or not scene.on_gpu or pauses.length_ns < PAUSED_SHARE * later.length_ns:
+    if few or not scene.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
         return None
-    pauses = pauses - _otherwise_explained(scene)
-    figures = {"pauses": float(len(scene.pauses & later)), "paused_ns": float(pauses.length_ns)}
+    pauses = whole - _otherwise_explained(scene)
+    figures = {"pauses": float(len(whole)), "paused_ns": float(pauses.length_ns)}
     return Look(claim=pauses, figures=figures, names={"place": _place(scene, pauses)})
 
 

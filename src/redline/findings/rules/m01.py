@@ -6,12 +6,14 @@ import numpy as np
 
 from redline.analysis.rank.scene import Scene
 from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.steady import without_warm_up
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS
 from redline.trace import schema
 
 TIME_SHARE = 0.01  # of the step
+MANY_CALLS = 50  # in every step: an allocator that keeps what it has does not need them
 UNUSABLE_SHARE = 0.1  # of the device's memory
 RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatever is unusable
 
@@ -19,15 +21,19 @@ RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatev
 def look(scene: Scene) -> Look | None:
     if not scene.on_gpu:
         return None
-    rows = _calls(scene)
+    spans, ledger = scene.timeline.spans, scene.ledger
+    rows = scene.rows_named(schema.is_allocation, *CALL_KINDS)
+    calls = _in_steps(spans.start_ns[rows], scene)
+    steps = without_warm_up(scene, calls) if len(calls) > 1 else Intervals.empty()  # of one alone nothing can be told
+    rows = rows[steps.contains(spans.start_ns[rows])]
     memory = _memory(scene)
     if not len(rows) and not memory:
         return None
-    spans = scene.timeline.spans
     figures = {
         "calls": float(len(rows)),
         "calling_ns": float(spans.dur_ns[rows].sum()),
-        "first_steps": float(len(scene.ledger.start_ns) > 0),
+        "steps": float(steps.contains(ledger.start_ns).sum()),
+        "uncached": float(len(calls) > 1 and calls.min() >= max(MANY_CALLS, 0.9 * calls.max())),
         **memory,
     }
     return Look(
@@ -37,12 +43,11 @@ def look(scene: Scene) -> Look | None:
     )
 
 
-def _calls(scene: Scene) -> I64:
-    """Calls that take memory from the driver or give it back, in any step but the first, which may warm up."""
-    spans = scene.timeline.spans
-    rows = scene.rows_named(schema.is_allocation, *CALL_KINDS)
-    later = Intervals.union_of(scene.ledger.start_ns[1:], scene.ledger.end_ns[1:])
-    return rows[later.contains(spans.start_ns[rows])]
+def _in_steps(start_ns: I64, scene: Scene) -> I64:
+    """How many of these times, which are in order, lie in each step."""
+    edges = np.searchsorted(start_ns, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    number: I64 = edges[1] - edges[0]
+    return number
 
 
 def _memory(scene: Scene) -> dict[str, float]:
@@ -64,16 +69,21 @@ def _memory(scene: Scene) -> dict[str, float]:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     if seen.share >= TIME_SHARE:
-        later = max(seen.steps - seen.figures["first_steps"], 1)  # the calls of first steps were not counted
+        steps = max(seen.figures["steps"], 1)  # first steps that warm up were not counted
         yield Evidence(
             "{calls:,} calls per step take memory from the driver or give it back, the longest of them {call}: they "
             "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
             {
-                "calls": round(seen.figures["calls"] / later),
+                "calls": round(seen.figures["calls"] / steps),
                 "call": seen.names["call"],
-                "calling_ns": seen.figures["calling_ns"] / later,
-                "idle_ns": seen.alone_ns * seen.steps / later,
+                "calling_ns": seen.figures["calling_ns"] / steps,
+                "idle_ns": seen.alone_ns * seen.steps / steps,
             },
+        )
+    if seen.figures["uncached"]:
+        yield Evidence(
+            "They are as many in every step: the caching allocator seems to be off. Look for "
+            "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
         )
     ranks = seen.figures.get("full", 0.0)
     if ranks:

@@ -13,6 +13,7 @@ from redline.findings.exposed import (
     gradient_exchanges,
     matter,
     transfer_of,
+    unknown_ns,
     untold,
     untold_share,
 )
@@ -36,6 +37,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         "exposed_ns": float(sum(time.length_ns for time in claims)),
         "last_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, last))),
         "untold_share": untold_share(diagnosis),
+        "unknown_ns": unknown_ns(diagnosis),
     }
     return JobLook(claims=claims, figures=figures)
 
