@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.job.outline import Outline, StepTimes
+from redline.analysis.job.outline import Outline, Remark, StepTimes, Unseen
 from redline.findings.finding import Finding, Limit
 from redline.findings.rule import Evidence
 from redline.report.findings_words import bound_words, cause_words, phase_words, sentence, times, verdict_sentence
@@ -74,6 +74,13 @@ def test_the_factor_is_of_usual_steps() -> None:
 @pytest.mark.parametrize(("speedup", "said"), [(1.234, "1.23 x"), (12.34, "12.3 x"), (1e9, "more than 100 x")])
 def test_factors(speedup: float, said: str) -> None:
     assert times(speedup) == said
+
+
+def test_a_verdict_says_that_the_queue_before_the_recording_is_left_out() -> None:
+    remark = Remark(what=Unseen.FIRST_QUEUE, ranks=1, time_ns=1000)
+    said = verdict_sentence(VERDICT, [], replace(OUTLINE, unseen=(remark,)))
+    assert said.endswith(" Queue time before the first recorded work is left out of this.")
+    assert "left out" not in verdict_sentence(VERDICT, [], OUTLINE)
 
 
 def test_a_verdict_names_limit_cause_and_gain() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from redline.analysis.accounts import COMMUNICATION, Account
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.outline import Outline, Unseen
 from redline.findings.finding import Finding, Limit, Verdict
 from redline.findings.pages import page_of
 from redline.findings.rule import Evidence
@@ -95,6 +95,8 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
         parts += _healthy(verdict, findings)
     else:
         parts += [_unexplained(verdict, findings)]
+    if any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
+        parts.append(_("Queue time before the first recorded work is left out of this."))
     return sentences(parts)
 
 

@@ -83,6 +83,11 @@ def test_findings_have_bound_fix_and_all_of_their_page(job: Diagnosed) -> None:
     assert "Longest stretches rank 0: 10 ns, from 10 ns after its window began" in text
 
 
+def test_idle_time_is_a_share_of_the_step_as_in_the_verdict(job: Diagnosed) -> None:
+    found = replace(job.findings, verdict=replace(job.findings.verdict, idle_share=0.1234))
+    assert "device idle 12.3 % of the average step; " in visible(render(job, found))
+
+
 def test_remarks_and_praise_are_there(job: Diagnosed) -> None:
     text = visible(render(job, findings()))
     assert "Before you act" in text
@@ -93,7 +98,7 @@ def test_remarks_and_praise_are_there(job: Diagnosed) -> None:
 def test_without_findings_it_says_so(job: Diagnosed) -> None:
     none = replace(findings(), findings=(), remarks=(), praise=())
     text = visible(render(job, none))
-    assert "Nothing was found that a known fix would gain time by." in text
+    assert "No known fix would gain any time here." in text
     assert "No finding is worth its fix. The largest accounts above the redline:" in text
 
 

@@ -66,7 +66,7 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     ),
     (
         marked("idle"),
-        marked("No kernel, copy or communication runs on any stream of the device, between its first and last work."),
+        marked("No kernel, copy or communication runs on any stream of the device."),
     ),
     (
         marked("hidden, exposed"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
+from redline.findings.finding import Verdict
 from redline.report.language import _, listed
 from redline.report.words import percent, printable
 from redline.report.words_facts import anchor_words, mfu_line, no_mfu_line
@@ -19,13 +20,13 @@ class Fact:
     detail: str
 
 
-def facts_of(diagnosis: Diagnosis, outline: Outline) -> list[Fact]:
+def facts_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> list[Fact]:
     return [
         _ranks(diagnosis),
         _device(diagnosis),
         _steps(diagnosis, outline),
         _step_time(outline),
-        _idle(outline),
+        _idle(outline, verdict),
         _mfu(diagnosis, outline),
     ]
 
@@ -76,15 +77,16 @@ def _step_time(outline: Outline) -> Fact:
     )
 
 
-def _idle(outline: Outline) -> Fact:
+def _idle(outline: Outline, verdict: Verdict) -> Fact:
+    """Of the step, as the verdict and the waterfall are; what lies before the first and after the last work counts."""
     steps = outline.steps
     if not steps.device_window_ns:
         return Fact(name=_("device idle"), value="-", detail=_("nothing that it did was recorded"))
-    window = format_ns(round(steps.device_window_ns))
+    detail = _("of the average step; {idle} from first to last work")
     return Fact(
         name=_("device idle"),
-        value=percent(1 - steps.busy_ns / steps.device_window_ns),
-        detail=_("of {window} from first to last work").format(window=window),
+        value=percent(verdict.idle_share),
+        detail=detail.format(idle=percent(1 - steps.busy_ns / steps.device_window_ns)),
     )
 
 

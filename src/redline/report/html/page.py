@@ -56,7 +56,7 @@ def render(
         **_findings(findings, len(diagnosis.ranks)),
         job=_job_name(diagnosis),
         screen=screen,
-        facts=facts_of(diagnosis, outline),
+        facts=facts_of(diagnosis, outline, findings.verdict),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
         strip=None if strip is None else strip_words(strip),
