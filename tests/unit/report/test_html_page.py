@@ -75,7 +75,7 @@ def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
 
 def test_findings_have_bound_fix_and_all_of_their_page(job: Diagnosed) -> None:
     text = visible(render(job, findings()))
-    assert "40.0 % of the step at most at most 1.67 x as fast" in text
+    assert "40.0 % of the average step at most a usual step at most 1.67 x as fast" in text
     assert "bitwise" in text
     assert 'torch.compile(model, mode="reduce-overhead")' in text
     for heading in ("Cause", "Thorough fix", "Bound", "Numerics", "When to ignore it", "How it can be fooled"):
