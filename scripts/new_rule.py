@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 
 LEAST_SHARE = 0.03  # of the step: below this the rule is silent
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding, Findings, Limit, Place, Verdict
-from redline.findings.rule import Evidence, Grade, Numerics
 
 FINDING = Finding(
     code="RL-H01",

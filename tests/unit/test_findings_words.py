@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from redline.analysis.job.outline import Outline, Remark, StepTimes, Unseen
+from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Limit
-from redline.findings.rule import Evidence
 from redline.report.findings_words import bound_words, cause_words, phase_words, sentence, times, verdict_sentence
 from tests.made_findings import FINDING, VERDICT
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 import redline
-from redline.findings.rule import Evidence
+from redline.findings.evidence import Evidence
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job
 from redline.trace.job import Failure

@@ -7,7 +7,8 @@ import numpy as np
 from redline.analysis.rank.doing import sites_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Seen
+from redline.findings.evidence import Evidence
+from redline.findings.rule import Seen
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema

@@ -9,11 +9,12 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.sighting import Sighting, longest
+from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings, Place
 from redline.findings.observe import COMPUTE
 from redline.findings.praise import praise_of
 from redline.findings.registry import RULES
-from redline.findings.rule import Evidence, JobLook, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.steady import is_usual
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals

@@ -9,7 +9,8 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import REDUCTIONS, Series
 from redline.analysis.rank.passes import FORWARD
-from redline.findings.rule import Evidence, Seen
+from redline.findings.evidence import Evidence
+from redline.findings.rule import Seen
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 

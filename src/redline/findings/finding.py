@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redline.findings.rule import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade, Numerics
 
 
 @dataclass(frozen=True, kw_only=True)

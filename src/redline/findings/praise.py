@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from redline.analysis.accounts import COMMUNICATION, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
+from redline.findings.evidence import Evidence
 from redline.findings.finding import Verdict
-from redline.findings.rule import Evidence
 
 _HIDDEN = 0.9  # of the communication
 _MUCH = 0.1  # of the window: less communication is no feat to hide

@@ -2,32 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.scene import Scene
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.finding import Finding
 from redline.timeline.intervals import Intervals
-
-if TYPE_CHECKING:
-    from redline.findings.finding import Finding
-
-
-class Numerics(StrEnum):
-    """What a fix may do to the numbers that the job computes."""
-
-    BITWISE = "bitwise"  # the same bits
-    REASSOCIATION = "reassociation"  # the same sums in another order
-    LOWER_PRECISION = "lower precision"
-    SEMANTICS = "changes semantics"  # what is trained or computed is no longer quite the same
-
-
-class Grade(StrEnum):
-    """What stands behind a fix."""
-
-    MEASURED = "measured"  # gains were measured and published
-    DOCUMENTED = "documented"  # by those who wrote what it changes
-    HYPOTHESIS = "hypothesis"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +52,6 @@ class Seen:
         return self.figures.get(figure, 0.0) / max(self.steps, 1)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One sentence with its values. The end of a value's name says its unit: _ns, _share, _bytes, _bytes_per_s.
-
-    The sentence is a constant and the first argument, so that those who collect texts to translate find it.
-    """
-
-    message: str
-    values: Mapping[str, float | str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One cause. `look` sees it on a rank, `look_at_job` needs all ranks, `look_at_findings` what the rules before it
@@ -97,6 +66,6 @@ class Rule:
     explain: Callable[[Seen], Iterable[Evidence]]
     look: Callable[[Scene], Look | None] | None = None
     look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
-    look_at_findings: "Callable[[Sequence[Finding]], JobLook | None] | None" = None
+    look_at_findings: Callable[[Sequence[Finding]], JobLook | None] | None = None
     least_share: float = 0.01
     claims_time: bool = True  # False: a remark about the trace itself or its phases, with nothing to gain

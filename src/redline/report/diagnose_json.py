@@ -15,9 +15,9 @@ from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
+from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.findings.rule import Evidence
 from redline.report.findings_words import sentence, verdict_sentence
 from redline.report.language import speaking
 from redline.report.redaction import Removed

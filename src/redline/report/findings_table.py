@@ -1,8 +1,8 @@
 """The table of findings, as cells: every one with its bound, what it can gain alone, and what it does to numbers."""
 
+from redline.findings.evidence import Grade, Numerics
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.findings.rule import Grade, Numerics
 from redline.report.findings_words import times
 from redline.report.language import _, spoken
 from redline.report.shown import Shown

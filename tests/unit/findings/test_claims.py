@@ -15,9 +15,10 @@ from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.findings.conclude import findings_of
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding, Findings
 from redline.findings.observe import sightings_of
-from redline.findings.rule import Evidence, Grade, JobLook, Look, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Look, Rule, Seen
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Timeline
 from tests.conftest import collective, document, kernel, launch, read_one

@@ -10,7 +10,8 @@ from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.cost.sizes import elements_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.savings import beyond, in_families, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind

@@ -7,7 +7,8 @@ import numpy as np
 from redline.analysis.rank.kernels import Calls, Floats
 from redline.analysis.rank.scene import Scene
 from redline.cost.roofline import NS_PER_S
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.hardware.machine import Machine
 

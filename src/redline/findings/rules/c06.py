@@ -8,7 +8,8 @@ from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.scene import Scene
 from redline.cost.sizes import Product, product_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.savings import of_calls, savings
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR

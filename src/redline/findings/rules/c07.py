@@ -7,7 +7,8 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.cost.roofline import NS_PER_S
 from redline.findings.attention import UNKNOWN, Attention, attentions_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.savings import beyond, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE

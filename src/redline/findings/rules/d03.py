@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from redline.analysis.rank.scene import Scene
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import site_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.rules.h06 import copying
 
 LARGE_BYTES = 1_000_000

@@ -7,7 +7,8 @@ import numpy as np
 from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.timeline.timeline import NONE
 from redline.trace.steps import ENGINE_ANCHOR
 

@@ -1,7 +1,8 @@
 """RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
 
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Grade, Look, Numerics, Rule
+from redline.findings.evidence import Grade, Numerics
+from redline.findings.rule import Look, Rule
 from redline.findings.rules.h01 import explain, is_launch_bound, launch_gaps, repeats
 
 

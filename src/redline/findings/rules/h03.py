@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from redline.analysis.rank.scene import Scene
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 
 
 def look(scene: Scene) -> Look | None:

@@ -7,7 +7,8 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.timeline.timeline import NONE
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.optimizers import cost, optimizer_steps
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.rule import Look, Rule, Seen
 from redline.trace import schema
 
 MANY_KERNELS = 40  # to a call: lists of tensors take about ten, whatever their number

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import Kind

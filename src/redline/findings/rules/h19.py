@@ -6,7 +6,8 @@ from dataclasses import replace
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.doing import doing_of
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.rules.h01 import FEW_KERNELS
 from redline.findings.steady import without_warm_up
 from redline.timeline.intervals import Intervals

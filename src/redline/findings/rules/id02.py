@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.savings import in_families, of_calls, savings
 from redline.findings.serving import phases_of, steps_in
 from redline.timeline.timeline import NONE

@@ -7,6 +7,7 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
@@ -17,7 +18,7 @@ from redline.findings.exposed import (
     untold,
     untold_share,
 )
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.sharding import parameter_gathers
 
 LEAST_SHARE = 0.05  # of the step

@@ -7,8 +7,9 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_share
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 LEAST_SHARE = 0.01  # of the step
 

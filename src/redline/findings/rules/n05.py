@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
     FP32,
     exchanges_where,
@@ -13,7 +14,7 @@ from redline.findings.exposed import (
     untold,
     untold_share,
 )
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 LEAST_SHARE = 0.05  # of the step
 SAVED_SHARE = 0.5  # of the time, with half of the bytes

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.passes import FORWARD
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, matter, transfer_of, untold, untold_share
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.sharding import parameter_gathers
 
 LEAST_SHARE = 0.03  # of the step

@@ -7,8 +7,9 @@ from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Facts
 from redline.analysis.rank.exchanges import Series
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, last_part, transfer_of
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
 

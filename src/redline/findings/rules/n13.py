@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import BEFORE, Late, Lateness
 from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, waiting_of
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 LEAST_SHARE = 0.03  # of the step
 ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too

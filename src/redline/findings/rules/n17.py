@@ -8,8 +8,9 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.passes import FORWARD
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, transfer_of, untold, untold_share
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 LEAST_SHARE = 0.01  # of the step
 EXPERT = frozenset({"expert_dispatch", "expert_combine"})

@@ -7,8 +7,9 @@ from typing import TypeAlias
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, Series
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 Neighbours: TypeAlias = dict[int, set[int]]
 

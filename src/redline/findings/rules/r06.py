@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
-from redline.findings.rule import Evidence, Grade, Look, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
 from redline.findings.rules.h01 import has_stacks
 from redline.timeline.intervals import Intervals
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.steady import is_usual
 
 FEWEST_STEPS = 3

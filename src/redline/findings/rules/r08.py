@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding
-from redline.findings.rule import Evidence, Grade, JobLook, Numerics, Rule, Seen
+from redline.findings.rule import JobLook, Rule, Seen
 
 CHANGING = (Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
 

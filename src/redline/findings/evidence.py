@@ -1,0 +1,33 @@
+"""What stands behind a finding: sentences with their values, the grade of its fix, and what that does to numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Numerics(StrEnum):
+    """What a fix may do to the numbers that the job computes."""
+
+    BITWISE = "bitwise"  # the same bits
+    REASSOCIATION = "reassociation"  # the same sums in another order
+    LOWER_PRECISION = "lower precision"
+    SEMANTICS = "changes semantics"  # what is trained or computed is no longer quite the same
+
+
+class Grade(StrEnum):
+    """What stands behind a fix."""
+
+    MEASURED = "measured"  # gains were measured and published
+    DOCUMENTED = "documented"  # by those who wrote what it changes
+    HYPOTHESIS = "hypothesis"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One sentence with its values. The end of a value's name says its unit: _ns, _share, _bytes, _bytes_per_s.
+
+    The sentence is a constant and the first argument, so that those who collect texts to translate find it.
+    """
+
+    message: str
+    values: Mapping[str, float | str] = field(default_factory=dict)
