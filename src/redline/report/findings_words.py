@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from redline.analysis.accounts import COMMUNICATION, Account
 from redline.analysis.job.outline import Outline, Unseen
+from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Limit, Verdict
 from redline.findings.pages import page_of
-from redline.findings.rule import Evidence
 from redline.report.language import _, listed, sentences, spoken
 from redline.report.words import percent, printable
 from redline.units import format_bytes, format_ns, format_rate

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from redline.findings.evidence import Grade
 from redline.findings.finding import Finding, Place
 from redline.findings.pages import SECTIONS
-from redline.findings.rule import Grade
 from redline.report.findings_screen import Card, card_of
 from redline.report.findings_table import grade_words, numerics_words
 from redline.report.findings_words import times
