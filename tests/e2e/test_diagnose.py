@@ -100,6 +100,10 @@ def test_the_users_steps(job: Path) -> None:
     assert {len(rank["steps"]) for rank in record["ranks"]} == {1}
 
 
+def test_longer_names_of_languages_are_understood(job: Path) -> None:
+    assert run(job, "--lang", "zh-CN", "-q").stdout == run(job, "--lang", "zh", "-q").stdout
+
+
 def test_the_language_is_chosen_by_an_option_or_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chinese = run(job, "--lang", "zh", "-q").stdout
     assert "\n结论      " in chinese

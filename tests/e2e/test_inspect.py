@@ -301,6 +301,11 @@ def reader_of(pipe: Path) -> int:
     raise AssertionError("nobody reads")
 
 
+def _hear_ctrl_c() -> None:
+    """Who was started in the background by a shell ignores it, and so would those whom it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_it_in_one_line(tmp_path: Path, jobs: str) -> None:
     """The traces are pipes that never end, so that there is time to interrupt; a terminal signals the whole group."""
@@ -314,6 +319,7 @@ def test_ctrl_c_ends_it_in_one_line(tmp_path: Path, jobs: str) -> None:
         text=True,
         start_new_session=True,
         env=environment(),
+        preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 (nothing else runs in this process)
     ) as process:
         writers = [reader_of(pipe) for pipe in pipes[: int(jobs)]]
         time.sleep(0.2)

@@ -92,7 +92,7 @@ def test_the_lines_above_the_waterfall(tmp_path: Path) -> None:
     assert line(text, "steps").endswith("2, from ProfilerStep: 1.000 ms")
     assert line(text, "window").endswith("2.000 ms = 2.000 ms in steps + 0 ns outside")
     assert line(text, "device").endswith(
-        "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work; idle 73.4 %"
+        "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work, 73.4 % of it idle"
     )
     assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms")
     assert line(text, "coverage").endswith(
@@ -283,7 +283,7 @@ def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
     with speaking("zh"):
         text = shown(found, "findings", *TABLES, verbose=True)
         code = render(found.diagnosis, found.outline, findings(2))
-    assert text.startswith("NVIDIA H20 上的 2 个 rank（共 2 个）；采用 H20 的数据（目录）\n")
+    assert text.startswith("2 个 rank（共 2 个），设备：NVIDIA H20；采用 H20 的数据（目录）\n")
     words = set(re.findall(r"[a-z]{3,}", text))
     english = "device host waited average share nothing the findings launch accounts"
     assert not words & set(english.split())

@@ -7,7 +7,15 @@ import pytest
 from redline.analysis.job.outline import Outline, Remark, StepTimes, Unseen
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Limit
-from redline.report.findings_words import bound_words, cause_words, phase_words, sentence, times, verdict_sentence
+from redline.report.findings_words import (
+    bound_words,
+    cause_words,
+    phase_words,
+    second_cause,
+    sentence,
+    times,
+    verdict_sentence,
+)
 from tests.made_findings import FINDING, VERDICT
 
 STEPS = StepTimes(
@@ -103,12 +111,12 @@ def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
 
 def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> None:
     late = replace(FINDING, code="RL-N13", accounts={"peer wait": 3e6}, bound_ns=3e6)
-    assert verdict(FINDING, late).endswith(
+    assert second_cause([FINDING, late]) == (
         "Beside that: A rank that comes late keeps all others waiting. "
         "That is worth at most 30.0 % of the step (RL-N13)."
     )
-    assert "RL-N13" not in verdict(FINDING, replace(late, bound_ns=1e6))
-    assert "Beside that" not in verdict(FINDING, replace(FINDING, bound_ns=3e6))
+    assert not second_cause([FINDING, replace(late, bound_ns=1e6)])
+    assert not second_cause([FINDING, replace(FINDING, bound_ns=3e6)])
 
 
 def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:

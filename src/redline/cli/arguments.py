@@ -80,13 +80,22 @@ def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
 
 def add_language(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--lang", choices=LANGUAGES, metavar="LANG", help="en or zh (default: REDLINE_LANG of the environment, or en)"
+        "--lang",
+        type=_short_language,
+        choices=LANGUAGES,
+        metavar="LANG",
+        help="en or zh (default: REDLINE_LANG of the environment, or en)",
     )
+
+
+def _short_language(name: str) -> str:
+    """zh of zh-CN or zh_CN.UTF-8; what is no such name stays as it is."""
+    return re.split(r"[-_.]", name.lower(), maxsplit=1)[0] or name
 
 
 def language(options: argparse.Namespace) -> str:
     """The one that was asked for; what the locale says is not, as programs read the output."""
-    chosen = str(options.lang or os.environ.get("REDLINE_LANG") or LANGUAGES[0])
+    chosen = _short_language(str(options.lang or os.environ.get("REDLINE_LANG") or LANGUAGES[0]))
     if chosen not in LANGUAGES:
         raise UsageError(f"REDLINE_LANG is {chosen!r}; it can be {' or '.join(LANGUAGES)}")
     return chosen

@@ -188,7 +188,7 @@ def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequenc
     paths = "... --redact" if options.redact else quoted(options.paths)
     if _format(options) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
-    elif found.findings.verdict.first:
+    elif found.findings.verdict.first and (found.findings.verdict.worthwhile or not wanted):
         point_to(quoted(["redline", "explain", found.findings.verdict.first, *_given(options, "lang")], most=9))
     elif wanted:
         chosen = (

@@ -18,8 +18,8 @@ from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.report.findings_words import sentence, verdict_sentence
-from redline.report.language import speaking
+from redline.report.findings_words import second_cause, sentence, verdict_sentence
+from redline.report.language import sentences, speaking
 from redline.report.redaction import Removed
 from redline.trace.job import Failure
 
@@ -105,7 +105,7 @@ def _verdict(findings: Findings, outline: Outline) -> dict[str, Any]:
     return {
         **asdict(verdict),
         "limit": code(verdict.limit),
-        "text": verdict_sentence(verdict, findings.findings, outline),
+        "text": sentences([verdict_sentence(verdict, findings.findings, outline), second_cause(findings.findings)]),
     }
 
 

@@ -34,7 +34,7 @@ def render(
     cards = len(screen.cards) if verbose else MOST_FINDINGS
     before = [
         [f"## {escaped(screen.headline)}"],
-        [escaped(screen.verdict)],
+        [escaped(sentences([screen.verdict, screen.second]))],
     ]
     after = [
         list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),

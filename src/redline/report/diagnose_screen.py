@@ -15,7 +15,7 @@ from redline.findings.finding import Findings
 from redline.report import words_accounts, words_facts, words_losses, words_unseen
 from redline.report.diagnose_tables import shapes_or_kernel
 from redline.report.findings_screen import Card, cards_of
-from redline.report.findings_words import sentence, verdict_sentence
+from redline.report.findings_words import second_cause, sentence, verdict_sentence
 from redline.report.language import _, sentences
 from redline.report.redaction import Removed
 from redline.report.redaction_words import redacted_words
@@ -48,6 +48,7 @@ class Screen:
 
     headline: str
     verdict: str
+    second: str  # a second cause that is worth much; "" for none
     facts: tuple[tuple[str, str], ...]
     waterfall: tuple[Line, ...]
     rest: str  # which accounts hold nothing, or too little to be seen; "" for none
@@ -75,6 +76,7 @@ def screen_of(
     return Screen(
         headline=_headline(diagnosis),
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
+        second=second_cause(findings.findings),
         facts=tuple(_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline))),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=words_accounts.rest(

@@ -54,7 +54,7 @@ def render(
 
 
 def _facts(screen: Screen) -> Iterator[str]:
-    for label, text in ((_("verdict"), screen.verdict), *screen.facts):
+    for label, text in ((_("verdict"), sentences([screen.verdict, screen.second])), *screen.facts):
         yield from wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
 
 

@@ -90,7 +90,7 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     worthwhile = findings[0] if findings and verdict.worthwhile else None
     parts = [phase_words(verdict.phases)]
     if worthwhile is not None:
-        parts += [*_limited(verdict, worthwhile), *_second(findings)]
+        parts += _limited(verdict, worthwhile)
     elif verdict.healthy:
         parts += _healthy(verdict, findings)
     else:
@@ -109,14 +109,14 @@ def _limited(verdict: Verdict, first: Finding) -> list[str]:
     return [other.format(limit=limit_name(verdict.limit), share=percent(verdict.limit_share)), *said]
 
 
-def _second(findings: Sequence[Finding]) -> list[str]:
-    """Of a second finding that is worth much as well, and is of another kind."""
+def second_cause(findings: Sequence[Finding]) -> str:
+    """A second finding that is worth much as well, and is of another kind; "" where there is none."""
     if len(findings) < 2 or findings[1].share < _MUCH or _groups_of(findings[0]) & _groups_of(findings[1]):
-        return []
+        return ""
     second = findings[1]
     text = _("Beside that: {cause} That is worth at most {share} of the step ({code}).")
     cause = cause_words(second.code)
-    return [text.format(cause=cause, share=percent(second.share), code=second.code)]
+    return text.format(cause=cause, share=percent(second.share), code=second.code)
 
 
 def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:

@@ -107,7 +107,7 @@ def window_line(steps: StepTimes, *, several: bool) -> str:
 def device_line(steps: StepTimes) -> str:
     if not steps.device_window_ns:
         return _("did nothing that was recorded")
-    return _("busy {busy} (computing {computing}) of {window} from first to last work; idle {idle}").format(
+    return _("busy {busy} (computing {computing}) of {window} from first to last work, {idle} of it idle").format(
         busy=format_ns(round(steps.busy_ns)),
         computing=format_ns(round(steps.computing_ns)),
         window=format_ns(round(steps.device_window_ns)),

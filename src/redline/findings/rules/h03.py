@@ -24,7 +24,7 @@ def look(scene: Scene) -> Look | None:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "{reads:,} times per step the host waits for a value from the device, mostly in {operator}: it is blocked for "
+        "The host waits for values from the device, {reads:,} x per step, mostly in {operator}: it is blocked for "
         "{blocked_ns}, and the device is then idle for {idle_ns}.",
         {
             "reads": round(seen.per_step("reads")),

@@ -34,8 +34,8 @@ def _between_work(scene: Scene, syncs: Waits) -> Waits:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "{syncs:,} times per step the program calls {call} itself: the host is blocked for {blocked_ns}, and the "
-        "device is then idle for {idle_ns}.",
+        "The program itself calls {call}, {syncs:,} x per step: the host is blocked for {blocked_ns}, and the device "
+        "is then idle for {idle_ns}.",
         {
             "syncs": round(seen.per_step("syncs")),
             "call": seen.names["call"],

@@ -35,8 +35,8 @@ def copying(scene: Scene, writes: Waits) -> Look | None:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "{copies:,} copies per step bring less than 64 KB each to the device, and the host waits for every one: it is "
-        "blocked for {blocked_ns}, and {lost_ns} of the device's time is lost.",
+        "Copies of less than 64 KB to the device, {copies:,} per step, each of which the host waits for: it is blocked "
+        "for {blocked_ns}, and {lost_ns} of the device's time is lost.",
         {
             "copies": round(seen.per_step("copies")),
             "blocked_ns": seen.per_step("blocked_ns"),

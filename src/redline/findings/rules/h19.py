@@ -55,8 +55,8 @@ def _place(scene: Scene, pauses: Intervals) -> str:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "{pauses:,} times in {steps:,} steps the host launches nothing for more than 5 ms: the device waits "
-        "{waiting_ns} of each step of {step_ns} for it.",
+        "The host launches nothing for more than 5 ms at a time: pauses {pauses:,}, recorded steps {steps:,}. The "
+        "device waits {waiting_ns} of each step of {step_ns} for it.",
         {
             "pauses": round(seen.figures["pauses"]),
             "steps": seen.steps,

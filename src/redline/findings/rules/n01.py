@@ -73,8 +73,8 @@ def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
 
 def explain(seen: Seen) -> Iterator[Evidence]:
     yield Evidence(
-        "{buckets:,} all-reduces of gradients per step are exposed for {exposed_ns} of each step of {step_ns}: nothing "
-        "is computed meanwhile.",
+        "All-reduces of gradients, {buckets:,} per step, are exposed for {exposed_ns} of each step of {step_ns}: "
+        "nothing is computed meanwhile.",
         {"buckets": round(seen.per_step("buckets")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
     )
     if seen.figures["largest_bytes"]:

@@ -29,10 +29,6 @@ def look(scene: Scene) -> Look | None:
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
-    yield Evidence(
-        "The device waits for the host {waiting_share} of the step, and recording is part of what the host does.",
-        {"waiting_share": seen.per_step("waiting_ns") / seen.step_ns},
-    )
     if seen.figures["stacks"]:
         yield Evidence(
             "Python stacks were recorded, {python_calls:,} calls per step: without them the host is faster.",
@@ -45,6 +41,10 @@ def explain(seen: Seen) -> Iterator[Evidence]:
         )
     else:
         yield Evidence("Modules were recorded: without them the host is faster.")
+    yield Evidence(
+        "The device waits for the host {waiting_share} of the step, and recording is part of what the host does.",
+        {"waiting_share": seen.per_step("waiting_ns") / seen.step_ns},
+    )
 
 
 RULE = Rule(

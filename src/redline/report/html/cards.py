@@ -18,6 +18,7 @@ from redline.report.words import percent
 from redline.units import format_ns
 
 _WORTH_SAYING = 1.1  # times as fast
+_LEAST_SHOWN = 0.0005  # of the step: less is shown as 0.0 %
 _SAME = 0.005  # of the step: less apart is shown as one number
 _MOST_PLACES = 3
 _MORE = ("cause", "thorough_fix", "bound", "numerics", "ignore", "fooled", "sources")
@@ -39,6 +40,7 @@ class PageCard:
     code: str
     title: str
     share: str  # of the step, that is this finding's alone; "" for a remark
+    gains: bool  # whether that is more than nothing
     times: str  # at most so many times as fast; "" where that is hardly more than 1
     alone: str  # its share of the step as the only fix; "" where that is the same
     bound: str  # all of this as a sentence
@@ -65,6 +67,7 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
         code=finding.code,
         title=card.title,
         share=percent(finding.share) if claims else "",
+        gains=finding.share >= _LEAST_SHOWN,
         times=times(finding.speedup) if claims and finding.speedup > _WORTH_SAYING else "",
         alone=percent(finding.alone_share) if finding.alone_share - finding.share >= _SAME else "",
         bound=card.bound,
