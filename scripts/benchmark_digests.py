@@ -19,6 +19,7 @@ from redline.analysis.job.digests import digest_job
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import encoded
 from redline.analysis.rank.exchanges import Series
+from redline.findings.observe import observe
 from redline.testing.synthetic import JobSpec, Layout, write_job
 from redline.trace.find import DIGEST_ENDING
 from redline.trace.job import JobOptions
@@ -32,7 +33,7 @@ def write_digests(folder: Path, ranks: int) -> None:
         layout = Layout(dp=SIMULATED // TENSOR_PARALLEL, tp=TENSOR_PARALLEL)
         write_job(JobSpec(ranks=SIMULATED, layout=layout, steps=3, layers=16), Path(scratch))
         paths = sorted(Path(scratch).glob("rank-*.gz"))
-        digests = digest_job(paths, None, JobOptions(use_cache=False)).digests
+        digests = digest_job(paths, None, JobOptions(use_cache=False), observe=observe).digests
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
         one = repeated(digests[rank % SIMULATED], rank // SIMULATED)
