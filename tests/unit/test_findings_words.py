@@ -101,7 +101,7 @@ def test_a_verdict_names_limit_cause_and_gain() -> None:
 def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
     text = verdict(FINDING, limit=Limit.COMPUTE)
     assert text.startswith(
-        "Most of the step is compute (50.0 %), but the largest loss with a known cause is elsewhere."
+        "The largest part of the step is compute (50.0 %), but the largest loss with a known cause is elsewhere."
     )
     exposed = replace(FINDING, accounts={"transfer": 4e6})
     assert verdict(exposed, limit=Limit.COMMUNICATION).startswith("Limited by communication: 50.0 % of the step")

@@ -105,7 +105,9 @@ def _limited(verdict: Verdict, first: Finding) -> list[str]:
     said = [cause_words(first.code), gain.format(times=times(first.speedup), code=first.code)]
     if verdict.limit in _groups_of(first):
         return [limit_words(verdict), *said]
-    other = _("Most of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere.")
+    other = _(
+        "The largest part of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere."
+    )
     return [other.format(limit=limit_name(verdict.limit), share=percent(verdict.limit_share)), *said]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Diagnosis:
     def rank_steps(self) -> int:
         return sum(len(rank.ledger.start_ns) for rank in self.ranks)
 
-    @property
+    @cached_property
     def in_steps(self) -> Amounts:
         """Accounts inside steps, added over all ranks."""
         total: Amounts = np.sum([rank.ledger.steps.sum(axis=0) for rank in self.ranks], axis=0)
