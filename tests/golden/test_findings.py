@@ -101,7 +101,10 @@ def test_h20_is_bound_by_launches_and_stacks_inflate_that(traces: Path) -> None:
 
 def test_of_the_h20_pair_the_late_rank_is_named(traces: Path) -> None:
     found = _by_code(_diagnosed(traces / "h20_ddp_2ranks_merged.json.gz"))
-    assert {"RL-H01", "RL-N13"} <= found.keys()
+    assert "RL-H01" in found
+    values = {name: value for one in found["RL-N13"].evidence for name, value in one.values.items()}
+    assert values["rank"] == "1"
+    assert float(values["first_step_share"]) > 0.8
 
 
 def test_dlrm_waits_for_a_straggler(traces: Path) -> None:

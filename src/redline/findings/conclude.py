@@ -20,7 +20,7 @@ from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 
 _MOST_PLACES = 8
-LAUNCHING = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
+_SLOW_LAUNCHES = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
 
 
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = RULES) -> Findings:
@@ -48,7 +48,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = 
 
 def _with_caveats(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Where the host is what limits, shorter kernels only make it wait elsewhere."""
-    launching = next((one for one in findings if one.code in LAUNCHING), None)
+    launching = next((one for one in findings if one.code in _SLOW_LAUNCHES), None)
     for one in findings:
         of_kernels = one.accounts.get(COMPUTE, 0.0) > one.bound_ns / 2
         if launching is not None and of_kernels and one.bound_ns < launching.bound_ns:

@@ -1,11 +1,22 @@
-"""Which exchanges gather sharded parameters, as FSDP and ZeRO-3 do."""
+"""Which exchanges gather sharded parameters, as FSDP and ZeRO-3 do, and how long they are exposed."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
+from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.passes import FORWARD
-from redline.findings.exposed import exchanges_where, gradient_exchanges
+from redline.findings.exposed import (
+    begun_in_steps,
+    exchanges_where,
+    gradient_exchanges,
+    matter,
+    transfer_of,
+    untold_share,
+)
+from redline.findings.rule import JobLook
 
 
 def parameter_gathers(rank: Digest) -> Mask:
@@ -27,6 +38,15 @@ def gathered_again(rank: Digest, gathers: Mask) -> Mask:
     """Of these all-gathers those of the backward pass, of a size that the forward pass gathers too."""
     series, backward = rank.exchanges.series, rank.exchanges.backward
     return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
+
+
+def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> JobLook | None:
+    """Chosen on each rank; nothing where they cannot be exposed for that share of the steps."""
+    if not matter(diagnosis, chosen, least_share):
+        return None
+    gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
+    figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
+    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
 
 
 def _groups(rank: Digest, chosen: Mask) -> set[str]:

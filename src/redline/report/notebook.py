@@ -32,7 +32,7 @@ _CELL = "padding:1px 8px;border:0;text-align:{align};white-space:nowrap;backgrou
 def render(screen: Screen) -> str:
     parts = [
         f"<div style='font-weight:bold'>{_safe(screen.verdict)}</div>",
-        f"<div>{_safe(screen.second)}</div>",
+        *([f"<div>{_safe(screen.second)}</div>"] if screen.second else []),
         f"<div style='opacity:.75'>{_safe(screen.headline)}</div>",
         *_waterfall(screen),
         *_findings(screen.cards),

@@ -1,4 +1,4 @@
-"""When backward passes and optimizers ran, as the host saw it, and how many passes there were to a step."""
+"""When backward passes and optimizers ran, as the host saw it, and how many passes were left before an optimizer."""
 
 from dataclasses import dataclass, field
 
@@ -26,12 +26,6 @@ class Passes:
     optimizer: Intervals = field(default_factory=Intervals.empty)
     left: I64 = field(default_factory=_none)  # 1: the last pass before an optimizer steps, 2: the one before it, ...
     over_ns: I64 = field(default_factory=_none)  # callbacks of the pass may run until then: what comes next begins
-
-    def number_in(self, start_ns: I64, end_ns: I64) -> I64:
-        """How many passes began in each of these windows."""
-        begun = np.searchsorted(self.backward.start, np.stack([start_ns, end_ns]))
-        number: I64 = begun[1] - begun[0]
-        return number
 
     def at(self, host_ns: I64) -> I64:
         """For each time `left` of the pass that was running; FORWARD or OPTIMIZER where none was."""

@@ -27,7 +27,7 @@ def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
     waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
     if waiting_ns <= WAITING_SHARE * scene.steps_ns:
         return None
-    figures = {"calls": float(len(rows)), "loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
+    figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
     return Look(claim=time, figures=figures)
 
 

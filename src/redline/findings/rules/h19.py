@@ -26,8 +26,7 @@ def look(scene: Scene) -> Look | None:
     if few or not scene.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
         return None
     pauses = whole - _otherwise_explained(scene)
-    figures = {"pauses": float(len(whole)), "paused_ns": float(pauses.length_ns)}
-    return Look(claim=pauses, figures=figures, names={"place": _place(scene, pauses)})
+    return Look(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
 
 
 def _otherwise_explained(scene: Scene) -> Intervals:

@@ -5,20 +5,16 @@ from collections.abc import Iterator
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.passes import FORWARD
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import begun_in_steps, matter, transfer_of, untold, untold_share
+from redline.findings.exposed import untold
 from redline.findings.rule import JobLook, Rule, Seen
-from redline.findings.sharding import parameter_gathers
+from redline.findings.sharding import exposed_gathers, parameter_gathers
 
 LEAST_SHARE = 0.03  # of the step
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     chosen = [parameter_gathers(rank) & (rank.exchanges.backward == FORWARD) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, LEAST_SHARE):
-        return None
-    gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
-    figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
-    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+    return exposed_gathers(diagnosis, chosen, LEAST_SHARE)
 
 
 def explain(seen: Seen) -> Iterator[Evidence]:
