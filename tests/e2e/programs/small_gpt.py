@@ -114,7 +114,7 @@ def train(delay: Delay, profiler: profile, *, parallel: str, passes: int) -> Non
         delay.at("compute")
         for part in tokens.chunk(passes):
             loss = loss_of(model(part), part)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         profiler.step()

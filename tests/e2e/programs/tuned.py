@@ -27,7 +27,7 @@ def main() -> None:
     ) as profiler:
         for _ in range(WARMUP + ACTIVE):
             loss = nn.functional.mse_loss(model(batch), target)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             profiler.step()
