@@ -2,6 +2,7 @@
 
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
+    from redline.launch.inside.api import region, step
     from redline.verbs.diagnose import diagnose
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__", "diagnose", "digest", "find_hardware", "inspect", "merge"]
+__all__ = ["__version__", "diagnose", "digest", "find_hardware", "inspect", "merge", "region", "step"]
 
 _HOME_OF = {
     "diagnose": "redline.verbs.diagnose",
@@ -18,6 +19,8 @@ _HOME_OF = {
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves
     "inspect": "redline.verbs.inspect",
     "merge": "redline.verbs.merge",
+    "region": "redline.launch.inside.api",
+    "step": "redline.launch.inside.api",
 }
 
 

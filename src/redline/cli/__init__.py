@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("calibrate", "plan", "run", "compare", "tune")
+PLANNED = ("calibrate", "plan", "compare", "tune")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -114,10 +114,22 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _run_verb(name: str, arguments: list[str]) -> int:
     try:
-        options = build_parser(name).parse_intermixed_args(arguments)
+        options = _parsed(name, arguments)
     except SystemExit as stop:  # --help was shown; complaints are UsageErrors
         return int(stop.code or 0)
     return VERBS[name].run(options)
+
+
+def _parsed(name: str, arguments: list[str]) -> argparse.Namespace:
+    """The options of a verb. What follows the options of `run` is another program, with options of its own."""
+    if name != "run":
+        return build_parser(name).parse_intermixed_args(arguments)
+    from redline.cli.run import check, split_arguments
+
+    ours, torchrun, job = split_arguments(arguments)
+    options = build_parser(name).parse_args(ours, argparse.Namespace(torchrun=torchrun, job=job))
+    check(options)
+    return options
 
 
 def _help() -> str:
@@ -157,6 +169,7 @@ def _verb(name: str, summary: str) -> Verb:
 
 
 VERBS = {
+    "run": _verb("run", "start a job unchanged, watch its steps, and capture a few of them"),
     "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
     "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
     "diagnose": _verb("diagnose", "say where the time went, why, and what to change"),

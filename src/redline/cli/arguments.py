@@ -78,7 +78,7 @@ def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
     loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
 
 
-def add_language(parser: argparse.ArgumentParser) -> None:
+def add_language(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--lang",
         type=_short_language,

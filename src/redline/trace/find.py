@@ -34,6 +34,7 @@ def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = Fal
 def _meant_by(named: str, digests: bool) -> list[Path]:
     path = Path(named)
     if path.is_dir():
+        path = _newest_window(path)
         inside = sorted((inner for inner in path.rglob("*") if _looks_like_a_trace(inner)), key=_natural)
         if digests and not inside:  # raw traces beside their digests would count every rank twice
             inside = sorted(path.rglob(f"*{DIGEST_ENDING}"), key=_natural)
@@ -49,6 +50,14 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
     if not matches:
         raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
     return [inner for match in matches for inner in (_meant_by(str(match), digests) if match.is_dir() else [match])]
+
+
+def _newest_window(folder: Path) -> Path:
+    """Of a folder that `redline run` left, the window that was captured last; any other folder as it is."""
+    if not (folder / "run.json").is_file():
+        return folder
+    windows = [path for path in folder.rglob("window-*") if path.is_dir() and any(path.glob("*.json.gz"))]
+    return max(windows, key=_natural, default=folder)
 
 
 def _looks_like_a_trace(path: Path) -> bool:

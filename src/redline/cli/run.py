@@ -1,0 +1,233 @@
+"""`redline run` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from redline.cli.arguments import add_language, language, positive, size_bytes
+from redline.cli.output import point_to, quoted
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from redline.launch.outside.stall import Stall
+    from redline.launch.settings import Settings
+    from redline.verbs.run import Ran
+
+USAGE = "redline run [options] [options of torchrun] [--] train.py | -m module  [its own arguments]"
+DESCRIPTION = """\
+Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for `redline diagnose`.
+Without options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., --max-restarts, ...) the job is started as `python`
+would start it, also inside srun, mpirun, Ray or an outer torchrun, one `redline run` per rank. Exit code, signals and
+output are the job's own.
+"""
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    from redline.launch.outside.command import split
+
+    return split(words)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="of the run (default: a new one in redline-runs)")
+    window = parser.add_argument_group("what to capture")
+    window.add_argument("--steps", type=positive, default=3, metavar="N", help="steps in a window (default: 3)")
+    window.add_argument(
+        "--after", type=_count, default=8, metavar="N", help="steps to let pass before the first window (default: 8)"
+    )
+    window.add_argument("--every", type=positive, default=0, metavar="N", help="another window every N steps")
+    window.add_argument(
+        "--when", type=_condition, metavar="IF", help="a window when this comes true: 'step_time>1.5*median'"
+    )
+    window.add_argument("--watch-only", action="store_true", help="count and time steps, capture none")
+    window.add_argument(
+        "--capture-signal",
+        type=_signal,
+        metavar="NAME",
+        help="a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
+    )
+    window.add_argument(
+        "--stacks", action="store_true", help="record Python stacks; they make steps several times longer"
+    )
+    window.add_argument("--memory", action="store_true", help="record every allocation")
+    window.add_argument("--no-shapes", action="store_true", help="do not record shapes; then nothing can be rated")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--budget",
+        type=_share,
+        default=0.01,
+        metavar="SHARE",
+        help="of the run's time, for windows after the first (1%%)",
+    )
+    limits.add_argument("--keep", type=positive, default=16, metavar="N", help="newest windows to keep (default: 16)")
+    limits.add_argument(
+        "--max-disk", type=size_bytes, default=2 << 30, metavar="SIZE", help="of the folder (default: 2 GiB)"
+    )
+    limits.add_argument(
+        "--no-fork", action="store_true", help="write traces in the job's processes, which stand still meanwhile"
+    )
+    limits.add_argument(
+        "--stall-after",
+        type=_seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="without a step: say where each rank stands (default: 300; 0 for never)",
+    )
+    after = parser.add_argument_group("after the run")
+    after.add_argument("--diagnose", action="store_true", help="diagnose at once, on stderr")
+    after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
+    after.add_argument("-q", "--quiet", action="store_true", help="say nothing of our own")
+    add_language(after)
+
+
+def run(options: argparse.Namespace) -> int:
+    from redline.launch.outside.command import command
+    from redline.launch.outside.supervise import die_like
+    from redline.verbs.run import Watching
+    from redline.verbs.run import run as run_job
+
+    spoken = language(options)
+    watching = Watching(
+        stall_after_s=options.stall_after,
+        capture_signal=options.capture_signal,
+        stalled=lambda stall, path: None if options.quiet else _tell_of_stall(stall, path, spoken),
+    )
+    ran = run_job(command(options.torchrun, options.job), _settings(options), options.output, watching)
+    if ran.speaks:
+        _afterwards(ran, options, spoken)
+    return die_like(ran.ended)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    from redline.launch.settings import Settings
+
+    return Settings(
+        {
+            "capture": not options.watch_only,
+            "after": options.after,
+            "steps": options.steps,
+            "every": options.every,
+            "when": options.when or "",
+            "budget": options.budget,
+            "keep": options.keep,
+            "disk_bytes": options.max_disk,
+            "shapes": not options.no_shapes,
+            "stacks": options.stacks,
+            "memory": options.memory,
+            "fork": not options.no_fork,
+        }
+    )
+
+
+def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
+    from redline.report import run_text
+    from redline.report.language import speaking
+
+    with speaking(spoken):
+        print(run_text.render_stall(stall, path), end="", file=sys.stderr, flush=True)
+
+
+def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
+    """The summary, and what was asked for; whatever fails here, the job's own end stays what it was."""
+    from redline.errors import RedlineError
+    from redline.report import run_text
+    from redline.report.language import speaking
+
+    if not options.quiet:
+        with speaking(spoken):
+            print(run_text.render(ran.record, ran.folder), end="", file=sys.stderr, flush=True)
+    if ran.folder is None or not ran.record.has_traces:
+        return
+    try:
+        if options.report or options.diagnose:
+            _diagnose(ran.folder, options, spoken)
+    except RedlineError as error:
+        print(f"redline: {error}", file=sys.stderr)
+    if not options.quiet and not options.report:
+        point_to(f"redline diagnose {quoted([_near(ran.folder)])}")
+
+
+def _near(folder: Path) -> str:
+    from pathlib import Path
+
+    try:
+        return str(folder.relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+
+def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
+    from redline.cli.output import deliver
+    from redline.report import diagnose_text
+    from redline.report.html import page
+    from redline.report.language import speaking
+    from redline.verbs.diagnose import diagnose
+
+    found = diagnose(folder, draw_step=options.report)
+    known = found.diagnosis, found.outline, found.findings, found.failures
+    with speaking(spoken):
+        if options.diagnose:
+            print(diagnose_text.render(*known, tables=[], verbose=False, unicode=True), end="", file=sys.stderr)
+        if options.report:
+            deliver(page.render(*known, strip=found.strip), str(folder / "report.html"), force=True)
+            if not options.quiet:
+                point_to(f"open {quoted([_near(folder / 'report.html')])} in a browser")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share, such as 1% or 0.01")
+    return value
+
+
+def _condition(text: str) -> str:
+    from redline.launch.inside.condition import Condition
+
+    try:
+        Condition(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _signal(text: str) -> int:
+    import signal
+
+    try:
+        return signal.Signals["SIG" + text.upper().removeprefix("SIG")].value
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no signal; USR1 and USR2 are") from None
+
+
+def check(options: argparse.Namespace) -> None:
+    """What contradicts itself is said before the job begins."""
+    if options.watch_only and (options.when or options.every or options.diagnose or options.report):
+        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, diagnose or report")

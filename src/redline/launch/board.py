@@ -1,0 +1,124 @@
+"""The memory that the processes of a job share with the one that watches them: who writes what, and where.
+
+It is no file: the watcher makes it, the job's processes map it through the watcher's entry in /proc, and it is gone
+when the last of them is. So a process of the job writes a number per step without a system call, nothing can block it
+or fill a disk, and what it wrote is still there after it was killed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE_BYTES = 4096
+FACTS_BYTES = 64 << 10
+WINDOWS = 64  # the newest windows of a rank are kept; older ones are overwritten
+WINDOW_WORDS = 16
+ENTRIES = 32768  # steps of a rank that have an entry each; after that, an entry holds two, four, ...
+CHUNK_ENTRIES = 4096
+ENTRY_BYTES = 16
+
+_WINDOWS_AT = PAGE_BYTES
+_FACTS_AT = _WINDOWS_AT + WINDOWS * WINDOW_WORDS * 8
+_ENTRIES_AT = _FACTS_AT + FACTS_BYTES
+SLOT_BYTES = _ENTRIES_AT + ENTRIES * ENTRY_BYTES
+
+# Words of the page that all ranks share.
+REQUESTED = 0  # how many windows were asked for while the job ran
+BEGIN = 1  # the step after which the window that was asked for last begins, on every rank
+
+# Words of a rank.
+PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)
+FACTS_LENGTH, STACKS_FD, WINDOWS_DONE, LEFT, PEAK_BYTES, COST_NS, RANK, RESTART = range(10, 18)
+
+BEFORE, WARMING, CAPTURING, AFTER = range(4)  # of PHASE
+BY_NOTHING, BY_OPTIMIZER, BY_CALLS, BY_HAND = range(4)  # of KIND: what ends a step
+
+# Words of a window.
+NUMBER, STATE, FIRST_STEP, CAPTURED_STEPS, FROM_NS, TO_NS, STALL_NS, RAW_BYTES, BYTES, SECONDS_NS, EXPORTER = range(11)
+CHECKSUM = 12  # four words: the SHA-256 of the file
+
+EXPORTING, WRITTEN, LOST_SPACE, LOST_INCOMPLETE, LOST_ERROR, LOST_KILLED = range(1, 7)  # of STATE
+
+
+class Slot:
+    """What one process of the job writes, and its watcher reads."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        view = memoryview(memory)
+        self.words = view[:PAGE_BYTES].cast("q")
+        self._windows = view[_WINDOWS_AT:_FACTS_AT].cast("q")
+        self.entries = view[_ENTRIES_AT:].cast("q")
+
+    def window(self, number: int) -> memoryview[int]:
+        """The words of the window of this number, from 1."""
+        at = (number - 1) % WINDOWS * WINDOW_WORDS
+        return self._windows[at : at + WINDOW_WORDS]
+
+    def windows(self) -> Iterator[memoryview[int]]:
+        """Those that were begun, oldest first."""
+        begun = [self.window(number) for number in range(1, WINDOWS + 1)]
+        yield from sorted((one for one in begun if one[NUMBER]), key=lambda one: one[NUMBER])
+
+    def write_facts(self, text: bytes) -> None:
+        """Replace the facts; a reader in between sees none rather than half of them."""
+        if len(text) <= FACTS_BYTES:
+            self.words[FACTS_LENGTH] = 0
+            self._memory[_FACTS_AT : _FACTS_AT + len(text)] = text
+            self.words[FACTS_LENGTH] = len(text)
+
+    def read_facts(self) -> bytes:
+        length = self.words[FACTS_LENGTH]
+        return bytes(self._memory[_FACTS_AT : _FACTS_AT + length])
+
+    def steps(self) -> tuple[list[int], list[int], int]:
+        """Nanoseconds of the steps and of waiting for data in them, and how many steps share an entry."""
+        filled = self.words[FILLED]
+        return list(self.entries[0 : 2 * filled : 2]), list(self.entries[1 : 2 * filled : 2]), self.words[STRIDE] or 1
+
+
+class Board:
+    """All slots of the processes on this machine, and the words that they share."""
+
+    def __init__(self, descriptor: int, slots: int) -> None:
+        self._descriptor = descriptor
+        self.slots = slots
+        self.shared = memoryview(mmap.mmap(descriptor, PAGE_BYTES)).cast("q")
+
+    @classmethod
+    def make(cls, slots: int) -> Board:
+        descriptor = os.memfd_create("redline")
+        os.ftruncate(descriptor, PAGE_BYTES + slots * SLOT_BYTES)
+        os.posix_fallocate(descriptor, 0, PAGE_BYTES)
+        return cls(descriptor, slots)
+
+    @classmethod
+    def open(cls, path: str, slots: int) -> Board:
+        return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC), slots)
+
+    @property
+    def path(self) -> str:
+        """Where other processes of the same user find it for as long as this one lives."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def slot(self, number: int) -> Slot:
+        at = PAGE_BYTES + number * SLOT_BYTES
+        return Slot(mmap.mmap(self._descriptor, SLOT_BYTES, offset=at))
+
+    def claim(self, number: int) -> Slot:
+        """A slot to write to. Its memory is set aside first: writing where there is none would kill the job."""
+        os.posix_fallocate(self._descriptor, PAGE_BYTES + number * SLOT_BYTES, _ENTRIES_AT)
+        slot = self.slot(number)
+        slot.words[STRIDE] = 1
+        self.set_aside(number, 0)
+        return slot
+
+    def set_aside(self, number: int, entry: int) -> None:
+        """Memory for the chunk of entries that begins with `entry`."""
+        at = PAGE_BYTES + number * SLOT_BYTES + _ENTRIES_AT + entry * ENTRY_BYTES
+        os.posix_fallocate(self._descriptor, at, CHUNK_ENTRIES * ENTRY_BYTES)

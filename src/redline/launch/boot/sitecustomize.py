@@ -1,0 +1,61 @@
+"""Runs when Python starts in a process of the job, puts everything back as it was, and begins to watch.
+
+The launcher puts this folder in front of PYTHONPATH. So the interpreter itself starts the user's script, with the argv,
+paths, tracebacks and exit codes that it always has. What stands here must never fail, nor be seen.
+"""
+
+import os
+import sys
+
+_SETTINGS = "REDLINE_WORKER"
+_FORMER_PATH = "REDLINE_PYTHONPATH"
+
+
+def _is_for_us() -> bool:
+    """torchrun itself is Python too: it only hands the environment on to the processes that it starts."""
+    if not os.environ[_SETTINGS].startswith("elastic "):
+        return True
+    return "LOCAL_RANK" in os.environ and sys.orig_argv[1:3] != ["-m", "torch.distributed.run"]
+
+
+def _restore_environment() -> str:
+    former = os.environ.pop(_FORMER_PATH, None)
+    if former is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = former
+    return os.environ.pop(_SETTINGS)
+
+
+def _begin(settings: str) -> None:
+    try:
+        package = os.path.abspath(f"{_here}/../../..")  # noqa: PTH100 (pathlib is slow to import)
+        sys.path.append(package)  # for a Python that Redline was not installed for
+        try:
+            from redline.launch.inside.begin import begin
+        finally:
+            sys.path.remove(package)
+        begin(settings.partition(" ")[2])
+    except Exception:  # noqa: BLE001 (the job runs on unwatched; the watcher says so)
+        pass
+
+
+def _run_the_users_own() -> None:
+    """Python takes the first sitecustomize that it finds; the one that would have been found comes now."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib is slow to import)
+sys.path[:] = [path for path in sys.path if path != _here]
+if _SETTINGS in os.environ and _is_for_us():
+    _begin(_restore_environment())
+_own = sys.modules.pop("sitecustomize", None)
+_run_the_users_own()
+if _own is not None:
+    sys.modules.setdefault("sitecustomize", _own)

@@ -1,0 +1,44 @@
+"""What a script may call if it wants to: `redline.step()` and `redline.region("name")`.
+
+Both do nothing, at next to no cost, where the script does not run under `redline run`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _no_step() -> None:
+    """Outside of `redline run`."""
+
+
+def _never() -> bool:
+    return False
+
+
+_step: Callable[[], None] = _no_step
+_is_capturing: Callable[[], bool] = _never
+
+
+def take(step: Callable[[], None], is_capturing: Callable[[], bool]) -> None:
+    """From now on, steps that the script names are counted, and its regions recorded."""
+    global _step, _is_capturing
+    _step, _is_capturing = step, is_capturing
+
+
+def step() -> None:
+    """Say that a step of the job is over. Once called, nothing else ends a step."""
+    _step()
+
+
+def region(name: str) -> AbstractContextManager[object]:
+    """Name a part of a step: `with redline.region("loss"): ...` shows in the trace while steps are captured."""
+    if not _is_capturing():
+        return nullcontext()
+    from torch.profiler import record_function
+
+    return record_function(name)

@@ -1,0 +1,239 @@
+"""Opens and closes windows of torch.profiler at the ends of steps, as the settings say, and never fails the job."""
+
+from __future__ import annotations
+
+import os
+from _thread import get_ident
+from time import perf_counter_ns
+
+from redline.launch.board import (
+    AFTER,
+    BEFORE,
+    BEGIN,
+    CAPTURED_STEPS,
+    CAPTURING,
+    COST_NS,
+    EXPORTING,
+    FIRST_STEP,
+    FROM_NS,
+    LOST_ERROR,
+    NUMBER,
+    PEAK_BYTES,
+    PHASE,
+    REQUESTED,
+    STALL_NS,
+    STARTED_NS,
+    STATE,
+    TO_NS,
+    WARMING,
+    WINDOW_WORDS,
+    WINDOWS_DONE,
+)
+from redline.launch.inside.condition import Condition
+from redline.launch.inside.notes import Notes
+from redline.launch.inside.recorder import Recorder
+from redline.launch.inside.terminate import FlushOnTerm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from torch.optim.optimizer import Optimizer
+
+    from redline.launch.inside.begin import Place
+
+_NEVER = 1 << 62
+_FAILURES_TO_STOP = 2  # in a row
+_TRIES_BESIDE_ANOTHER = 3  # windows given up because the script profiles itself
+_LONG_STEP_NS = 20_000_000_000  # of such steps one is enough
+_USUAL_OF = 8  # the last steps before a window that say how long one usually takes
+_SYNC_STEPS = 2  # ahead of the step in which a condition came true, so that all ranks begin at the same one
+
+
+class Capture:
+    """The windows of this process."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._settings = place.settings
+        self._words = place.slot.words
+        self._shared = place.board.shared
+        self._home = get_ident()
+        self.optimizers: dict[int, Optimizer] = {}
+        self.notes = Notes(place)
+        self._recorder = Recorder(place, self._give_way)
+        self._on_term = FlushOnTerm(self._flush_now, place.settings.flush_s)
+        self._condition = Condition(place.settings.when) if place.settings.when else None
+        self._requests = 0
+        self._failures = 0
+        self._refusals = 0
+        self._until = 0
+        self._lengths = [0] * _USUAL_OF
+        self._slowed_ns = 0  # by which captured steps took longer than usual
+        self._begin = self._first_begin()
+        self._stopped = False
+
+    def _first_begin(self) -> int:
+        settings = self._settings
+        wanted = settings.capture and bool(settings.folder) and not settings.when and settings.after >= 0
+        return settings.after if wanted else _NEVER
+
+    def is_capturing(self) -> bool:
+        return self._words[PHASE] == CAPTURING
+
+    def steps_restarted(self) -> None:
+        """The steps are others than thought: a window that is open shows none of them."""
+        if self._words[PHASE] in (WARMING, CAPTURING):
+            self._guarded(self._close, "the steps turned out to be others")
+        if not self._stopped and self._words[WINDOWS_DONE] <= 1:
+            self._words[PHASE] = BEFORE
+            self._begin = self._first_begin()
+
+    def step_ended(self, steps: int, length_ns: int) -> None:
+        """The hot path: nothing but comparisons, unless something is to be done."""
+        phase = self._words[PHASE]
+        if self._condition is not None and phase not in (WARMING, CAPTURING) and self._condition.met(length_ns):
+            self._ask_all(steps + _SYNC_STEPS)
+        if self._shared[REQUESTED] != self._requests:
+            self._requests = self._shared[REQUESTED]
+            if not self._stopped and self._settings.folder:
+                self._begin = max(steps, self._shared[BEGIN])
+        if phase != CAPTURING:
+            self._lengths[steps % _USUAL_OF] = length_ns
+        if (steps >= self._begin or phase in (WARMING, CAPTURING)) and get_ident() == self._home:
+            self._guarded(self._act, steps)
+
+    def _ask_all(self, begin: int) -> None:
+        self._shared[BEGIN] = begin
+        self._shared[REQUESTED] += 1
+
+    def _guarded(self, act: object, argument: object) -> None:
+        """Do it; what goes wrong is noted. What the user's signal handler raised meanwhile is the user's."""
+        began_ns = perf_counter_ns()
+        try:
+            act(argument)  # type: ignore[operator]
+        except Exception as error:
+            from redline.launch.inside.terminate import came_from_a_handler
+
+            if came_from_a_handler(error):
+                raise
+            self._failed(error)
+        finally:
+            self._words[COST_NS] += perf_counter_ns() - began_ns
+
+    def _act(self, steps: int) -> None:
+        phase = self._words[PHASE]
+        if phase == WARMING:
+            self._open(steps)
+        elif phase == CAPTURING:
+            if steps >= self._until or self._recorder.is_too_large():
+                self._close("")
+            else:
+                self._recorder.next_step(steps + 1)
+        elif self._may_begin(steps):
+            self._warm_up(steps)
+
+    def _may_begin(self, steps: int) -> bool:
+        self._begin = _NEVER if not self._settings.every else steps + self._settings.every
+        if self._recorder.is_writing():
+            return False
+        if self._recorder.is_taken():
+            self._refusals += 1
+            if self._refusals < _TRIES_BESIDE_ANOTHER:
+                self._begin = steps + 10 * self._settings.steps
+            self.notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
+            return False
+        if self._words[WINDOWS_DONE] and not self._is_within_budget():
+            self.notes.add("budget", "a window was left out: it would cost more of the run than --budget allows")
+            return False
+        return True
+
+    def _is_within_budget(self) -> bool:
+        """After the first window: would another one, as dear as those before, keep to the share of the time?"""
+        windows = self._words[WINDOWS_DONE]
+        spent_ns = self._words[COST_NS] + self._slowed_ns
+        elapsed_ns = perf_counter_ns() - self._words[STARTED_NS]
+        return spent_ns * (windows + 1) / windows <= self._settings.budget * elapsed_ns
+
+    def _warm_up(self, steps: int) -> None:
+        self._words[PHASE] = WARMING
+        self._recorder.warm_up()
+        self.notes.gather_facts(self.optimizers.values())
+
+    def _open(self, steps: int) -> None:
+        window = self._window(self._words[WINDOWS_DONE] + 1)
+        window[:] = memoryview(bytes(8 * WINDOW_WORDS)).cast("q")
+        window[NUMBER] = self._words[WINDOWS_DONE] + 1
+        window[FIRST_STEP] = steps + 1
+        self._until = steps + (1 if self._usual_ns() > _LONG_STEP_NS else self._settings.steps)
+        self._on_term.arm()
+        self._recorder.start(steps + 1)
+        self._words[PHASE] = CAPTURING
+        window[FROM_NS] = perf_counter_ns()
+
+    def _usual_ns(self) -> int:
+        known = sorted(filter(None, self._lengths))
+        return known[len(known) // 2] if known else 0
+
+    def _window(self, number: int) -> memoryview[int]:
+        return self._place.slot.window(number)
+
+    def _close(self, reason: str) -> None:
+        """Stop recording and hand what was recorded to a writer."""
+        was = self._words[PHASE]
+        self._words[PHASE] = AFTER
+        self._on_term.disarm()
+        if was == WARMING:
+            self._recorder.abandon()
+            return
+        began_ns = perf_counter_ns()
+        number = self._words[WINDOWS_DONE] + 1
+        window = self._window(number)
+        window[TO_NS] = began_ns
+        window[STATE] = EXPORTING
+        self._words[WINDOWS_DONE] = number
+        captured = self._recorder.stop()
+        window[CAPTURED_STEPS] = captured
+        self._slowed_ns += max(0, began_ns - window[FROM_NS] - captured * self._usual_ns())
+        if reason:
+            self.notes.add("cut-short", f"window {number} was cut short: {reason}")
+        self._recorder.write(number)
+        window[STALL_NS] = perf_counter_ns() - began_ns
+        self._failures = 0
+        from resource import RUSAGE_SELF, getrusage
+
+        self._words[PEAK_BYTES] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        self._words[PHASE] = AFTER
+        number = self._words[WINDOWS_DONE]
+        if number and self._window(number)[STATE] == EXPORTING and not self._recorder.is_writing():
+            self._window(number)[STATE] = LOST_ERROR
+        self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
+        if self._failures >= _FAILURES_TO_STOP:
+            self._stopped = True
+            self._begin = _NEVER
+        elif self._settings.every == 0 and self._begin == _NEVER:
+            self._begin = 0  # once more, at the next step
+        self._recorder.abandon()
+
+    def _give_way(self) -> None:
+        """The script starts a profiler of its own while ours runs: there must never be two."""
+        if self._words[PHASE] in (WARMING, CAPTURING):
+            self._guarded(self._close, "the script started a profiler of its own")
+
+    def _flush_now(self) -> None:
+        if self._words[PHASE] == CAPTURING:
+            self._guarded(self._close, "the process was told to end")
+
+    def finish(self) -> None:
+        """The process ends."""
+        if self._words[PHASE] in (WARMING, CAPTURING):
+            self._guarded(self._close, "the process ended")
+        self._words[PHASE] = AFTER
+        self._guarded(lambda _: self.notes.leave(), None)
+
+    def forget(self) -> None:
+        """In a child that the script forked: nothing is ours to do there."""
+        if os.getpid() != self._place.pid:
+            self._begin = _NEVER
+            self._on_term.forget()

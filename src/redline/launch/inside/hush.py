@@ -1,0 +1,45 @@
+"""Keeps what the profiler's C++ code says about itself out of the job's stderr, without losing anybody else's words."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ITS_OWN = (b"USDT:", b"UST:", b"INFO:", b"STAGE:", b"WARNING:", b"ERROR:", b"VERBOSE:")
+_STDERR = 2
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Lines of Kineto that reach stderr meanwhile are dropped; all others follow afterwards."""
+    try:
+        real = os.dup(_STDERR)
+    except OSError:  # it is closed
+        yield
+        return
+    aside = os.memfd_create("redline-stderr")
+    os.dup2(aside, _STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(real, _STDERR)
+        os.close(real)
+        _pass_on(aside)
+        os.close(aside)
+
+
+def _pass_on(aside: int) -> None:
+    size = os.lseek(aside, 0, os.SEEK_END)
+    if size:
+        lines = os.pread(aside, size, 0).splitlines(keepends=True)
+        rest = b"".join(line for line in lines if not _is_its_own(line))
+        if rest:
+            os.write(_STDERR, rest)
+
+
+def _is_its_own(line: bytes) -> bool:
+    return line.startswith(_ITS_OWN) and b".cpp:" in line

@@ -1,0 +1,165 @@
+"""What this process knows of itself, for the run's record: versions, layout, model, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+
+import torch
+
+from redline.launch.board import PEAK_BYTES, RANK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from torch.optim.optimizer import Optimizer
+
+    from redline.launch.inside.begin import Place
+
+_MOST_NOTES = 20
+_MOST_OPTIMIZERS = 8
+_MOST_FRAMES = 60
+
+
+class Notes:
+    """Facts and notes of one process, on the board as JSON."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._facts: dict[str, object] = {"host": platform.node(), "versions": _versions(), "arguments": sys.orig_argv}
+        self._notes: dict[str, dict[str, object]] = {}
+        self._write()
+
+    def add(self, code: str, text: str) -> None:
+        """One line that the summary will show; the same thing again is only counted."""
+        if code in self._notes:
+            self._notes[code]["count"] = int(str(self._notes[code]["count"])) + 1
+        elif len(self._notes) < _MOST_NOTES:
+            self._notes[code] = {"code": code, "text": text, "count": 1}
+        self._write()
+
+    def gather_facts(self, optimizers: Iterable[Optimizer]) -> None:
+        """At the first window: everything that is wrapped, sharded or moved has been by then."""
+        if "model" in self._facts:
+            return
+        known = list(optimizers)
+        self._facts |= {"model": _model(known), "layout": _layout(known), "memory": _memory()}
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            self._place.slot.words[RANK] = distributed.get_rank()
+        self._write()
+
+    def leave(self) -> None:
+        """The process ends: its peaks, and what it held if memory ran out."""
+        from resource import RUSAGE_SELF, getrusage
+
+        self._place.slot.words[PEAK_BYTES] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+        self._facts["memory"] = _memory()
+        if _is_out_of_memory(getattr(sys, "last_value", None)):
+            self._facts["out_of_memory"] = _largest_tensors()
+        self._write()
+
+    def _write(self) -> None:
+        text = json.dumps({**self._facts, "notes": list(self._notes.values())}, default=str)
+        self._place.slot.write_facts(text.encode())
+
+
+def _versions() -> dict[str, object]:
+    found: dict[str, object] = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("cuda", "hip"):
+        if getattr(torch.version, name, None):
+            found[name] = getattr(torch.version, name)
+    return found
+
+
+def _model(optimizers: list[Optimizer]) -> dict[str, object]:
+    parameters = [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]]
+    by_type: dict[str, int] = {}
+    for one in parameters:
+        key = str(one.dtype).removeprefix("torch.")
+        by_type[key] = by_type.get(key, 0) + one.numel()
+    return {
+        "parameters": sum(by_type.values()),
+        "parameters_by_type": by_type,
+        "devices": sorted({str(one.device.type) for one in parameters}),
+        "optimizers": sorted({type(one).__name__ for one in optimizers[:_MOST_OPTIMIZERS]}),
+        "module": _outer_module(),
+    }
+
+
+def _outer_module() -> str | None:
+    """The class of the largest module among the variables of those who called the optimizer."""
+    frame = sys._getframe(1)
+    best: tuple[int, str] | None = None
+    for _ in range(_MOST_FRAMES):
+        for value in frame.f_locals.values():
+            if isinstance(value, torch.nn.Module):
+                size = sum(1 for _ in value.parameters())
+                best = max(best or (0, ""), (size, type(value).__name__))
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return best[1] if best else None
+
+
+def _layout(optimizers: list[Optimizer]) -> dict[str, object]:
+    distributed = torch.distributed
+    layout: dict[str, object] = {"world": 1}
+    if distributed.is_available() and distributed.is_initialized():
+        layout = {
+            "world": distributed.get_world_size(),
+            "rank": distributed.get_rank(),
+            "backend": distributed.get_backend(),
+        }
+    layout["local_rank"] = int(os.environ.get("LOCAL_RANK", "0"))
+    mesh = next(filter(None, (_mesh(optimizer) for optimizer in optimizers)), None)
+    if mesh:
+        layout["mesh"] = mesh
+    return layout
+
+
+def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
+    """Of parameters that are spread over devices."""
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            mesh = getattr(one, "device_mesh", None)
+            if mesh is not None:
+                shape = [int(mesh.size(at)) for at in range(mesh.ndim)]
+                return {"names": mesh.mesh_dim_names, "shape": shape, "placements": [str(p) for p in one.placements]}
+    return None
+
+
+def _memory() -> dict[str, int]:
+    """Of the accelerator's allocator; asking it costs no synchronisation."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return {}
+    stats = torch.cuda.memory_stats()
+    names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")
+    return {name: int(stats.get(name, 0)) for name in names}
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    if error is None:
+        return False
+    text = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text
+
+
+def _largest_tensors() -> list[dict[str, object]]:
+    """What filled the memory: live tensors by shape and type, the largest first."""
+    import gc
+
+    found: dict[tuple[object, ...], int] = {}
+    for one in gc.get_objects():
+        if type(one) in (torch.Tensor, torch.nn.Parameter):
+            key = (tuple(one.shape), str(one.dtype).removeprefix("torch."), one.element_size() * one.numel())
+            found[key] = found.get(key, 0) + 1
+    largest = sorted(found.items(), key=lambda item: -int(str(item[0][2])) * item[1])[:20]
+    return [
+        {"shape": list(shape), "type": kind, "bytes": size, "count": count}  # type: ignore[call-overload]
+        for (shape, kind, size), count in largest
+    ]

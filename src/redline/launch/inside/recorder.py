@@ -1,0 +1,140 @@
+"""torch.profiler for one window: warm up, start, mark steps, stop, hand the result to a writer."""
+
+from __future__ import annotations
+
+import torch
+import torch.autograd.profiler as autograd_profiler
+from torch.profiler import record_function, supported_activities
+from torch.profiler.profiler import _KinetoProfile
+
+from redline.launch.board import EXPORTER, EXPORTING, STATE
+from redline.launch.inside.hush import hushed
+from redline.launch.inside.writer import is_alive, write_detached
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from redline.launch.inside.begin import Place
+
+_GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
+
+
+class Recorder:
+    """The one profiler that is ours; it gives way to any other."""
+
+    def __init__(self, place: Place, give_way: Callable[[], None]) -> None:
+        self._place = place
+        self._give_way = give_way
+        self._profiler: Any = None
+        self._started = False
+        self._marked: Any = None
+        self._marks = 0
+        self._ours = False  # what calls the profiler just now is us
+        self._another = False  # the script's own profiler is prepared or on
+        self._resident_bytes = 0
+        self._last_window = 0
+        self._guard()
+
+    def _guard(self) -> None:
+        """Two profilers in one process end in a crash, and starting the second says nothing. So every start is seen."""
+        for name in _GUARDED:
+            setattr(autograd_profiler, name, self._seen(name, getattr(autograd_profiler, name)))
+
+    def _seen(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*args: object, **kwargs: object) -> Any:
+            if not self._ours:
+                if name != "_disable_profiler":
+                    self._give_way()
+                self._another = name != "_disable_profiler"
+            return call(*args, **kwargs)
+
+        return seen
+
+    def is_taken(self) -> bool:
+        """Whether another profiler of the process is on, or CUDA records a graph, in which nothing may start."""
+        if self._another or autograd_profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
+            return True
+        return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+    def is_writing(self) -> bool:
+        """Whether the window before is still being written."""
+        if not self._last_window:
+            return False
+        window = self._place.slot.window(self._last_window)
+        return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
+
+    def is_too_large(self) -> bool:
+        return _resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes
+
+    def warm_up(self) -> None:
+        settings = self._place.settings
+        self._resident_bytes = _resident_bytes()
+        self._profiler = _KinetoProfile(
+            activities=supported_activities(),
+            record_shapes=settings.shapes,
+            with_stack=settings.stacks,
+            profile_memory=settings.memory,
+        )
+        self._calling(self._profiler.prepare_trace)
+
+    def start(self, step: int) -> None:
+        self._calling(self._profiler.start_trace)
+        self._started = True
+        self._marks = 0
+        self._mark(step)
+
+    def next_step(self, step: int) -> None:
+        self._unmark()
+        self._mark(step)
+
+    def _mark(self, step: int) -> None:
+        self._marked = record_function(f"ProfilerStep#{step}")
+        self._marked.__enter__()
+
+    def _unmark(self) -> None:
+        marked, self._marked = self._marked, None
+        if marked is not None:
+            marked.__exit__(None, None, None)
+            self._marks += 1
+
+    def stop(self) -> int:
+        """Stop; how many steps were captured, the last perhaps in part."""
+        self._unmark()
+        self._started = False
+        self._calling(self._profiler.stop_trace)
+        return self._marks
+
+    def write(self, number: int) -> None:
+        self._last_window = number
+        profiler, self._profiler = self._profiler, None
+        write_detached(self._place, number, profiler.export_chrome_trace)
+
+    def abandon(self) -> None:
+        """Stop without a result, whatever state the profiler is in."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            return
+        try:
+            if self._marked is not None:
+                self._unmark()
+            if not self._started:
+                self._calling(profiler.start_trace)
+            self._started = False
+            self._calling(profiler.stop_trace)
+        except Exception:  # noqa: BLE001 (it failed before already)
+            pass
+
+    def _calling(self, call: Callable[[], object]) -> None:
+        self._ours = True
+        try:
+            with hushed():
+                call()
+        finally:
+            self._ours = False
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
+        return int(file.read().split()[1]) * 4096

@@ -1,0 +1,227 @@
+"""When a step ends: told by optimizers, the data loader, calls of the outermost module, or the user."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+
+from redline.launch.board import (
+    BATCHES,
+    BY_CALLS,
+    BY_HAND,
+    BY_OPTIMIZER,
+    CHUNK_ENTRIES,
+    ENTRIES,
+    FILLED,
+    KIND,
+    LAST_NS,
+    LOADER_NS,
+    STEPS,
+    STRIDE,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redline.launch.inside.begin import Place
+
+_FRESH_IN_A_ROW = 8  # optimizers that step once and never again, before each is taken for a step
+_REGROUP_UNTIL = 64  # steps, up to which an optimizer that appears late may still make the steps longer
+_PATIENCE = 4  # rounds without the optimizer that closes a step, before the first one closes it
+
+
+class Rounds:
+    """Tells which step of an optimizer ends a step of the training.
+
+    With one optimizer, each. With several (adversarial training, one per parameter in the backward pass) a round goes
+    from the first optimizer until it steps again, and the one that was seen last closes it.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._first = 0
+        self._closing = 0
+        self._fresh = 0
+        self._waited = 0
+        self._longest = 1
+        self.open = False  # a first round has begun, and nobody knows yet how it ends
+        self.open_ns = 0
+
+    def stepped(self, optimizer: int, now_ns: int, steps: int) -> int:
+        """How many steps of the training have just ended; -1 where those counted so far were parts of one."""
+        if optimizer not in self._known:
+            return self._met(optimizer, now_ns, steps)
+        self._fresh = 0
+        ended = 0
+        if self.open:  # the first round was complete before this one
+            self.open = False
+            ended = 1
+        if optimizer == self._first:
+            self._waited += 1
+        if optimizer == self._closing or self._waited > _PATIENCE * self._longest + 1:
+            self._closing = optimizer
+            self._longest = max(self._longest, min(self._waited, 1000))
+            self._waited = 0
+            ended += 1
+        return ended
+
+    def _met(self, optimizer: int, now_ns: int, steps: int) -> int:
+        self._known.add(optimizer)
+        self._fresh += 1
+        if not self._first:
+            self._first = self._closing = optimizer
+            self.open, self.open_ns = True, now_ns
+            return 0
+        if self._fresh > _FRESH_IN_A_ROW and not self.open:  # each step makes an optimizer of its own
+            self._closing = optimizer
+            return 1
+        if self.open or steps < _REGROUP_UNTIL:
+            self._closing = optimizer
+            self._longest = max(self._longest, self._waited)
+            self._waited = 0
+            self.open, self.open_ns = True, now_ns
+            return -1 if steps else 0
+        return 0
+
+
+class Steps:
+    """Counts the steps of this process and keeps how long each took, on the board."""
+
+    def __init__(self, place: Place, ended: Callable[[int, int], None], restarted: Callable[[], None]) -> None:
+        self._board = place.board
+        self._number = place.number
+        self._words = place.slot.words
+        self._entries = place.slot.entries
+        self._ended = ended  # told the number of steps and the length of the last
+        self._restarted = restarted
+        self._rounds = Rounds()
+        self._last_ns = 0
+        self._pending_ns = 0  # an optimizer has closed a step; the loader will say where the next begins
+        self._asked_ns = 0
+        self._asks = 0
+        self._loader_leads = False
+        self._waited_ns = 0
+        self._calls = 0
+
+    def optimizer_stepped(self, optimizer: int) -> None:
+        now_ns = perf_counter_ns()
+        words = self._words
+        if words[KIND] == BY_HAND:
+            return
+        if words[KIND] != BY_OPTIMIZER:
+            self._restart(BY_OPTIMIZER)
+        ended = self._rounds.stepped(optimizer, now_ns, words[STEPS])
+        if ended < 0:
+            self._restart(BY_OPTIMIZER)
+        if self._rounds.open:
+            self._rounds.open_ns = now_ns
+        elif ended > 1:  # it is known only now how the first round ended
+            self._end(self._rounds.open_ns)
+        if ended > 0:
+            self._close(now_ns)
+
+    def _close(self, now_ns: int) -> None:
+        """A step is over, and the next begins: at once, or where the loader is asked for its data."""
+        if self._pending_ns:  # nobody asked the loader since the step before
+            self._loader_leads = False
+            self._end(self._pending_ns)
+        elif self._asks:
+            self._loader_leads = True
+        self._asks = 0
+        if self._loader_leads:
+            self._pending_ns = now_ns
+        else:
+            self._end(now_ns)
+
+    def loader_asked(self) -> None:
+        now_ns = perf_counter_ns()
+        self._asks += 1
+        if self._pending_ns:
+            self._end(now_ns)
+        self._asked_ns = perf_counter_ns()
+
+    def loader_gave(self) -> None:
+        waited_ns = perf_counter_ns() - self._asked_ns
+        self._waited_ns += waited_ns
+        self._words[LOADER_NS] += waited_ns
+        self._words[BATCHES] += 1
+
+    def called(self) -> None:
+        """The outermost module was called, in a job without an optimizer."""
+        now_ns = perf_counter_ns()
+        if self._words[KIND] != BY_CALLS:
+            self._restart(BY_CALLS)
+        if self._calls:
+            self._end(now_ns)
+        else:
+            self._last_ns = now_ns
+        self._calls += 1
+
+    def called_before(self, times: int) -> None:
+        """Calls that were seen before it was known that they are the steps; nobody measured them."""
+        self._restart(BY_CALLS)
+        self._calls = times
+        for _ in range(times - 1):
+            self._end(0)
+        self._last_ns = perf_counter_ns()
+
+    def by_hand(self) -> None:
+        now_ns = perf_counter_ns()
+        if self._words[KIND] != BY_HAND:
+            self._restart(BY_HAND)
+        self._end(now_ns)
+
+    def finish(self) -> None:
+        """The process ends: what was begun and not yet counted is a step as well."""
+        if self._words[KIND] == BY_OPTIMIZER and self._rounds.open:
+            self._rounds.open = False
+            self._end(self._rounds.open_ns)
+        elif self._pending_ns:
+            self._end(self._pending_ns)
+        elif self._words[KIND] == BY_CALLS and self._calls > self._words[STEPS]:
+            self._end(perf_counter_ns())
+
+    def _restart(self, kind: int) -> None:
+        """What was counted until now were no steps, or parts of the first."""
+        words = self._words
+        words[KIND] = kind
+        words[STEPS] = words[FILLED] = self._last_ns = self._pending_ns = 0
+        self._waited_ns = self._calls = 0
+        self._restarted()
+
+    def _end(self, now_ns: int) -> None:
+        words = self._words
+        self._pending_ns = 0
+        began_ns = self._last_ns
+        length_ns = now_ns - began_ns if began_ns else 0  # nobody knows when the first step began
+        self._last_ns = words[LAST_NS] = now_ns
+        steps = words[STEPS] = words[STEPS] + 1
+        self._keep(length_ns, self._waited_ns)
+        self._waited_ns = 0
+        self._ended(steps, length_ns)
+
+    def _keep(self, length_ns: int, waited_ns: int) -> None:
+        words, entries = self._words, self._entries
+        filled, stride = words[FILLED], words[STRIDE]
+        if filled == ENTRIES:
+            filled = self._halve()
+            stride = words[STRIDE]
+        at = 2 * filled
+        if stride > 1 and (words[STEPS] - 1) % stride:  # the entry was begun by another step
+            entries[at - 2] += length_ns
+            entries[at - 1] += waited_ns
+            return
+        if filled and filled % CHUNK_ENTRIES == 0 and stride == 1:
+            self._board.set_aside(self._number, filled)
+        entries[at], entries[at + 1] = length_ns, waited_ns
+        words[FILLED] = filled + 1
+
+    def _halve(self) -> int:
+        """Make room: from now on an entry holds the sum of twice as many steps."""
+        entries, half = self._entries, ENTRIES // 2
+        for at in range(half):
+            entries[2 * at] = entries[4 * at] + entries[4 * at + 2]
+            entries[2 * at + 1] = entries[4 * at + 1] + entries[4 * at + 3]
+        self._words[FILLED] = half
+        self._words[STRIDE] *= 2
+        return half

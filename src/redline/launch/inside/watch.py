@@ -1,0 +1,183 @@
+"""Puts hooks on torch that tell when a step ends, and takes care that none of them is ever seen.
+
+No hook puts a frame of ours under the user's code: tracebacks, warnings and compiled code stay what they are. Where
+torch has no hook, an attribute that torch reads at the right moment becomes a descriptor that notes the time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import get_ident
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, LEFT, PHASE
+from redline.launch.inside import api
+from redline.launch.inside.begin import Place
+from redline.launch.inside.capture import Capture
+from redline.launch.inside.steps import Steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
+_CALLS_WITH_GRADIENTS = 64  # such calls without any optimizer: then it is no training that accumulates
+
+
+def watch(place: Place) -> None:
+    """Count steps from now on, and capture those that were asked for."""
+    capture = Capture(place)
+    steps = Steps(place, capture.step_ended, capture.steps_restarted)
+    home = get_ident()
+    calls = Calls(steps, home)
+    _watch_optimizers(place, steps, capture, calls)
+    _watch_loaders(steps, home)
+    api.take(steps.by_hand, capture.is_capturing)
+    atexit.register(_leave, place, steps, capture)
+    os.register_at_fork(after_in_child=capture.forget)
+
+
+def _leave(place: Place, steps: Steps, capture: Capture) -> None:
+    if os.getpid() == place.pid:
+        steps.finish()
+        capture.finish()
+        place.slot.words[PHASE] = AFTER
+        place.slot.words[LEFT] = 1
+
+
+def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:
+    words = place.slot.words
+
+    def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
+        if os.getpid() != place.pid:
+            return
+        if words[KIND] != BY_OPTIMIZER:
+            calls.stop()
+        capture.optimizers.setdefault(id(optimizer), optimizer)
+        steps.optimizer_stepped(id(optimizer))
+
+    # torch.compile steps over it; tracing it would add a break to the graph of a compiled optimizer.
+    stepped._torchdynamo_disable = True  # type: ignore[attr-defined]
+    stepped._torchdynamo_disable_msg = None  # type: ignore[attr-defined]
+    stepped._torchdynamo_disable_recursive = True  # type: ignore[attr-defined]
+    register_optimizer_step_post_hook(stepped)
+
+
+class _Noted:
+    """An attribute that tells when it is read or written, and is otherwise what it was."""
+
+    def __init__(self, name: str, read: Callable[[], None] | None, written: Callable[[Any], None] | None) -> None:
+        self._name = name
+        self._read = read
+        self._written = written
+
+    def __get__(self, owner: object, kind: type | None = None) -> object:
+        if owner is None:
+            return self
+        if self._read is not None:
+            self._read()
+        try:
+            return owner.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(self._name) from None
+
+    def __set__(self, owner: object, value: object) -> None:
+        owner.__dict__[self._name] = value
+        if self._written is not None:
+            self._written(value)
+
+
+def _watch_loaders(steps: Steps, home: int) -> None:
+    """A loader reads the name of its profiler range when it is asked for a batch, and counts the batch afterwards."""
+
+    def asked() -> None:
+        if get_ident() == home:
+            steps.loader_asked()
+
+    def counted(batches: int) -> None:
+        if batches and get_ident() == home:
+            steps.loader_gave()
+
+    _BaseDataLoaderIter._profile_name = _Noted("_profile_name", asked, None)  # type: ignore[assignment]
+    _BaseDataLoaderIter._num_yielded = _Noted("_num_yielded", None, counted)  # type: ignore[assignment]
+
+
+class Calls:
+    """Finds the outermost modules of a job that has no optimizer; calls of the most used one are its steps.
+
+    A module reads `_compiled_call_impl` of itself first thing when it is called.
+    """
+
+    def __init__(self, steps: Steps, home: int) -> None:
+        self._steps = steps
+        self._home = home
+        self._seen: dict[type, int] = {}
+        self._with_gradients = 0
+        self._chosen: type | None = None
+        self._inner = torch.nn.Module._call_impl.__code__
+        torch.nn.Module._compiled_call_impl = _Called(self)  # type: ignore[assignment]
+
+    def stop(self) -> None:
+        """An optimizer stepped: this is training."""
+        for kind in (torch.nn.Module, self._chosen):
+            if kind is not None and isinstance(kind.__dict__.get("_compiled_call_impl"), _Called):
+                if kind is torch.nn.Module:
+                    kind._compiled_call_impl = None
+                else:
+                    del kind._compiled_call_impl  # type: ignore[attr-defined]
+        self._chosen = None
+
+    def called(self, module: torch.nn.Module) -> None:
+        if get_ident() != self._home or torch.compiler.is_compiling():
+            return
+        if self._chosen is None:
+            self._look(module)
+        elif self._counts():
+            self._steps.called()
+
+    def _counts(self) -> bool:
+        if torch.is_grad_enabled():
+            self._with_gradients += 1
+            return self._with_gradients > _CALLS_WITH_GRADIENTS
+        return True
+
+    def _look(self, module: torch.nn.Module) -> None:
+        kind = type(module)
+        frame = sys._getframe(2).f_back
+        while frame is not None:
+            if frame.f_code is self._inner:
+                return
+            frame = frame.f_back
+        self._seen[kind] = self._seen.get(kind, 0) + 1
+        if sum(self._seen.values()) >= _CALLS_TO_CHOOSE and max(self._seen.values()) > 1:
+            self._choose(max(self._seen, key=lambda one: self._seen[one]))
+
+    def _choose(self, kind: type) -> None:
+        noted = torch.nn.Module._compiled_call_impl
+        self.stop()
+        self._chosen = kind
+        kind._compiled_call_impl = noted  # type: ignore[attr-defined]
+        if not torch.is_grad_enabled():
+            self._steps.called_before(self._seen[kind])
+
+
+class _Called:
+    """Stands for `_compiled_call_impl` of modules, and tells of each call."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def __get__(self, module: torch.nn.Module | None, kind: type | None = None) -> object:
+        if module is None:
+            return None
+        self._calls.called(module)
+        return module.__dict__.get("_compiled_call_impl")
+
+    def __set__(self, module: torch.nn.Module, value: object) -> None:
+        module.__dict__["_compiled_call_impl"] = value

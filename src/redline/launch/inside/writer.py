@@ -1,0 +1,163 @@
+"""Writes a window's trace beside the job: in a child that nobody waits for, under another name until it is whole.
+
+The child is a fork, so that turning events into JSON does not hold the interpreter lock of the job. Its parent is not
+the job but the watcher: the script may wait for its own children as it likes. Where a fork is not wanted or not wise,
+the JSON is written in place and only compressed in a child.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from redline.launch.board import EXPORTER, LOST_ERROR, LOST_INCOMPLETE, LOST_SPACE, SECONDS_NS, STATE
+from redline.launch.inside.compress import NotWritten, compress, room_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redline.launch.inside.begin import Place
+
+_PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
+
+
+def write_detached(place: Place, number: int, export: Callable[[str], None]) -> None:
+    """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder."""
+    settings = place.settings
+    folder = f"{settings.folder}/window-{number}"
+    rank = _rank(settings.rank)
+    target = f"{folder}/rank-{rank}.trace.json.gz"
+    if settings.fork and _may_fork():
+        _in_a_child(place, number, lambda: _write(place, number, export, target))
+    else:
+        raw = _export(place, export, target)
+        _in_a_child(place, number, lambda: _compress(place, number, raw, target))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return pid > 0
+
+
+def _rank(from_launcher: int) -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return from_launcher
+
+
+def _may_fork() -> bool:
+    """Not on kernels that break pinned memory, nor where copies of touched pages could exhaust the machine."""
+    release = os.uname().release.split(".")
+    try:
+        if (int(release[0]), int(release[1])) < _PINNED_PAGES_SURVIVE_FORKS:
+            return False
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
+            resident_bytes = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with open("/proc/meminfo", "rb") as file:  # noqa: PTH123
+            available_bytes = next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"MemAvailable"))
+    except (ValueError, IndexError, OSError, StopIteration):
+        return False
+    return 2 * resident_bytes < available_bytes
+
+
+def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
+    """Fork twice: the one that does the work is a stranger to this process, which waits for the other only."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads; the child touches none of them
+        child = os.fork()
+    if child == 0:
+        try:
+            if os.fork() == 0:
+                _alone(place, number, work)
+        except OSError:  # no process is left to have
+            place.slot.window(number)[STATE] = LOST_ERROR
+        finally:
+            os._exit(0)
+    with suppress(ChildProcessError):  # the script waits for any child
+        os.waitpid(child, 0)
+
+
+def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
+    window = place.slot.window(number)
+    window[EXPORTER] = os.getpid()
+    _let_go()
+    began_ns = time.perf_counter_ns()
+    try:
+        work()
+    except NotWritten as error:
+        window[STATE] = error.state
+    except OSError:
+        window[STATE] = LOST_SPACE
+    except BaseException:  # noqa: BLE001 (nobody is left to raise to)
+        window[STATE] = LOST_ERROR
+    window[SECONDS_NS] = time.perf_counter_ns() - began_ns
+
+
+def _let_go() -> None:
+    """Hold nothing of the job's: peers must see its connections close, readers the end of its output."""
+    import resource
+    import signal
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job; the watcher ends us if need be
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.closerange(3, min(most, 1 << 20))
+    os.nice(5)
+
+
+def _write(place: Place, number: int, export: Callable[[str], None], target: str) -> None:
+    _compress(place, number, _export(place, export, target), target)
+
+
+def _export(place: Place, export: Callable[[str], None], target: str) -> str:
+    """The JSON of the trace, under a name that no reader takes for a trace."""
+    folder = os.path.dirname(target)  # noqa: PTH120
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    room = room_bytes(place.settings.folder, place.settings.disk_bytes, place.settings.free_bytes)
+    if room <= 0:
+        raise NotWritten(LOST_SPACE)
+    raw = f"{target}.raw.part"
+    export(raw)
+    if not _is_whole(raw):
+        for left in (raw, f"{raw}.tmp"):
+            _remove(left)
+        raise NotWritten(LOST_INCOMPLETE)
+    return raw
+
+
+def _is_whole(path: str) -> bool:
+    """The exporter reports no failure: a full disk leaves a file that just ends."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(-64, os.SEEK_END)
+            return file.read().rstrip().endswith(b"}")
+    except OSError:
+        return False
+
+
+def _compress(place: Place, number: int, raw: str, target: str) -> None:
+    settings = place.settings
+    try:
+        compress(raw, target, place.slot.window(number), settings)
+    finally:
+        _remove(raw)
+    if number > settings.keep:
+        _remove(target.replace(f"/window-{number}/", f"/window-{number - settings.keep}/"))
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.remove(path)  # noqa: PTH107

@@ -1,0 +1,29 @@
+"""The folder of a run: its name, and what it holds."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from redline.launch.outside.environment import Position
+
+RUNS = Path("redline-runs")
+RECORD = "run.json"
+CAPTURE = "capture"  # a file of this name asks for a window
+
+
+def choose(script: str, where: Position | None, named: str | None) -> Path:
+    """What the user named, or a new name; all processes of a job choose the same one."""
+    if named is not None:
+        return Path(named)
+    stem = re.sub(r"[^\w.-]+", "-", Path(script).stem) or "run"
+    if where is None:
+        return _unused(RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}", lambda path: path.exists())
+    # The other processes may be here already; a record is there only once a run is over.
+    return _unused(RUNS / f"{stem}-{where.launcher}-{where.job}", lambda path: (path / RECORD).exists())
+
+
+def _unused(path: Path, is_used: object) -> Path:
+    candidates = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 10_000)))
+    return next(one for one in candidates if not is_used(one))  # type: ignore[operator]

@@ -1,0 +1,97 @@
+"""From the board, once the job is over, to the record of each rank."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from statistics import median
+
+from redline.launch import board as at
+from redline.launch.board import Slot
+from redline.launch.outside.supervise import facts_of
+from redline.launch.run_record import RankRecord, WindowRecord
+
+_STATES = {
+    at.EXPORTING: "killed",
+    at.WRITTEN: "written",
+    at.LOST_SPACE: "no space",
+    at.LOST_INCOMPLETE: "incomplete",
+    at.LOST_ERROR: "failed",
+    at.LOST_KILLED: "killed",
+}
+_KINDS = {at.BY_NOTHING: "none", at.BY_OPTIMIZER: "optimizer", at.BY_CALLS: "calls", at.BY_HAND: "by hand"}
+_FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
+
+
+def rank_record(slot: Slot) -> RankRecord:
+    words = slot.words
+    lengths_ns, _, stride = slot.steps()
+    facts = facts_of(slot)
+    notes = facts.pop("notes", [])
+    usual = _usual(slot, lengths_ns, stride)
+    step_ns = int(median(usual)) if usual else None
+    return RankRecord(
+        rank=words[at.RANK],
+        restart=words[at.RESTART],
+        host=str(facts.pop("host", platform.node())),
+        pid=words[at.PID],
+        steps=words[at.STEPS],
+        step_kind=_KINDS.get(words[at.KIND], "none"),
+        step_ns=step_ns,
+        step_p10_ns=_quantile(usual, 0.1),
+        step_p90_ns=_quantile(usual, 0.9),
+        slowest_ns=max(usual, default=None),
+        input_wait_ns=words[at.LOADER_NS],
+        batches=words[at.BATCHES],
+        peak_bytes=words[at.PEAK_BYTES],
+        capture_cost_ns=words[at.COST_NS],
+        finished=bool(words[at.LEFT]),
+        windows=tuple(_window(window, slot, step_ns) for window in slot.windows()),
+        notes=tuple(notes) if isinstance(notes, list) else (),
+        facts=facts,
+    )
+
+
+def _usual(slot: Slot, lengths_ns: Sequence[int], stride: int) -> list[int]:
+    """The lengths of steps that were not captured, without the first ones, in order."""
+    captured = {step for window in slot.windows() for step in _touched(window)}
+    known = [
+        length // stride
+        for index, length in enumerate(lengths_ns)
+        if length and captured.isdisjoint(range(index * stride + 1, (index + 1) * stride + 1))
+    ]
+    return sorted(known[_FIRST_STEPS:] if len(known) > 2 * _FIRST_STEPS else known)
+
+
+def _touched(window: memoryview[int]) -> range:
+    """The steps of a window, the one before in which the profiler warmed up, and the one after, with its closing."""
+    first = window[at.FIRST_STEP]
+    return range(first - 1, first + window[at.CAPTURED_STEPS] + 1)
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int | None:
+    return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] if ordered else None
+
+
+def _window(window: memoryview[int], slot: Slot, step_ns: int | None) -> WindowRecord:
+    rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
+    folder = f"restart-{restart}/" if restart else ""
+    steps = window[at.CAPTURED_STEPS]
+    length_ns = max(0, window[at.TO_NS] - window[at.FROM_NS])
+    words = [window[at.CHECKSUM + index].to_bytes(8, "little", signed=True) for index in range(4)]
+    state = _STATES.get(window[at.STATE], "killed")
+    return WindowRecord(
+        number=window[at.NUMBER],
+        state=state,
+        first_step=window[at.FIRST_STEP],
+        steps=steps,
+        length_ns=length_ns,
+        stall_ns=window[at.STALL_NS],
+        writing_ns=window[at.SECONDS_NS],
+        path=f"{folder}window-{window[at.NUMBER]}/rank-{rank}.trace.json.gz",
+        raw_bytes=window[at.RAW_BYTES],
+        size_bytes=window[at.BYTES],
+        sha256=b"".join(words).hex() if state == "written" else "",
+        slowdown=length_ns / steps / step_ns if steps and step_ns else None,
+    )

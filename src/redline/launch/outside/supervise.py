@@ -1,0 +1,213 @@
+"""Starts the job, hands signals on to it, watches it from outside, and ends the way it ended.
+
+The watcher is the job's parent and nothing more: it holds none of its pipes, speaks to it through the board only, and
+what it writes, it writes when the job is over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.launch.board import EXPORTER, EXPORTING, LOST_KILLED, PID, STATE, Board, Slot
+from redline.launch.inside.writer import is_alive
+from redline.launch.outside.command import Command
+from redline.launch.settings import FORMER_PATH, VARIABLE, Settings
+
+_TICK_S = 0.25
+_TERMINAL = 128  # si_code of signals that the kernel sends; those of Ctrl-C reach the job without our help
+_PARENT_DIES, _ADOPT_ORPHANS = 1, 36  # of prctl
+_HANDED_ON = {
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGPIPE")
+}
+_AWAITED = _HANDED_ON | {signal.SIGCHLD}
+_WRITERS_S = 120.0  # that traces may take to be written after the job is over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How the job ended."""
+
+    status: int
+    """As `waitpid` says it."""
+    started_ns: int
+    ended_ns: int
+    terminated: bool
+    """Somebody told it to end."""
+
+    @property
+    def exit_code(self) -> int | None:
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else None
+
+    @property
+    def signal_number(self) -> int | None:
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
+
+
+class Supervisor:
+    """One job on this machine."""
+
+    def __init__(self, command: Command, settings: Settings, board: Board | None, ticked: Callable[[], None]) -> None:
+        self._command = command
+        self._settings = settings
+        self._board = board
+        self._ticked = ticked
+        self._terminated = False
+        self.capture_signal: int | None = None
+        self.capture_asked: Callable[[], None] = lambda: None
+
+    def run(self) -> Ended:
+        """Start the job and stay until it is over."""
+        libc = ctypes.CDLL(None)
+        libc.prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)  # so that traces whose job was killed are still waited for
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        started_ns = time.perf_counter_ns()
+        try:
+            job = self._start(libc, before)
+            status = self._stay(job)
+            ended_ns = time.perf_counter_ns()
+            self._wait_for_writers()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return Ended(status=status, started_ns=started_ns, ended_ns=ended_ns, terminated=self._terminated)
+
+    def _start(self, libc: ctypes.CDLL, mask: set[int | signal.Signals]) -> int:
+        def prepare() -> None:
+            libc.prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)  # if we are killed, so would the job have been
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        environment = self._environment()
+        job = subprocess.Popen(self._command.arguments, env=environment, preexec_fn=prepare, close_fds=False)  # noqa: PLW1509
+        job.returncode = 0  # we wait for it ourselves
+        return job.pid
+
+    def _environment(self) -> Mapping[str, str]:
+        if self._board is None:
+            return os.environ
+        boot = str(Path(__file__).parents[1] / "boot")
+        former = os.environ.get("PYTHONPATH")
+        kind = "elastic" if self._command.elastic else "plain"
+        extra = {
+            VARIABLE: f"{kind} {self._settings.to_text()}",
+            "PYTHONPATH": boot if not former else f"{boot}:{former}",
+        }
+        if former is not None:
+            extra[FORMER_PATH] = former
+        return os.environ | extra
+
+    def _stay(self, job: int) -> int:
+        last_s = 0.0
+        while True:
+            caught = signal.sigtimedwait(_AWAITED, _TICK_S)
+            if caught is not None and caught.si_signo != signal.SIGCHLD:
+                self._hand_on(job, caught)
+            status = self._reap(job)
+            if status is not None:
+                return status
+            if time.monotonic() - last_s >= _TICK_S:
+                last_s = time.monotonic()
+                self._ticked()
+
+    def _hand_on(self, job: int, caught: signal.struct_siginfo) -> None:
+        if caught.si_signo == self.capture_signal:
+            self.capture_asked()
+            return
+        self._terminated |= caught.si_signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if caught.si_code != _TERMINAL:
+            os.kill(job, caught.si_signo)
+
+    @staticmethod
+    def _reap(job: int) -> int | None:
+        """The status of the job once it is over; of adopted children nobody wants to know."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == job:
+                return status
+            if pid == 0:
+                return None
+
+    def _wait_for_writers(self) -> None:
+        """Traces that are being written get the time to be finished, less of it where somebody wants us to end."""
+        most_s = self._settings.flush_s if self._terminated else _WRITERS_S
+        until_s = time.monotonic() + most_s
+        while writing := list(self._writing()):
+            self._reap(-1)
+            hurry = signal.sigtimedwait(_AWAITED - {signal.SIGCHLD}, 0.05)
+            if time.monotonic() > until_s or hurry is not None:
+                for window in writing:
+                    _give_up(window)
+
+    def _writing(self) -> list[memoryview[int]]:
+        if self._board is None:
+            return []
+        found = []
+        for slot in self.slots():
+            for window in slot.windows():
+                if window[STATE] == EXPORTING:
+                    if is_alive(window[EXPORTER]):
+                        found.append(window)
+                    elif not self._is_about_to_write(slot):
+                        window[STATE] = LOST_KILLED
+        return found
+
+    @staticmethod
+    def _is_about_to_write(slot: Slot) -> bool:
+        return is_alive(slot.words[PID])
+
+    def slots(self) -> list[Slot]:
+        """Those that a process of the job has taken."""
+        if self._board is None:
+            return []
+        slots = [self._board.slot(number) for number in range(self._board.slots)]
+        return [slot for slot in slots if slot.words[PID]]
+
+
+def _give_up(window: memoryview[int]) -> None:
+    with suppress(OSError):
+        os.kill(window[EXPORTER], signal.SIGKILL)
+    window[STATE] = LOST_KILLED
+
+
+def die_like(ended: Ended) -> int:
+    """The exit code of the job; where a signal ended it, the same signal ends this process."""
+    number = ended.signal_number
+    if number is None:
+        return int(ended.exit_code or 0)
+    import resource
+    import sys
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the job has left its own
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+def make_board(slots: int) -> Board | None:
+    """The shared memory; None where the system has none to give, and the job runs unwatched."""
+    try:
+        return Board.make(slots)
+    except OSError:
+        return None
+
+
+def facts_of(slot: Slot) -> dict[str, object]:
+    try:
+        found = json.loads(slot.read_facts() or b"{}")
+    except ValueError:  # it was being written when its writer was killed
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,104 @@
+"""What a run leaves behind beside its traces: `run.json`, with everything but the times of single steps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redline.artifacts import Envelope, check_envelope
+from redline.errors import InputError
+
+KIND = "run"
+SCHEMA_VERSION = 1
+NAME = "run.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRecord:
+    """A few steps that were captured on one rank."""
+
+    number: int
+    state: str
+    """written, or why not: no space, incomplete, failed, killed."""
+    first_step: int
+    steps: int
+    length_ns: int
+    stall_ns: int
+    """How long the rank stood still to stop recording and hand the result over."""
+    writing_ns: int
+    path: str
+    """Relative to the folder of the run."""
+    raw_bytes: int
+    size_bytes: int
+    sha256: str
+    slowdown: float | None
+    """Length of a captured step over that of a usual one; None where there is no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRecord:
+    """One process of the job."""
+
+    rank: int
+    restart: int
+    host: str
+    pid: int
+    steps: int
+    step_kind: str
+    """optimizer, calls, by hand, or none: what ends a step."""
+    step_ns: int | None
+    """The median of steps that were neither captured nor among the first."""
+    step_p10_ns: int | None
+    step_p90_ns: int | None
+    slowest_ns: int | None
+    input_wait_ns: int
+    """Waiting for the data loader, in the whole run."""
+    batches: int
+    peak_bytes: int
+    capture_cost_ns: int
+    """Time that the process spent on being captured."""
+    finished: bool
+    """It came to its end in the orderly way; a killed process does not."""
+    windows: tuple[WindowRecord, ...]
+    notes: tuple[dict[str, Any], ...]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run of a job, on one machine or several."""
+
+    command: tuple[str, ...]
+    folder: str
+    launcher: str
+    world: int
+    started: str
+    wall_ns: int
+    exit_code: int | None
+    signal: str | None
+    ranks: tuple[RankRecord, ...]
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    stalls: tuple[dict[str, Any], ...] = field(default=())
+
+    @property
+    def has_traces(self) -> bool:
+        return any(window.state == "written" for one in self.ranks for window in one.windows)
+
+
+def to_json(record: RunRecord) -> dict[str, object]:
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline run")
+    return {**envelope.to_dict(), **asdict(record)}
+
+
+def read_record(path: Path) -> RunRecord:
+    import msgspec
+
+    try:
+        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        check_envelope(content, KIND, SCHEMA_VERSION, where=str(path))
+        return msgspec.convert(content, RunRecord)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: cannot be read as the record of a run: {error}") from error

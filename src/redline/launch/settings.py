@@ -1,0 +1,53 @@
+"""What the processes of a job are told: where to write, and which steps to capture."""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "REDLINE_WORKER"  # of the environment; gone before the user's script begins
+FORMER_PATH = "REDLINE_PYTHONPATH"  # what PYTHONPATH was, if it was set
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+
+
+class Settings:
+    """How to watch and what to capture; every value has a default that is meant for a long job."""
+
+    folder: str = ""  # where traces go; "" where none can be written
+    board: str = ""  # path of the shared memory
+    elastic: bool = False  # started by torchrun, which says who is who in the environment
+    slots: int = 1
+    local_size: int = 1  # processes on this machine
+    rank: int = 0  # where the launcher says; torch.distributed knows better once it is there
+    world: int = 1
+    capture: bool = True
+    after: int = 8  # steps before the first window, so that compiling and autotuning are over
+    steps: int = 3  # in a window
+    every: int = 0  # steps from one window to the next; 0 for one window only
+    when: str = ""  # a condition on a step that asks for a window
+    budget: float = 0.01  # of the run's time that windows after the first may cost
+    keep: int = 16  # windows of a rank on disk
+    disk_bytes: int = 2 * _GIB  # of all files of this run on this machine
+    free_bytes: int = 1 * _GIB  # that stay free on the disk
+    memory_bytes: int = 256 * _MIB  # that a window may add to a process
+    shapes: bool = True
+    stacks: bool = False
+    memory: bool = False
+    fork: bool = True  # write in a forked child; otherwise in the process itself, which then stands still meanwhile
+    flush_s: float = 5.0  # after SIGTERM
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def to_text(self) -> str:
+        return json.dumps(vars(self), separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Settings:
+        return cls(json.loads(text))
