@@ -1,19 +1,21 @@
 """Text generation: a small GPT continues prompts, greedily, with a cache of keys and values. No training.
 
-    python examples/generate.py --steps 800
+    python examples/generate.py --steps 1200
 
 A step is one call of the model, which yields one token; the first call of a prompt reads all of it. Weights are random,
 so the text is nonsense, but it costs what sense would cost. Nothing is downloaded. Uses a GPU if there is one.
 """
 
 import argparse
+import itertools
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 CHARACTERS = "".join(map(chr, range(32, 127)))  # one token each
-VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = len(CHARACTERS), 512, 512, 8, 8
+VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = len(CHARACTERS), 256, 512, 8, 8
+LONGEST = 200  # tokens after a prompt; with it they fit into the context
 PROMPTS = (
     "Once upon a time there was a compiler that",
     "The three laws of performance are",
@@ -76,19 +78,20 @@ def continued(model: GPT, prompt: str, tokens: int, device: torch.device) -> str
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=1200)
     steps = parser.parse_args().steps
-    if steps > len(PROMPTS) * 400:
-        parser.error(f"--steps is at most {len(PROMPTS) * 400}: the model remembers {CONTEXT} tokens of a prompt")
 
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = GPT().to(device).eval()
-    for number, prompt in enumerate(PROMPTS):
-        tokens = steps * (number + 1) // len(PROMPTS) - steps * number // len(PROMPTS)
-        text = continued(model, prompt, tokens, device)
+    done = 0
+    for prompt in itertools.cycle(PROMPTS):
+        text = continued(model, prompt, min(LONGEST, steps - done), device)
+        done += len(text)
         print(f"{prompt}{text[:60]}")
-    print(f"done: {steps} steps")
+        if done == steps:
+            break
+    print(f"done: {done} steps")
 
 
 if __name__ == "__main__":

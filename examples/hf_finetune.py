@@ -51,7 +51,6 @@ def small_gpt2() -> GPT2LMHeadModel:
         n_head=4,
         bos_token_id=None,
         eos_token_id=None,
-        loss_type="ForCausalLM",
     )
     return GPT2LMHeadModel(config)
 
