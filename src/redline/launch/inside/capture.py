@@ -6,6 +6,8 @@ import os
 from _thread import get_ident
 from time import perf_counter_ns
 
+import torch
+
 from redline.launch.board import (
     AFTER,
     BEFORE,
@@ -36,6 +38,8 @@ from redline.launch.inside.terminate import FlushOnTerm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.optim.optimizer import Optimizer
 
     from redline.launch.inside.begin import Place
@@ -51,8 +55,10 @@ _SYNC_STEPS = 2  # ahead of the step in which a condition came true, so that all
 class Capture:
     """The windows of this process."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, at_next_call: Callable[[Callable[[], None]], None]) -> None:
         self._place = place
+        self._at_next_call = at_next_call
+        self._due = 0  # steps at which something was to be done that has to wait
         self._settings = place.settings
         self._words = place.slot.words
         self._shared = place.board.shared
@@ -87,8 +93,14 @@ class Capture:
             self._words[PHASE] = BEFORE
             self._begin = self._first_begin()
 
-    def step_ended(self, steps: int, length_ns: int) -> None:
-        """The hot path: nothing but comparisons, unless something is to be done."""
+    def step_ended(self, steps: int, length_ns: int, at_work: bool) -> None:
+        """The hot path: nothing but comparisons, unless something is to be done.
+
+        While an optimizer is `at_work`, its own range is open, and perhaps a backward pass, in which no profiler may be
+        started or stopped: what is to be done then waits for the next call of a module.
+        """
+        if self._due:
+            self._act_due()
         phase = self._words[PHASE]
         if self._condition is not None and phase not in (WARMING, CAPTURING) and self._condition.met(length_ns):
             self._ask_all(steps + _SYNC_STEPS)
@@ -99,6 +111,16 @@ class Capture:
         if phase != CAPTURING:
             self._lengths[steps % _USUAL_OF] = length_ns
         if (steps >= self._begin or phase in (WARMING, CAPTURING)) and get_ident() == self._home:
+            if at_work:
+                self._due = steps
+                self._at_next_call(self._act_due)
+            else:
+                self._guarded(self._act, steps)
+
+    def _act_due(self) -> None:
+        """What has waited, unless this is no time for it either."""
+        steps, self._due = self._due, 0
+        if steps and get_ident() == self._home and torch._C._current_graph_task_id() == -1:
             self._guarded(self._act, steps)
 
     def _ask_all(self, begin: int) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ITS_OWN = (b"USDT:", b"UST:", b"INFO:", b"STAGE:", b"WARNING:", b"ERROR:", b"VERBOSE:")
+_ITS_OWN = re.compile(
+    rb"(?:USDT|UST|INFO|STAGE|WARNING|ERROR|VERBOSE):.*\.cpp:\d+\]"
+    rb"|\[W\d{4} [\d:.]+ (?:collection|profiler_kineto|record_function|observer|kineto_\w+)\.cpp:\d+\]"
+)
 _STDERR = 2
 
 
@@ -36,10 +40,6 @@ def _pass_on(aside: int) -> None:
     size = os.lseek(aside, 0, os.SEEK_END)
     if size:
         lines = os.pread(aside, size, 0).splitlines(keepends=True)
-        rest = b"".join(line for line in lines if not _is_its_own(line))
+        rest = b"".join(line for line in lines if not _ITS_OWN.match(line))
         if rest:
             os.write(_STDERR, rest)
-
-
-def _is_its_own(line: bytes) -> bool:
-    return line.startswith(_ITS_OWN) and b".cpp:" in line

@@ -87,12 +87,12 @@ class Rounds:
 class Steps:
     """Counts the steps of this process and keeps how long each took, on the board."""
 
-    def __init__(self, place: Place, ended: Callable[[int, int], None], restarted: Callable[[], None]) -> None:
+    def __init__(self, place: Place, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]) -> None:
         self._board = place.board
         self._number = place.number
         self._words = place.slot.words
         self._entries = place.slot.entries
-        self._ended = ended  # told the number of steps and the length of the last
+        self._ended = ended  # told the number of steps, the length of the last, and whether an optimizer is at work
         self._restarted = restarted
         self._rounds = Rounds()
         self._last_ns = 0
@@ -116,7 +116,7 @@ class Steps:
         if self._rounds.open:
             self._rounds.open_ns = now_ns
         elif ended > 1:  # it is known only now how the first round ended
-            self._end(self._rounds.open_ns)
+            self._end(self._rounds.open_ns, at_work=True)
         if ended > 0:
             self._close(now_ns)
 
@@ -124,14 +124,14 @@ class Steps:
         """A step is over, and the next begins: at once, or where the loader is asked for its data."""
         if self._pending_ns:  # nobody asked the loader since the step before
             self._loader_leads = False
-            self._end(self._pending_ns)
+            self._end(self._pending_ns, at_work=True)
         elif self._asks:
             self._loader_leads = True
         self._asks = 0
         if self._loader_leads:
             self._pending_ns = now_ns
         else:
-            self._end(now_ns)
+            self._end(now_ns, at_work=True)
 
     def loader_asked(self) -> None:
         now_ns = perf_counter_ns()
@@ -189,7 +189,7 @@ class Steps:
         self._waited_ns = self._calls = 0
         self._restarted()
 
-    def _end(self, now_ns: int) -> None:
+    def _end(self, now_ns: int, *, at_work: bool = False) -> None:
         words = self._words
         self._pending_ns = 0
         began_ns = self._last_ns
@@ -198,7 +198,7 @@ class Steps:
         steps = words[STEPS] = words[STEPS] + 1
         self._keep(length_ns, self._waited_ns)
         self._waited_ns = 0
-        self._ended(steps, length_ns)
+        self._ended(steps, length_ns, at_work)
 
     def _keep(self, length_ns: int, waited_ns: int) -> None:
         words, entries = self._words, self._entries

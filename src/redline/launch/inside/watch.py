@@ -32,10 +32,11 @@ _CALLS_WITH_GRADIENTS = 64  # such calls without any optimizer: then it is no tr
 
 def watch(place: Place) -> None:
     """Count steps from now on, and capture those that were asked for."""
-    capture = Capture(place)
-    steps = Steps(place, capture.step_ended, capture.steps_restarted)
     home = get_ident()
-    calls = Calls(steps, home)
+    calls = Calls(home)
+    capture = Capture(place, calls.once)
+    steps = Steps(place, capture.step_ended, capture.steps_restarted)
+    calls.look_for_steps(steps)
     _watch_optimizers(place, steps, capture, calls)
     _watch_loaders(steps, home)
     api.take(steps.by_hand, capture.is_capturing)
@@ -114,31 +115,55 @@ class Calls:
     A module reads `_compiled_call_impl` of itself first thing when it is called.
     """
 
-    def __init__(self, steps: Steps, home: int) -> None:
-        self._steps = steps
+    def __init__(self, home: int) -> None:
+        self._steps: Steps | None = None
         self._home = home
         self._seen: dict[type, int] = {}
         self._with_gradients = 0
         self._chosen: type | None = None
+        self._then: Callable[[], None] | None = None
         self._inner = torch.nn.Module._call_impl.__code__
-        torch.nn.Module._compiled_call_impl = _Called(self)  # type: ignore[assignment]
+        self._noted = _Called(self)
+
+    def look_for_steps(self, steps: Steps) -> None:
+        self._steps = steps
+        self._listen(to_all=True)
+
+    def once(self, then: Callable[[], None]) -> None:
+        """Do it when the next module is called outside of a backward pass."""
+        self._then = then
+        self._listen(to_all=True)
 
     def stop(self) -> None:
         """An optimizer stepped: this is training."""
-        for kind in (torch.nn.Module, self._chosen):
-            if kind is not None and isinstance(kind.__dict__.get("_compiled_call_impl"), _Called):
-                if kind is torch.nn.Module:
-                    kind._compiled_call_impl = None
-                else:
-                    del kind._compiled_call_impl  # type: ignore[attr-defined]
-        self._chosen = None
+        self._steps = None
+        self._listen(to_all=False)
+        self._listen_to_chosen(None)
+
+    def _listen(self, *, to_all: bool) -> None:
+        torch.nn.Module._compiled_call_impl = self._noted if to_all else None  # type: ignore[assignment]
+
+    def _listen_to_chosen(self, kind: type | None) -> None:
+        if self._chosen is not None:
+            del self._chosen._compiled_call_impl  # type: ignore[attr-defined]
+        self._chosen = kind
+        if kind is not None:
+            kind._compiled_call_impl = self._noted  # type: ignore[attr-defined]
 
     def called(self, module: torch.nn.Module) -> None:
-        if get_ident() != self._home or torch.compiler.is_compiling():
+        # The question about compiling comes first: it is all that torch.compile sees of this.
+        if torch.compiler.is_compiling() or get_ident() != self._home:
+            return
+        if self._then is not None and torch._C._current_graph_task_id() == -1:
+            then, self._then = self._then, None
+            if self._steps is None or self._chosen is not None:
+                self._listen(to_all=False)
+            then()
+        if self._steps is None:
             return
         if self._chosen is None:
             self._look(module)
-        elif self._counts():
+        elif type(module) is self._chosen and self._counts():
             self._steps.called()
 
     def _counts(self) -> bool:
@@ -159,11 +184,9 @@ class Calls:
             self._choose(max(self._seen, key=lambda one: self._seen[one]))
 
     def _choose(self, kind: type) -> None:
-        noted = torch.nn.Module._compiled_call_impl
-        self.stop()
-        self._chosen = kind
-        kind._compiled_call_impl = noted  # type: ignore[attr-defined]
-        if not torch.is_grad_enabled():
+        self._listen(to_all=False)
+        self._listen_to_chosen(kind)
+        if self._steps is not None and not torch.is_grad_enabled():
             self._steps.called_before(self._seen[kind])
 
 

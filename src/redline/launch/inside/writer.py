@@ -155,7 +155,10 @@ def _compress(place: Place, number: int, raw: str, target: str) -> None:
     finally:
         _remove(raw)
     if number > settings.keep:
-        _remove(target.replace(f"/window-{number}/", f"/window-{number - settings.keep}/"))
+        former = target.replace(f"/window-{number}/", f"/window-{number - settings.keep}/")
+        _remove(former)
+        with suppress(OSError):  # other ranks have theirs in it
+            os.rmdir(os.path.dirname(former))  # noqa: PTH106, PTH120
 
 
 def _remove(path: str) -> None:
