@@ -52,6 +52,10 @@ class RankRecord:
     step_p10_ns: int | None
     step_p90_ns: int | None
     slowest_ns: int | None
+    step_mean_ns: int | None
+    """Of the same steps, as is the wait below."""
+    step_wait_ns: int | None
+    """Waiting for the data loader in a step, on average."""
     input_wait_ns: int
     """Waiting for the data loader, in the whole run."""
     batches: int

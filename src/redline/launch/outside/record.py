@@ -26,10 +26,10 @@ _FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
 
 def rank_record(slot: Slot) -> RankRecord:
     words = slot.words
-    lengths_ns, _, stride = slot.steps()
     facts = facts_of(slot)
     notes = facts.pop("notes", [])
-    usual = _usual(slot, lengths_ns, stride)
+    steps = _usual(slot)
+    usual = sorted(length_ns for length_ns, _ in steps)
     step_ns = int(median(usual)) if usual else None
     return RankRecord(
         rank=words[at.RANK],
@@ -42,6 +42,8 @@ def rank_record(slot: Slot) -> RankRecord:
         step_p10_ns=_quantile(usual, 0.1),
         step_p90_ns=_quantile(usual, 0.9),
         slowest_ns=max(usual, default=None),
+        step_mean_ns=sum(usual) // len(usual) if usual else None,
+        step_wait_ns=sum(waited_ns for _, waited_ns in steps) // len(steps) if steps else None,
         input_wait_ns=words[at.LOADER_NS],
         batches=words[at.BATCHES],
         peak_bytes=words[at.PEAK_BYTES],
@@ -53,15 +55,16 @@ def rank_record(slot: Slot) -> RankRecord:
     )
 
 
-def _usual(slot: Slot, lengths_ns: Sequence[int], stride: int) -> list[int]:
-    """The lengths of steps that were not captured, without the first ones, in order."""
+def _usual(slot: Slot) -> list[tuple[int, int]]:
+    """Length and wait for data of the steps that were not captured, without the first ones, in order."""
+    lengths_ns, waits_ns, stride = slot.steps()
     captured = {step for window in slot.windows() for step in _touched(window)}
     known = [
-        length // stride
-        for index, length in enumerate(lengths_ns)
-        if length and captured.isdisjoint(range(index * stride + 1, (index + 1) * stride + 1))
+        (length_ns // stride, waited_ns // stride)
+        for index, (length_ns, waited_ns) in enumerate(zip(lengths_ns, waits_ns, strict=True))
+        if length_ns and captured.isdisjoint(range(index * stride + 1, (index + 1) * stride + 1))
     ]
-    return sorted(known[_FIRST_STEPS:] if len(known) > 2 * _FIRST_STEPS else known)
+    return known[_FIRST_STEPS:] if len(known) > 2 * _FIRST_STEPS else known
 
 
 def _touched(window: memoryview[int]) -> range:
