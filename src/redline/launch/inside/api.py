@@ -5,6 +5,7 @@ Both do nothing, at next to no cost, where the script does not run under `redlin
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 
 TYPE_CHECKING = False
@@ -13,14 +14,27 @@ if TYPE_CHECKING:
 
 
 def _no_step() -> None:
-    """Outside of `redline run`."""
+    """Outside of `redline run`, and in what the script forks."""
+
+
+def _first_step() -> None:
+    """Before torch is there, or without it: steps are counted and timed, and none is captured."""
+    from redline.launch.inside.begin import Place
+    from redline.launch.inside.steps import Steps
+
+    place = Place.here
+    if place is None or place.pid != os.getpid():
+        take(_no_step, _never)
+    else:
+        take(Steps(place, lambda *_: None, lambda: None).by_hand, _never)
+    _step()
 
 
 def _never() -> bool:
     return False
 
 
-_step: Callable[[], None] = _no_step
+_step: Callable[[], None] = _first_step
 _is_capturing: Callable[[], bool] = _never
 
 
@@ -28,6 +42,9 @@ def take(step: Callable[[], None], is_capturing: Callable[[], bool]) -> None:
     """From now on, steps that the script names are counted, and its regions recorded."""
     global _step, _is_capturing
     _step, _is_capturing = step, is_capturing
+
+
+os.register_at_fork(after_in_child=lambda: take(_no_step, _never))
 
 
 def step() -> None:

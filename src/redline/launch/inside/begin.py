@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
 
-from redline.launch.board import PID, RANK, RESTART, STARTED_NS, Board, Slot
+from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board, Slot
 from redline.launch.settings import Settings
 
 TYPE_CHECKING = False
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class Place:
     """This process on the board: its slot, the words that all share, and what it was told."""
+
+    here: Place | None = None  # the one of this process, once it has begun
 
     def __init__(self, board: Board, number: int, slot: Slot, settings: Settings) -> None:
         self.board = board
@@ -44,7 +47,22 @@ def begin(text: str) -> None:
     from redline.launch.inside.stacks import answer_with_stacks
 
     answer_with_stacks(slot)
-    sys.meta_path.insert(0, _AfterTorch(Place(board, number, slot, settings)))
+    place = Place.here = Place(board, number, slot, settings)
+    atexit.register(_leave, place)
+    sys.meta_path.insert(0, _AfterTorch(place))
+
+
+def _leave(place: Place) -> None:
+    """The process comes to its end in the orderly way."""
+    if os.getpid() == place.pid:
+        place.slot.words[PEAK_BYTES] = peak_bytes()
+        place.slot.words[LEFT] = 1
+
+
+def peak_bytes() -> int:
+    """The most memory that this process had. `getrusage` tells more: it counts that of the launcher before exec."""
+    with open("/proc/self/status", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
+        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(b"VmHWM")), 0)
 
 
 def _slot_number(settings: Settings, restart: int) -> int:

@@ -31,6 +31,7 @@ from redline.launch.board import (
     WINDOW_WORDS,
     WINDOWS_DONE,
 )
+from redline.launch.inside.begin import peak_bytes
 from redline.launch.inside.condition import Condition
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recorder import Recorder
@@ -220,9 +221,7 @@ class Capture:
         self._recorder.write(number)
         window[STALL_NS] = perf_counter_ns() - began_ns
         self._failures = 0
-        from resource import RUSAGE_SELF, getrusage
-
-        self._words[PEAK_BYTES] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+        self._words[PEAK_BYTES] = peak_bytes()
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1

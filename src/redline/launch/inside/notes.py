@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from redline.launch.board import PEAK_BYTES, RANK
+from redline.launch.board import RANK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ class Notes:
         self._write()
 
     def leave(self) -> None:
-        """The process ends: its peaks, and what it held if memory ran out."""
-        from resource import RUSAGE_SELF, getrusage
-
-        self._place.slot.words[PEAK_BYTES] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+        """The process ends: the peaks of its accelerators, and what it held if memory ran out."""
         self._facts["memory"] = _memory()
         if _is_out_of_memory(getattr(sys, "last_value", None)):
             self._facts["out_of_memory"] = _largest_tensors()

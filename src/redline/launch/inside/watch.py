@@ -15,7 +15,7 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, LEFT, PHASE
+from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, PHASE
 from redline.launch.inside import api
 from redline.launch.inside.begin import Place
 from redline.launch.inside.capture import Capture
@@ -49,7 +49,6 @@ def _leave(place: Place, steps: Steps, capture: Capture) -> None:
         steps.finish()
         capture.finish()
         place.slot.words[PHASE] = AFTER
-        place.slot.words[LEFT] = 1
 
 
 def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:

@@ -62,6 +62,7 @@ class Supervisor:
         self._board = board
         self._ticked = ticked
         self._terminated = False
+        self._slots: list[Slot] = []
         self.capture_signal: int | None = None
         self.capture_asked: Callable[[], None] = lambda: None
 
@@ -170,8 +171,9 @@ class Supervisor:
         """Those that a process of the job has taken."""
         if self._board is None:
             return []
-        slots = [self._board.slot(number) for number in range(self._board.slots)]
-        return [slot for slot in slots if slot.words[PID]]
+        if not self._slots:
+            self._slots = [self._board.slot(number) for number in range(self._board.slots)]
+        return [slot for slot in self._slots if slot.words[PID]]
 
 
 def _give_up(window: memoryview[int]) -> None:
