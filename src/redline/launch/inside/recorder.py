@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 import torch.autograd.profiler as autograd_profiler
 from torch.profiler import record_function, supported_activities
@@ -77,7 +79,22 @@ class Recorder:
             with_stack=settings.stacks,
             profile_memory=settings.memory,
         )
-        self._calling(self._profiler.prepare_trace)
+        self._calling(self._prepare)
+
+    def _prepare(self) -> None:
+        """As `prepare_trace` does, which would import torch's compiler for seconds, only to ask for a setting of it."""
+        if "torch._inductor" in sys.modules:
+            self._profiler.prepare_trace()
+            return
+        settings = self._place.settings
+        self._profiler.profiler = autograd_profiler.profile(
+            use_device=self._profiler.use_device,
+            record_shapes=settings.shapes,
+            with_stack=settings.stacks,
+            profile_memory=settings.memory,
+            use_kineto=True,
+        )
+        self._profiler.profiler._prepare_trace()
 
     def start(self, step: int) -> None:
         self._calling(self._profiler.start_trace)
