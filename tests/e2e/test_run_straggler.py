@@ -1,0 +1,52 @@
+"""`redline run`, then `redline diagnose`, as a user does: a rank that is a fifth slower is named, with size and kind."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+PROGRAM = Path(__file__).parent / "programs" / "straggler.py"
+REDLINE = [sys.executable, "-m", "redline"]
+QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+ATTEMPTS = 3  # other load on the machine delays a rank here and there
+
+
+def diagnosed(folder: Path, part: str) -> tuple[dict[str, Any], float]:
+    """What `diagnose` says of a run with a slow part, and by how much the part was really longer."""
+    started = ["run", "-q", "-o", str(folder), "--nproc-per-node", "2", "--standalone", "--", str(PROGRAM)]
+    ran = subprocess.run(
+        [*REDLINE, *started, "--slow-part", part],
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **QUIET},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    said = subprocess.run(
+        [*REDLINE, "diagnose", str(folder), "--json", "-q", "--no-cache"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    longer = re.search(r"longer: (\d+)", ran.stdout)
+    assert longer is not None
+    return json.loads(said.stdout), float(longer[1])
+
+
+@pytest.mark.parametrize("part", ["input", "host", "compute"])
+def test_a_rank_that_is_a_fifth_slower_is_named(tmp_path: Path, part: str) -> None:
+    for attempt in range(ATTEMPTS):
+        found, longer_ns = diagnosed(tmp_path / str(attempt), part)
+        late = found["lateness"]["ranks"][0]
+        is_last = attempt == ATTEMPTS - 1
+        named = (late["rank"], late["cause"]) == (1, part)
+        sized = late["cause_ns"] == pytest.approx(longer_ns, rel=0.1)
+        if (named and sized) or is_last:
+            assert named, late
+            assert sized, (late, longer_ns)
+            assert "RL-N13" in {one["code"] for one in found["findings"]}
+            return
