@@ -1,4 +1,4 @@
-"""`redline run`, then `redline diagnose`, as a user does: a rank that is a fifth slower is named, with size and kind."""
+"""`redline run`, then `redline diagnose`, as a user does: a rank that is a fifth slower is named, its size and kind."""
 
 import importlib.util
 import json

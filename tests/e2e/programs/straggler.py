@@ -1,7 +1,7 @@
 """Trains data parallel on gloo ranks with steps of half a second; on one rank, one part of a step takes longer.
 
-Each part (the loader, Python, compute) lasts as long as a clock says, so that other load on the machine hardly changes it.
-The last line on stdout of the slow rank is how much longer its steps took on average, in nanoseconds.
+Each part (the loader, Python, compute) lasts as long as a clock says, so that other load on the machine hardly changes
+it. The last line on stdout of the slow rank is how much longer its steps took on average, in nanoseconds.
 """
 
 import argparse
