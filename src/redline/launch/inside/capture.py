@@ -248,6 +248,7 @@ class Capture:
 
     def finish(self) -> None:
         """The process ends."""
+        self._act_due()
         if self._words[PHASE] in (WARMING, CAPTURING):
             self._guarded(self._close, "the process ended")
         self._words[PHASE] = AFTER

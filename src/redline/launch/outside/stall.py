@@ -22,7 +22,6 @@ _ANSWER_S = 1.0  # that a process gets to write its stacks
 _MOST_STACK_BYTES = 1 << 20
 _NS = 1_000_000_000
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)')
-_BEHIND_STEPS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
-    """The job did not step for a while."""
+    """The job, or a rank of it, did not step for a while."""
 
     after_s: float
     ranks: tuple[Standing, ...]
@@ -62,21 +61,24 @@ class StallWatch:
         self._slots = slots
         self._after_ns = int(after_s * _NS)
         self._told = told
-        self._told_at: tuple[int, ...] | None = None
+        self._told_at: tuple[tuple[int, int], ...] = ()
 
     def look(self) -> None:
         slots = [slot for slot in self._slots() if not slot.words[LEFT] and is_alive(slot.words[PID])]
         if not slots or not self._after_ns:
             return
         now_ns = time.perf_counter_ns()
-        steps = tuple(slot.words[STEPS] for slot in slots)
-        if steps == self._told_at:
-            return
-        quiet_ns = min(now_ns - max(slot.words[LAST_NS], slot.words[STARTED_NS]) for slot in slots)
-        limit_ns = self._after_ns if any(steps) else self._after_ns * _BEFORE_THE_FIRST_STEP
-        if quiet_ns > limit_ns:
-            self._told_at = steps
-            self._told(_stall(slots, quiet_ns / _NS, now_ns))
+        began = any(slot.words[STEPS] for slot in slots)
+        limit_ns = self._after_ns if began else self._after_ns * _BEFORE_THE_FIRST_STEP
+        quiet_ns = [now_ns - max(slot.words[LAST_NS], slot.words[STARTED_NS]) for slot in slots]
+        stuck = tuple(
+            (slot.words[PID], slot.words[STEPS])
+            for slot, one_ns in zip(slots, quiet_ns, strict=True)
+            if one_ns > limit_ns
+        )
+        if set(stuck) - set(self._told_at):
+            self._told(_stall(slots, max(quiet_ns) / _NS, now_ns))
+        self._told_at = stuck
 
 
 def _stall(slots: Sequence[Slot], after_s: float, now_ns: int) -> Stall:
