@@ -17,6 +17,7 @@ import redline
 from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
+from redline.launch.captured import Absent, Captured
 from redline.report import diagnose_json
 from redline.report.findings_table import findings_table
 from redline.report.raw_tables import COLUMNS
@@ -402,8 +403,25 @@ LISTS_OF_OBJECTS = {
     "collectives",
     "doing",
     "failures",
+    "captured.absent",
     "redacted",
 }
+
+CAPTURED = Captured(
+    window=1,
+    windows=2,
+    restart=0,
+    first_step=10,
+    steps=3,
+    asked_steps=3,
+    run_steps=60,
+    slowdown=1.2,
+    captured_step_ns=12,
+    usual_step_ns=10,
+    condition="",
+    cut_short="",
+    absent=(Absent(why="killed", ranks=(3,)),),
+)
 
 
 def keys_of(value: Any, at: str = "") -> Iterator[str]:
@@ -426,7 +444,7 @@ def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     made_up = findings()
     remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
     record = diagnose_json.as_record(
-        found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed
+        found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed, CAPTURED
     )
     rows = rows_of(section(PAGE, "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}

@@ -56,7 +56,7 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     ("arguments", "message"),
     [
         (["inspct"], "there is no verb 'inspct'; did you mean 'inspect'?"),
-        (["xyz"], "there is no verb 'xyz'; there are: inspect, merge, diagnose, explain, digest, hardware"),
+        (["xyz"], "there is no verb 'xyz'; there are: run, inspect, merge, diagnose, explain, digest, hardware"),
         (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
         (
             ["inspect"],
@@ -79,6 +79,64 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             ["inspect", "t", "--step-regex", "("],
             "inspect: argument --step-regex: '(' is not a regular expression: "
             "missing ), unterminated subpattern at position 0\nsee: redline inspect --help",
+        ),
+        (
+            ["run"],
+            "run: which script? give it after the options, such as: redline run -- train.py --its-own args",
+        ),
+        (
+            ["run", "-q", "-m"],
+            "run: which script? give it after the options, such as: redline run -- train.py --its-own args",
+        ),
+        (
+            ["run", "--no-python", "a.sh"],
+            "run: --no-python of torchrun does not go with Redline: only Python programs can be watched",
+        ),
+        (
+            ["run", "--run-path", "a.py"],
+            "run: --run-path of torchrun does not go with Redline: give the script itself",
+        ),
+        (
+            ["run", "--step", "a.py"],
+            "run: unrecognized arguments: --step\nsee: redline run --help",
+        ),
+        (
+            ["run", "--steps", "0", "a.py"],
+            "run: argument --steps: '0' is not a number of 1 or more\nsee: redline run --help",
+        ),
+        (
+            ["run", "--after", "-1", "a.py"],
+            "run: argument --after: '-1' is not a number of 0 or more\nsee: redline run --help",
+        ),
+        (
+            ["run", "--when", "loss>3", "a.py"],
+            "run: argument --when: 'loss>3' is no condition; write 'step_time>1.5*median' or 'step_time>200ms'\n"
+            "see: redline run --help",
+        ),
+        (
+            ["run", "--budget", "150%", "a.py"],
+            "run: argument --budget: '150%' is not a share, such as 1% or 0.01\nsee: redline run --help",
+        ),
+        (
+            ["run", "--budget", "much", "a.py"],
+            "run: argument --budget: 'much' is not a share, such as 1% or 0.01\nsee: redline run --help",
+        ),
+        (
+            ["run", "--stall-after", "soon", "a.py"],
+            "run: argument --stall-after: 'soon' is not a number of seconds\nsee: redline run --help",
+        ),
+        (
+            ["run", "--capture-signal", "PING", "a.py"],
+            "run: argument --capture-signal: 'PING' is no signal; USR1 and USR2 are\nsee: redline run --help",
+        ),
+        (
+            ["run", "--max-disk", "lots", "a.py"],
+            "run: argument --max-disk: 'lots' is not a size; write a number and a unit, such as 200MB or 1.5GiB\n"
+            "see: redline run --help",
+        ),
+        (
+            ["run", "--watch-only", "--every", "100", "a.py"],
+            "run: --watch-only captures nothing, so there is nothing to time, diagnose or report",
         ),
     ],
 )

@@ -60,6 +60,7 @@ KEYS = {
         "collectives": list,
         "doing": list,
         "failures": list,
+        "captured": NoneType,
         "redacted": NoneType,
     },
     "ranks": {

@@ -122,3 +122,20 @@ def test_one_path_needs_no_list(tmp_path: Path) -> None:
 def test_no_path_at_all_is_refused() -> None:
     with pytest.raises(UsageError, match="no path was given"):
         find_traces([])
+
+
+def test_of_a_run_the_newest_window_is_taken(tmp_path: Path) -> None:
+    touch(tmp_path, "run.json", "steps/rank-0.json", "window-2/rank-0.trace.json.gz", "window-10/rank-0.trace.json.gz")
+    assert found(tmp_path, within=tmp_path) == ["window-10/rank-0.trace.json.gz"]
+    (tmp_path / "window-11").mkdir()  # nothing was written there
+    touch(tmp_path, "window-12/rank-0.trace.json.gz.part")
+    assert found(tmp_path, within=tmp_path) == ["window-10/rank-0.trace.json.gz"]
+    touch(tmp_path, "restart-1/window-1/rank-0.trace.json.gz", "restart-1/window-1/rank-1.trace.json.gz")
+    assert len(found(tmp_path, within=tmp_path)) == 2
+    assert found(tmp_path / "window-2", within=tmp_path) == ["window-2/rank-0.trace.json.gz"]
+
+
+def test_a_run_without_traces_is_no_folder_of_traces(tmp_path: Path) -> None:
+    touch(tmp_path, "run.json", "steps/rank-0.json")
+    with pytest.raises(InputError, match=r"no step of this run was captured, so there is no trace; its run\.json says"):
+        find_traces([tmp_path])

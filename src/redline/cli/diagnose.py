@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Any
 
     from redline.findings.thresholds import Threshold
     from redline.report.redaction import Redactor
@@ -133,19 +134,20 @@ def _rendered(
     from redline.report.raw_tables import raw_table
 
     known = found.diagnosis, found.outline, found.findings, found.failures
+    beside: Any = {"removed": found.removed, "captured": found.captured}
     unicode = options.output is not None or speaks_unicode()
     if form == "json":
-        return diagnose_json.render(*known, removed=found.removed)
+        return diagnose_json.render(*known, **beside)
     if form == "html":
         from redline.report.html import page
 
         link = None if trace is None else trace.name
-        return page.render(*known, strip=found.strip, trace_link=link, removed=found.removed)
+        return page.render(*known, strip=found.strip, trace_link=link, **beside)
     if form == "csv":
         return diagnose_csv.render(raw_table(tables[0], *known[:3]))
     if form == "md":
-        return diagnose_md.render(*known, tables=tables, verbose=options.verbose, removed=found.removed)
-    return diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode, removed=found.removed)
+        return diagnose_md.render(*known, tables=tables, verbose=options.verbose, **beside)
+    return diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode, **beside)
 
 
 def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:

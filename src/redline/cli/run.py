@@ -160,7 +160,7 @@ def _near(folder: Path) -> str:
 
     try:
         return str(folder.relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):  # it is elsewhere, or the folder that we are in is gone
         return str(folder)
 
 
@@ -175,9 +175,11 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     known = found.diagnosis, found.outline, found.findings, found.failures
     with speaking(spoken):
         if options.diagnose:
-            print(diagnose_text.render(*known, tables=[], verbose=False, unicode=True), end="", file=sys.stderr)
+            print(diagnose_text.render(*known, captured=found.captured), end="", file=sys.stderr)
         if options.report:
-            deliver(page.render(*known, strip=found.strip), str(folder / "report.html"), force=True)
+            deliver(
+                page.render(*known, strip=found.strip, captured=found.captured), str(folder / "report.html"), force=True
+            )
             if not options.quiet:
                 point_to(f"open {quoted([_near(folder / 'report.html')])} in a browser")
 

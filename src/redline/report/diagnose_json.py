@@ -18,6 +18,7 @@ from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
+from redline.launch.captured import Captured
 from redline.report.findings_words import second_cause, sentence, verdict_sentence
 from redline.report.language import sentences, speaking
 from redline.report.redaction import Removed
@@ -34,8 +35,9 @@ def render(
     failures: Sequence[Failure] = (),
     *,
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> str:
-    record = as_record(diagnosis, outline, findings, failures, removed)
+    record = as_record(diagnosis, outline, findings, failures, removed, captured)
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -45,11 +47,16 @@ def as_record(
     findings: Findings,
     failures: Sequence[Failure] = (),
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> dict[str, Any]:
     """In English, whatever language is spoken: programs read it."""
     with speaking("en"):
         redacted = None if removed is None else [{**asdict(one), "kind": str(one.kind)} for one in removed]
-        return {**_record(diagnosis, outline, findings, failures), "redacted": redacted}
+        return {
+            **_record(diagnosis, outline, findings, failures),
+            "captured": None if captured is None else asdict(captured),
+            "redacted": redacted,
+        }
 
 
 def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure]) -> dict[str, Any]:

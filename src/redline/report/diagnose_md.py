@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
+from redline.launch.captured import Captured
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import tables_of
 from redline.report.findings_screen import Card
@@ -29,8 +30,9 @@ def render(
     tables: Sequence[str] = (),
     verbose: bool = False,
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> str:
-    screen = screen_of(diagnosis, outline, findings, failures, removed)
+    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     cards = len(screen.cards) if verbose else MOST_FINDINGS
     before = [
         [f"## {escaped(screen.headline)}"],

@@ -12,7 +12,8 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.report import words_accounts, words_facts, words_losses, words_unseen
+from redline.launch.captured import Captured
+from redline.report import words_accounts, words_captured, words_facts, words_losses, words_unseen
 from redline.report.diagnose_tables import shapes_or_kernel
 from redline.report.findings_screen import Card, cards_of
 from redline.report.findings_words import second_cause, sentence, verdict_sentence
@@ -68,8 +69,9 @@ def screen_of(
     findings: Findings,
     failures: Sequence[Failure] = (),
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> Screen:
-    """`removed` is what was taken out of all this, where it was looked for."""
+    """`removed` is what was taken out of all this, where it was looked for; `captured` what the run's record says."""
     step_ns = sum(bar.time_ns for bar in outline.waterfall)
     unit, scale, digits = _unit(step_ns)
     no_mfu = outline.utilisation is None
@@ -77,7 +79,10 @@ def screen_of(
         headline=_headline(diagnosis),
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
         second=second_cause(findings.findings),
-        facts=tuple(_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline))),
+        facts=(
+            *(() if captured is None else ((_("captured"), words_captured.window_line(captured)),)),
+            *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),
+        ),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=words_accounts.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
@@ -91,6 +96,7 @@ def screen_of(
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
         unseen=(
+            *(() if captured is None else words_captured.remarks(captured)),
             *(words_unseen.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
             *_unread(failures),
             *(() if removed is None else (redacted_words(removed),)),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
+from redline.launch.captured import Captured
 from redline.report.diagnose_screen import Line, Screen, screen_of
 from redline.report.diagnose_tables import tables_of
 from redline.report.findings_screen import Card
@@ -25,7 +26,7 @@ _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _FULL, _RIGHT_HALF = "█", "▐"
 
 
-def render(
+def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
     diagnosis: Diagnosis,
     outline: Outline,
     findings: Findings,
@@ -35,9 +36,10 @@ def render(
     verbose: bool = False,
     unicode: bool = True,
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> str:
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
-    screen = screen_of(diagnosis, outline, findings, failures, removed)
+    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     before = [
         [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
         list(_waterfall(screen, unicode=unicode)),

@@ -57,7 +57,17 @@ def _newest_window(folder: Path) -> Path:
     if not (folder / "run.json").is_file():
         return folder
     windows = [path for path in folder.rglob("window-*") if path.is_dir() and any(path.glob("*.json.gz"))]
-    return max(windows, key=_natural, default=folder)
+    if not windows and not (folder / "steps").is_dir():  # somebody else's run.json
+        return folder
+    if not windows:
+        raise InputError(f"{folder}: no step of this run was captured, so there is no trace; its run.json says why.")
+    return max(windows, key=lambda path: (_number(path.parent, "restart-"), _number(path, "window-")))
+
+
+def _number(path: Path, prefix: str) -> int:
+    """The number behind the prefix; 0 where the name is another one."""
+    text = path.name.removeprefix(prefix)
+    return int(text) if path.name.startswith(prefix) and text.isdecimal() else 0
 
 
 def _looks_like_a_trace(path: Path) -> bool:

@@ -15,6 +15,7 @@ from redline.errors import UsageError
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Findings
 from redline.findings.observe import observe
+from redline.launch.captured import Captured, captured_of
 from redline.report.redaction import Redactor, Removed
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
@@ -33,6 +34,7 @@ class Diagnosed:
     failures: tuple[Failure, ...]
     strip: Strip | None = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
     removed: tuple[Removed, ...] | None = None  # by redaction; None where nothing was looked for
+    captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
     def redacted(self, redactor: Redactor | None = None) -> "Diagnosed":
         """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""
@@ -59,7 +61,8 @@ class Diagnosed:
         from redline.report.diagnose_screen import screen_of
         from redline.report.notebook import render
 
-        return render(screen_of(self.diagnosis, self.outline, self.findings, self.failures, self.removed))
+        known = self.diagnosis, self.outline, self.findings, self.failures
+        return render(screen_of(*known, self.removed, self.captured))
 
 
 def diagnose(
@@ -83,7 +86,14 @@ def diagnose(
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
     strip = _typical_step(diagnosis, files, machine, options) if draw_step else None
-    return Diagnosed(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures, strip=strip)
+    return Diagnosed(
+        diagnosis=diagnosis,
+        outline=outline,
+        findings=findings,
+        failures=found.failures,
+        strip=strip,
+        captured=captured_of(files),
+    )
 
 
 def _typical_step(

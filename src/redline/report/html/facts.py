@@ -7,8 +7,10 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
 from redline.findings.finding import Verdict
+from redline.launch.captured import Captured
 from redline.report.language import _, listed
 from redline.report.words import percent, printable
+from redline.report.words_captured import span
 from redline.report.words_facts import anchor_words, mfu_line, no_mfu_line
 from redline.units import format_count, format_ns
 
@@ -20,11 +22,12 @@ class Fact:
     detail: str
 
 
-def facts_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> list[Fact]:
+def facts_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict, captured: Captured | None = None) -> list[Fact]:
     return [
         _ranks(diagnosis),
         _device(diagnosis),
         _steps(diagnosis, outline),
+        *([] if captured is None else [_captured(captured)]),
         _step_time(outline),
         _idle(outline, verdict),
         _mfu(diagnosis, outline),
@@ -65,6 +68,16 @@ def _steps(diagnosis: Diagnosis, outline: Outline) -> Fact:
     value = format_count(counts[0]) if counts[0] == counts[-1] else f"{counts[0]:,} - {counts[-1]:,}"
     anchors = listed(dict.fromkeys(anchor_words(rank.origin.step_anchor) for rank in diagnosis.ranks))
     return Fact(name=_("steps"), value=value if outline.steps.longest_ns else "0", detail=anchors)
+
+
+def _captured(captured: Captured) -> Fact:
+    return Fact(
+        name=_("captured"),
+        value=_("steps {steps}").format(steps=span(captured)),
+        detail=_("of {steps:,}; window {window:,} of {windows:,}").format(
+            steps=captured.run_steps, window=captured.window, windows=captured.windows
+        ),
+    )
 
 
 def _step_time(outline: Outline) -> Fact:

@@ -15,6 +15,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.strip import Strip
 from redline.findings.finding import Findings
+from redline.launch.captured import Captured
 from redline.report.diagnose_screen import screen_of
 from redline.report.html.cards import page_cards
 from redline.report.html.content import Content, content_of, script_words
@@ -44,19 +45,20 @@ def render(
     strip: Strip | None = None,
     trace_link: str | None = None,
     removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
 ) -> str:
     """`strip` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
 
-    `removed` is what was taken out of all this, where it was looked for.
+    `removed` is what was taken out of all this, where it was looked for; `captured` what the record of the run says.
     """
-    screen = screen_of(diagnosis, outline, findings, failures, removed)
+    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     content = content_of(diagnosis, strip)
     return _template().render(
         **_frame(content),
         **_findings(findings, len(diagnosis.ranks)),
         job=_job_name(diagnosis),
         screen=screen,
-        facts=facts_of(diagnosis, outline, findings.verdict),
+        facts=facts_of(diagnosis, outline, findings.verdict, captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
         strip=None if strip is None else strip_words(strip),

@@ -1,0 +1,119 @@
+"""What the record of a run says of the traces that are diagnosed: which window they are, and how like the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.errors import InputError
+from redline.launch.run_record import NAME, RankRecord, RunRecord, WindowRecord, read_record
+
+_WINDOW = re.compile(r"window-([0-9]+)")
+_RESTART = re.compile(r"restart-([0-9]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """Ranks of the run that have no trace in this window, all for the same reason."""
+
+    why: str
+    """no space, incomplete, failed, killed, not reached (it made fewer steps), not captured, or not watched."""
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """A window of a run that `redline run` watched."""
+
+    window: int
+    windows: int
+    """Of the run, on the rank that has most."""
+    restart: int
+    first_step: int
+    steps: int
+    asked_steps: int
+    """More than `steps` where the window was cut short."""
+    run_steps: int
+    slowdown: float | None
+    """Of the middle rank: `captured_step_ns` over `usual_step_ns`."""
+    captured_step_ns: int | None
+    usual_step_ns: int | None
+    condition: str
+    """That asked for the window: then captured steps are no sample of all."""
+    cut_short: str
+    """Why, in the words of the process that noted it; "" where it was not, or nobody said why."""
+    absent: tuple[Absent, ...]
+
+
+def captured_of(traces: Sequence[Path]) -> Captured | None:
+    """None where the traces are not of one window of a run, or its record cannot be read."""
+    folders = {path.absolute().parent for path in traces}
+    if len(folders) != 1:
+        return None
+    (folder,) = folders
+    number, restart = _WINDOW.fullmatch(folder.name), _RESTART.fullmatch(folder.parent.name)
+    if number is None:
+        return None
+    try:
+        record = read_record((folder.parent.parent if restart else folder.parent) / NAME)
+    except InputError:
+        return None
+    return captured(record, int(number[1]), int(restart[1]) if restart else 0)
+
+
+def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | None:
+    """One window, over all ranks; None where the record knows nothing of it."""
+    ranks = [one for one in record.ranks if one.restart == restart]
+    parts = [(one, window) for one in ranks for window in one.windows if window.number == number]
+    if not parts:
+        return None
+    middle = _middle(parts)
+    return Captured(
+        window=number,
+        windows=max(one.windows[-1].number for one in ranks if one.windows),
+        restart=restart,
+        first_step=min(window.first_step for _, window in parts),
+        steps=min(window.steps for _, window in parts),
+        asked_steps=int(record.settings.get("steps", 0)),
+        run_steps=max(one.steps for one in ranks),
+        slowdown=middle[1].slowdown if middle else None,
+        captured_step_ns=middle[1].length_ns // middle[1].steps if middle else None,
+        usual_step_ns=middle[0].step_ns if middle else None,
+        condition=str(record.settings.get("when", "")),
+        cut_short=_cut_short(ranks, number),
+        absent=_absent(record, ranks, number),
+    )
+
+
+def _middle(parts: Sequence[tuple[RankRecord, WindowRecord]]) -> tuple[RankRecord, WindowRecord] | None:
+    """The rank whose slow-down is the middle one, with its window."""
+    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:
+    texts = [str(note.get("text", "")) for one in ranks for note in one.notes if note.get("code") == "cut-short"]
+    return next((text for text in texts if text.startswith(f"window {number} ")), "")
+
+
+def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tuple[Absent, ...]:
+    reasons: dict[str, list[int]] = {}
+    for one in ranks:
+        why = _why_absent(one, number)
+        if why:
+            reasons.setdefault(why, []).append(one.rank)
+    unknown = set(range(record.world)) - {one.rank for one in ranks}
+    if unknown:
+        reasons.setdefault("not watched", []).extend(sorted(unknown))
+    return tuple(Absent(why=why, ranks=tuple(sorted(found))) for why, found in reasons.items())
+
+
+def _why_absent(one: RankRecord, number: int) -> str:
+    window = next((window for window in one.windows if window.number == number), None)
+    if window is not None:
+        return "" if window.state == "written" else window.state
+    if not one.finished:
+        return "killed"
+    return "not reached" if not one.notes else "not captured"

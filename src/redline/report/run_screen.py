@@ -1,0 +1,241 @@
+"""A run that is over, reduced to what its summary says: values, no words yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median, median_low
+from typing import Any
+
+from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
+
+MOST_SLOW = 3  # ranks that are named
+MOST_WINDOWS = 3  # the newest
+_STANDS_OUT = 1.1  # times the step of the others, or as much of it more waiting
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowRank:
+    """A rank whose own time stands out."""
+
+    rank: int
+    step_ratio: float
+    """Its usual step over that of the others."""
+    wait_ns: int
+    """In a step, for data."""
+    others_wait_ns: int
+    is_waiting: bool
+    """Waiting for data is what stands out, not the step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSeen:
+    """One window over all ranks."""
+
+    number: int
+    restart: int
+    steps: range
+    written: int
+    """Ranks with a trace."""
+    lost: tuple[tuple[str, tuple[int, ...]], ...]
+    """Why there is no trace, and of which ranks."""
+    slowdown: float | None
+    stall_ns: int
+    """Of the rank that stood still for longest."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteSeen:
+    """Something that a process noted, and which ranks did."""
+
+    code: str
+    text: str
+    count: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunScreen:
+    """What the summary says, in the order in which it says it. Ranks are those of the last attempt."""
+
+    command: tuple[str, ...]
+    exit_code: int | None
+    signal: str | None
+    wall_ns: int
+    ranks: int
+    world: int
+    restarts: int
+    steps: tuple[int, int]
+    """Of the rank with the fewest and of the one with the most."""
+    steps_before: int
+    """The most in attempts that a restart ended."""
+    kinds: tuple[str, ...]
+    step_ns: int | None
+    spread_ns: tuple[int, int] | None
+    """Four of five steps are in it."""
+    waiting_share: float | None
+    slow: tuple[SlowRank, ...]
+    more_slow: int
+    windows: tuple[WindowSeen, ...]
+    earlier_windows: int
+    peak: tuple[int, int] | None
+    """The rank that needed most memory, and how much."""
+    unfinished: tuple[int, ...]
+    """Ranks that did not come to an orderly end."""
+    missing: int
+    """Ranks of the job of which nothing is known."""
+    without_torch: tuple[int, ...]
+    after: int | None
+    """Steps before the first window, where the job ended before it."""
+    least_after: int
+    """So many steps before it would have left room for the window."""
+    condition: str
+    """A condition that no step met."""
+    watch_only: bool
+    notes: tuple[NoteSeen, ...]
+    of_the_run: tuple[str, ...]
+    stalls: tuple[dict[str, Any], ...]
+
+
+def run_screen(record: RunRecord) -> RunScreen:
+    last = _last_attempt(record.ranks)
+    newest = {id(one) for one in last}
+    lengths = [one.step_ns for one in last if one.step_ns is not None]
+    slow = sorted(_slow(last), key=_excess, reverse=True)
+    windows = _windows(record.ranks)
+    return RunScreen(
+        command=record.command,
+        exit_code=record.exit_code,
+        signal=record.signal,
+        wall_ns=record.wall_ns,
+        ranks=len(last),
+        world=record.world,
+        restarts=max((one.restart for one in record.ranks), default=0),
+        steps=(min((one.steps for one in last), default=0), max((one.steps for one in last), default=0)),
+        steps_before=max((one.steps for one in record.ranks if id(one) not in newest), default=0),
+        kinds=tuple(dict.fromkeys(one.step_kind for one in last if one.steps)),
+        step_ns=round(median(lengths)) if lengths else None,
+        spread_ns=_spread(last),
+        waiting_share=_waiting_share(last),
+        slow=tuple(slow[:MOST_SLOW]),
+        more_slow=max(0, len(slow) - MOST_SLOW),
+        windows=tuple(windows[-MOST_WINDOWS:]),
+        earlier_windows=max(0, len(windows) - MOST_WINDOWS),
+        peak=max(((one.rank, one.peak_bytes) for one in last if one.peak_bytes), key=lambda it: it[1], default=None),
+        unfinished=tuple(one.rank for one in last if not one.finished),
+        missing=max(0, record.world - len({one.rank for one in record.ranks})),
+        without_torch=tuple(one.rank for one in last if "versions" not in one.facts),
+        after=_ended_before(record, last),
+        least_after=max(0, max((one.steps for one in last), default=0) - 1 - int(record.settings.get("steps", 0))),
+        condition=str(record.settings.get("when", "")) if not windows else "",
+        watch_only=record.settings.get("capture") is False,
+        notes=tuple(_notes(record.ranks)),
+        of_the_run=record.notes,
+        stalls=record.stalls,
+    )
+
+
+def _last_attempt(ranks: Iterable[RankRecord]) -> list[RankRecord]:
+    """Of each rank, the record of the process that was started last."""
+    newest: dict[int, RankRecord] = {}
+    for one in sorted(ranks, key=lambda one: one.restart):
+        newest[one.rank] = one
+    return [newest[rank] for rank in sorted(newest)]
+
+
+def _spread(ranks: Sequence[RankRecord]) -> tuple[int, int] | None:
+    low = [one.step_p10_ns for one in ranks if one.step_p10_ns is not None]
+    high = [one.step_p90_ns for one in ranks if one.step_p90_ns is not None]
+    return (min(low), max(high)) if low and high else None
+
+
+def _waiting_share(ranks: Sequence[RankRecord]) -> float | None:
+    """Of the time of usual steps, over all ranks; None where nobody used a loader."""
+    known = [one for one in ranks if one.batches and one.step_mean_ns and one.step_wait_ns is not None]
+    whole_ns = sum(one.step_mean_ns or 0 for one in known)
+    return sum(one.step_wait_ns or 0 for one in known) / whole_ns if whole_ns else None
+
+
+# --- ranks that stand out ---------------------------------------------------------------------------------------------
+
+
+def _slow(ranks: Sequence[RankRecord]) -> Iterable[SlowRank]:
+    timed = [one for one in ranks if one.step_ns]
+    if len(timed) < 2:
+        return
+    usual_ns = median_low(one.step_ns or 0 for one in timed)
+    usual_wait_ns = median_low(one.step_wait_ns or 0 for one in timed)
+    for one in timed:
+        ratio = (one.step_ns or 0) / usual_ns
+        wait_ns = one.step_wait_ns or 0
+        is_waiting = wait_ns - usual_wait_ns > (_STANDS_OUT - 1) * usual_ns
+        if is_waiting or ratio > _STANDS_OUT:
+            yield SlowRank(
+                rank=one.rank,
+                step_ratio=ratio,
+                wait_ns=wait_ns,
+                others_wait_ns=usual_wait_ns,
+                is_waiting=is_waiting,
+            )
+
+
+def _excess(one: SlowRank) -> tuple[float, int]:
+    return one.step_ratio, one.wait_ns
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _windows(ranks: Sequence[RankRecord]) -> list[WindowSeen]:
+    found: dict[tuple[int, int], list[tuple[int, WindowRecord]]] = {}
+    for one in ranks:
+        for window in one.windows:
+            found.setdefault((one.restart, window.number), []).append((one.rank, window))
+    return [_window(restart, number, found[restart, number]) for restart, number in sorted(found)]
+
+
+def _window(restart: int, number: int, parts: Sequence[tuple[int, WindowRecord]]) -> WindowSeen:
+    lost: dict[str, list[int]] = {}
+    for rank, window in parts:
+        if window.state != "written":
+            lost.setdefault(window.state, []).append(rank)
+    slowdowns = [window.slowdown for _, window in parts if window.slowdown]
+    first = min(window.first_step for _, window in parts)
+    return WindowSeen(
+        number=number,
+        restart=restart,
+        steps=range(first, max(window.first_step + window.steps for _, window in parts)),
+        written=sum(window.state == "written" for _, window in parts),
+        lost=tuple((state, tuple(ranks)) for state, ranks in lost.items()),
+        slowdown=median(slowdowns) if slowdowns else None,
+        stall_ns=max(window.stall_ns for _, window in parts),
+        size_bytes=sum(window.size_bytes for _, window in parts),
+    )
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def _ended_before(record: RunRecord, last: Sequence[RankRecord]) -> int | None:
+    """How many steps the first window was to wait for, where the job did not make as many."""
+    settings = record.settings
+    if not settings.get("capture", True) or settings.get("when") or any(one.windows for one in record.ranks):
+        return None
+    after = int(settings.get("after", 0))
+    return after if last and 0 < max(one.steps for one in last) <= after + 1 else None
+
+
+def _notes(ranks: Sequence[RankRecord]) -> Iterable[NoteSeen]:
+    """The same note of several ranks is one; its text is that of the first."""
+    texts: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    by_rank: dict[str, dict[int, None]] = {}
+    for one in ranks:
+        for note in one.notes:
+            code = str(note.get("code", ""))
+            texts.setdefault(code, str(note.get("text", "")))
+            counts[code] = counts.get(code, 0) + int(note.get("count", 1))
+            by_rank.setdefault(code, {})[one.rank] = None
+    for code, text in texts.items():
+        yield NoteSeen(code=code, text=text, count=counts[code], ranks=tuple(by_rank[code]))
