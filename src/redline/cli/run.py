@@ -152,7 +152,8 @@ def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
     except RedlineError as error:
         print(f"redline: {error}", file=sys.stderr)
     if not options.quiet and not options.report:
-        point_to(f"redline diagnose {quoted([_near(ran.folder)])}")
+        wanted = " -o report.html" if options.diagnose else ""
+        point_to(f"redline diagnose {quoted([_near(ran.folder)])}{wanted}")
 
 
 def _near(folder: Path) -> str:
@@ -175,7 +176,7 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     known = found.diagnosis, found.outline, found.findings, found.failures
     with speaking(spoken):
         if options.diagnose:
-            print(diagnose_text.render(*known, captured=found.captured), end="", file=sys.stderr)
+            print("\n" + diagnose_text.render(*known, captured=found.captured), end="", file=sys.stderr)
         if options.report:
             deliver(
                 page.render(*known, strip=found.strip, captured=found.captured), str(folder / "report.html"), force=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _thread import get_ident
 from time import perf_counter_ns
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -26,16 +27,18 @@ from redline.launch.board import (
     STALL_NS,
     STARTED_NS,
     STATE,
+    STEPS,
     TO_NS,
     WARMING,
     WINDOW_WORDS,
     WINDOWS_DONE,
+    WRITTEN,
 )
 from redline.launch.inside.begin import peak_bytes
 from redline.launch.inside.condition import Condition
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recorder import Recorder
-from redline.launch.inside.terminate import FlushOnTerm
+from redline.launch.inside.terminate import FlushOnTerm, is_the_scripts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ class Capture:
         self._words = place.slot.words
         self._shared = place.board.shared
         self._home = get_ident()
-        self.optimizers: dict[int, Optimizer] = {}
+        self.optimizers: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()
         self.notes = Notes(place)
         self._recorder = Recorder(place, self._give_way)
         self._on_term = FlushOnTerm(self._flush_now, place.settings.flush_s)
@@ -72,6 +75,8 @@ class Capture:
         self._requests = 0
         self._failures = 0
         self._refusals = 0
+        self._opened = 0
+        self._last = 0  # the window whose end is not known yet
         self._until = 0
         self._lengths = [0] * _USUAL_OF
         self._slowed_ns = 0  # by which captured steps took longer than usual
@@ -129,16 +134,14 @@ class Capture:
         self._shared[REQUESTED] += 1
 
     def _guarded(self, act: object, argument: object) -> None:
-        """Do it; what goes wrong is noted. What the user's signal handler raised meanwhile is the user's."""
+        """Do it; what goes wrong is noted. What the script raised meanwhile, by a signal handler, is the script's."""
         began_ns = perf_counter_ns()
         try:
             act(argument)  # type: ignore[operator]
-        except Exception as error:
-            from redline.launch.inside.terminate import came_from_a_handler
-
-            if came_from_a_handler(error):
-                raise
+        except BaseException as error:
             self._failed(error)
+            if is_the_scripts(error):
+                raise
         finally:
             self._words[COST_NS] += perf_counter_ns() - began_ns
 
@@ -155,37 +158,63 @@ class Capture:
             self._warm_up(steps)
 
     def _may_begin(self, steps: int) -> bool:
+        """Whether to open a window now. One that is left out has a number all the same, as it has on other ranks."""
         self._begin = _NEVER if not self._settings.every else steps + self._settings.every
-        if self._recorder.is_writing():
-            return False
-        if self._recorder.is_taken():
-            self._refusals += 1
-            if self._refusals < _TRIES_BESIDE_ANOTHER:
-                self._begin = steps + 10 * self._settings.steps
-            self.notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
-            return False
-        if self._words[WINDOWS_DONE] and not self._is_within_budget():
-            self.notes.add("budget", "a window was left out: it would cost more of the run than --budget allows")
-            return False
-        return True
+        self._judge_the_last()
+        if not self._stopped and not self._recorder.is_writing() and self._is_free(steps) and self._is_within_budget():
+            return True
+        self._words[WINDOWS_DONE] += 1
+        return False
+
+    def _is_free(self, steps: int) -> bool:
+        if not self._recorder.is_taken():
+            return True
+        self._refusals += 1
+        if self._refusals < _TRIES_BESIDE_ANOTHER:
+            self._ask_all(steps + 10 * self._settings.steps)
+        self.notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
+        return False
 
     def _is_within_budget(self) -> bool:
         """After the first window: would another one, as dear as those before, keep to the share of the time?"""
-        windows = self._words[WINDOWS_DONE]
+        if not self._opened:
+            return True
         spent_ns = self._words[COST_NS] + self._slowed_ns
         elapsed_ns = perf_counter_ns() - self._words[STARTED_NS]
-        return spent_ns * (windows + 1) / windows <= self._settings.budget * elapsed_ns
+        if spent_ns * (self._opened + 1) / self._opened <= self._settings.budget * elapsed_ns:
+            return True
+        self.notes.add("budget", "a window was left out: it would cost more of the run than --budget allows")
+        return False
+
+    def _judge_the_last(self) -> None:
+        """A window may also fail beside the job, where its trace is written."""
+        window = self._window(self._last)
+        if not self._last or window[STATE] == EXPORTING:
+            return
+        self._last = 0
+        if window[STATE] == WRITTEN:
+            self._failures = 0
+        else:
+            self._count_failure()
+
+    def _count_failure(self) -> None:
+        self._failures += 1
+        if self._failures >= _FAILURES_TO_STOP and not self._stopped:
+            self._stopped = True
+            self._begin = _NEVER
+            self.notes.add("stopped", f"no more windows after {_FAILURES_TO_STOP} failures in a row")
 
     def _warm_up(self, steps: int) -> None:
         self._words[PHASE] = WARMING
         self._recorder.warm_up()
-        self.notes.gather_facts(self.optimizers.values())
+        self.notes.gather_facts(self.optimizers.keys())
 
     def _open(self, steps: int) -> None:
         window = self._window(self._words[WINDOWS_DONE] + 1)
         window[:] = memoryview(bytes(8 * WINDOW_WORDS)).cast("q")
         window[NUMBER] = self._words[WINDOWS_DONE] + 1
         window[FIRST_STEP] = steps + 1
+        self._opened += 1
         self._until = steps + (1 if self._usual_ns() > _LONG_STEP_NS else self._settings.steps)
         self._on_term.arm()
         self._recorder.start(steps + 1)
@@ -203,12 +232,16 @@ class Capture:
         """Stop recording and hand what was recorded to a writer."""
         was = self._words[PHASE]
         self._words[PHASE] = AFTER
-        self._on_term.disarm()
         if was == WARMING:
+            self._on_term.disarm()
             self._recorder.abandon()
             return
+        with self._on_term.saving():
+            self._save(reason)
+
+    def _save(self, reason: str) -> None:
         began_ns = perf_counter_ns()
-        number = self._words[WINDOWS_DONE] + 1
+        self._last = number = self._words[WINDOWS_DONE] + 1
         window = self._window(number)
         window[TO_NS] = began_ns
         window[STATE] = EXPORTING
@@ -220,22 +253,23 @@ class Capture:
             self.notes.add("cut-short", f"window {number} was cut short: {reason}")
         self._recorder.write(number)
         window[STALL_NS] = perf_counter_ns() - began_ns
-        self._failures = 0
         self._words[PEAK_BYTES] = peak_bytes()
 
-    def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        self._words[PHASE] = AFTER
+    def _failed(self, error: BaseException) -> None:
+        was, self._words[PHASE] = self._words[PHASE], AFTER
+        if was in (WARMING, CAPTURING):
+            self._words[WINDOWS_DONE] += 1
         number = self._words[WINDOWS_DONE]
-        if number and self._window(number)[STATE] == EXPORTING and not self._recorder.is_writing():
-            self._window(number)[STATE] = LOST_ERROR
+        window = self._window(number)
+        if window[NUMBER] == number and window[STATE] in (0, EXPORTING) and not self._recorder.is_writing():
+            window[STATE] = LOST_ERROR
+        self._last = 0
         self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
-        if self._failures >= _FAILURES_TO_STOP:
-            self._stopped = True
-            self._begin = _NEVER
-        elif self._settings.every == 0 and self._begin == _NEVER:
-            self._begin = 0  # once more, at the next step
+        self._on_term.disarm()
         self._recorder.abandon()
+        self._count_failure()
+        if not self._stopped and not self._settings.every:
+            self._ask_all(self._words[STEPS] + _SYNC_STEPS)  # once more
 
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""
@@ -259,3 +293,4 @@ class Capture:
         if os.getpid() != self._place.pid:
             self._begin = _NEVER
             self._on_term.forget()
+            self._recorder.forget()

@@ -47,9 +47,13 @@ class Rounds:
         self.open = False  # a first round has begun, and nobody knows yet how it ends
         self.open_ns = 0
 
-    def stepped(self, optimizer: int, now_ns: int, steps: int) -> int:
+    def stepped(self, optimizer: int, now_ns: int, steps: int, *, in_backward: bool = False) -> int:
         """How many steps of the training have just ended; -1 where those counted so far were parts of one."""
         if optimizer not in self._known:
+            self._fresh += 1
+            if self._fresh > _FRESH_IN_A_ROW and not in_backward:  # each step makes an optimizer of its own
+                self.open = False
+                return 1
             return self._met(optimizer, now_ns, steps)
         self._fresh = 0
         ended = 0
@@ -67,17 +71,13 @@ class Rounds:
 
     def _met(self, optimizer: int, now_ns: int, steps: int) -> int:
         self._known.add(optimizer)
-        self._fresh += 1
         if not self._first:
             self._first = self._closing = optimizer
             self.open, self.open_ns = True, now_ns
             return 0
-        if self._fresh > _FRESH_IN_A_ROW and not self.open:  # each step makes an optimizer of its own
-            self._closing = optimizer
-            return 1
         if self.open or steps < _REGROUP_UNTIL:
             self._closing = optimizer
-            self._longest = max(self._longest, self._waited)
+            self._longest = max(self._longest, self._waited, steps)  # each of them was a step of the first one
             self._waited = 0
             self.open, self.open_ns = True, now_ns
             return -1 if steps else 0
@@ -103,14 +103,15 @@ class Steps:
         self._waited_ns = 0
         self._calls = 0
 
-    def optimizer_stepped(self, optimizer: int) -> None:
+    def optimizer_stepped(self, optimizer: int, *, in_backward: bool = False) -> None:
+        """`optimizer` is a number of its own; `in_backward` says that a backward pass is at work around it."""
         now_ns = perf_counter_ns()
         words = self._words
         if words[KIND] == BY_HAND:
             return
         if words[KIND] != BY_OPTIMIZER:
             self._restart(BY_OPTIMIZER)
-        ended = self._rounds.stepped(optimizer, now_ns, words[STEPS])
+        ended = self._rounds.stepped(optimizer, now_ns, words[STEPS], in_backward=in_backward)
         if ended < 0:
             self._restart(BY_OPTIMIZER)
         if self._rounds.open:

@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 from _thread import get_ident
+from itertools import count
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -53,14 +54,18 @@ def _leave(place: Place, steps: Steps, capture: Capture) -> None:
 
 def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:
     words = place.slot.words
+    numbers = count(1)
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
         if os.getpid() != place.pid:
             return
         if words[KIND] != BY_OPTIMIZER:
             calls.stop()
-        capture.optimizers.setdefault(id(optimizer), optimizer)
-        steps.optimizer_stepped(id(optimizer))
+        known = capture.optimizers  # none of them is kept alive: each may hold as much memory as the model
+        number = known.get(optimizer)
+        if number is None:
+            number = known[optimizer] = next(numbers)
+        steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
 
     # torch.compile steps over it; tracing it would add a break to the graph of a compiled optimizer.
     stepped._torchdynamo_disable = True  # type: ignore[attr-defined]

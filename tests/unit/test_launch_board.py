@@ -1,0 +1,124 @@
+"""The shared memory: slots that do not touch each other, facts that are whole or absent, windows in order."""
+
+import json
+import os
+
+import pytest
+
+from redline.launch import board as at
+from redline.launch.board import FACTS_BYTES, WINDOWS, Board
+from redline.launch.outside.record import rank_record
+from redline.launch.outside.supervise import facts_of
+from redline.launch.settings import Settings
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board.make(3)
+
+
+def test_another_process_sees_what_was_written(board: Board) -> None:
+    child = os.fork()
+    if child == 0:
+        other = Board.open(board.path, 3).claim(1)
+        other.words[at.STEPS] = 42
+        other.write_facts(b'{"host": "here"}')
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert board.slot(1).words[at.STEPS] == 42
+    assert board.slot(1).read_facts() == b'{"host": "here"}'
+    assert board.slot(0).words[at.STEPS] == board.slot(2).words[at.STEPS] == 0
+
+
+def test_slots_do_not_overlap(board: Board) -> None:
+    slots = [board.claim(number) for number in range(3)]
+    for number, slot in enumerate(slots, start=1):
+        slot.words[at.RESTART] = slot.entries[0] = slot.window(WINDOWS)[at.NUMBER] = number
+        slot.write_facts(b"x" * FACTS_BYTES)
+    for number, slot in enumerate(slots, start=1):
+        assert slot.words[at.RESTART] == slot.entries[0] == slot.window(WINDOWS)[at.NUMBER] == number
+
+
+def test_facts_that_are_too_large_leave_the_former_ones(board: Board) -> None:
+    slot = board.claim(0)
+    slot.write_facts(b"{}")
+    slot.write_facts(b"x" * (FACTS_BYTES + 1))
+    assert slot.read_facts() == b"{}"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff"])
+def test_facts_that_are_no_facts(board: Board, text: bytes) -> None:
+    slot = board.claim(0)
+    slot.write_facts(text)
+    assert facts_of(slot) == {}
+
+
+def test_the_newest_windows_are_kept_in_order(board: Board) -> None:
+    slot = board.claim(0)
+    for number in range(1, WINDOWS + 11):
+        slot.window(number)[at.NUMBER] = number
+    assert [window[at.NUMBER] for window in slot.windows()] == list(range(11, WINDOWS + 11))
+
+
+def test_settings_go_through_the_environment() -> None:
+    told = Settings({"after": 3, "when": "step_time>1s", "stacks": True})
+    heard = Settings.from_text(told.to_text())
+    assert (heard.after, heard.when, heard.stacks, heard.steps) == (3, "step_time>1s", True, 3)
+
+
+# --- from the board to the record -------------------------------------------------------------------------------------
+
+
+def made(board: Board, lengths_ns: list[int]) -> at.Slot:
+    slot = board.claim(0)
+    slot.words[at.PID] = 7
+    slot.words[at.KIND] = at.BY_OPTIMIZER
+    slot.words[at.STEPS] = slot.words[at.FILLED] = len(lengths_ns)
+    for number, length_ns in enumerate(lengths_ns):
+        slot.entries[2 * number], slot.entries[2 * number + 1] = length_ns, length_ns // 10
+    return slot
+
+
+def test_a_record_leaves_out_first_and_captured_steps(board: Board) -> None:
+    slot = made(board, [0, 9000, 9000, 9000, *[100] * 6, *[500] * 5, *[100] * 10])
+    window = slot.window(1)
+    window[at.NUMBER], window[at.STATE] = 1, at.WRITTEN
+    window[at.FIRST_STEP], window[at.CAPTURED_STEPS] = 12, 3
+    window[at.FROM_NS], window[at.TO_NS] = 1000, 2500
+    slot.write_facts(json.dumps({"host": "h", "notes": [{"code": "budget"}], "model": {}}).encode())
+    record = rank_record(slot)
+    assert (record.step_ns, record.step_p10_ns, record.step_p90_ns, record.slowest_ns) == (100, 100, 100, 100)
+    assert (record.step_mean_ns, record.step_wait_ns) == (100, 10)
+    assert record.windows[0].slowdown == 5.0
+    assert record.windows[0].path == "window-1/rank-0.trace.json.gz"
+    assert (record.host, record.notes, record.facts) == ("h", ({"code": "budget"},), {"model": {}})
+
+
+def test_a_record_of_a_process_that_did_nothing(board: Board) -> None:
+    record = rank_record(made(board, []))
+    assert (record.steps, record.step_ns, record.step_mean_ns, record.windows, record.finished) == (
+        0,
+        None,
+        None,
+        (),
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (at.EXPORTING, "killed"),
+        (at.WRITTEN, "written"),
+        (at.LOST_SPACE, "no space"),
+        (at.LOST_INCOMPLETE, "incomplete"),
+        (at.LOST_ERROR, "failed"),
+        (at.LOST_KILLED, "killed"),
+    ],
+)
+def test_what_became_of_a_window(board: Board, state: int, word: str) -> None:
+    slot = made(board, [])
+    slot.window(1)[at.NUMBER], slot.window(1)[at.STATE] = 1, state
+    (window,) = rank_record(slot).windows
+    assert window.state == word
+    assert bool(window.sha256) == (word == "written")

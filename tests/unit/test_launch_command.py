@@ -1,0 +1,92 @@
+"""What the user typed becomes options of ours, options of torchrun, and the script with its own arguments."""
+
+import os
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redline import cli
+from redline.errors import UsageError
+from redline.launch.outside import command as module
+from redline.launch.outside.command import command, split
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours", "torchrun", "job"),
+    [
+        ("train.py", "", "", "train.py"),
+        ("-- train.py --after 3", "", "", "train.py --after 3"),
+        ("train.py -- x", "", "", "train.py -- x"),
+        ("--after 3 train.py --after 9", "--after 3", "", "train.py --after 9"),
+        ("--after=3 train.py", "--after=3", "", "train.py"),
+        ("-q -o runs train.py -q", "-q -o runs", "", "train.py -q"),
+        ("--standalone --nproc-per-node 2 t.py", "", "--standalone --nproc-per-node 2", "t.py"),
+        ("--nproc_per_node=2 --steps 5 t.py", "--steps 5", "--nproc_per_node=2", "t.py"),
+        ("--nnodes 1:4 --stacks --rdzv-id 7 -- t.py", "--stacks", "--nnodes 1:4 --rdzv-id 7", "t.py"),
+        ("-m pkg.train --lr 1", "", "", "-m pkg.train --lr 1"),
+        ("--memory --module pkg -q", "--memory", "", "--module pkg -q"),
+        ("", "", "", ""),
+        ("--nproc-per-node", "", "--nproc-per-node", ""),
+    ],
+)
+def test_split(typed: str, ours: str, torchrun: str, job: str) -> None:
+    assert split(typed.split()) == (ours.split(), torchrun.split(), job.split())
+
+
+def test_every_option_of_ours_that_takes_a_value_is_known_to_the_splitter() -> None:
+    actions = cli.build_parser("run")._actions
+    with_value = {option for one in actions if one.nargs is None and one.metavar for option in one.option_strings}
+    assert with_value == set(module._OWN_WITH_VALUE)
+
+
+def test_every_option_of_torchrun_is_known() -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    options = {
+        option.removeprefix("--").replace("_", "-"): one.nargs
+        for one in run.get_args_parser()._actions
+        for option in one.option_strings
+        if option.startswith("--") and option not in ("--help", "--module")
+    }
+    known = {*module._WITH_VALUE, *module._WITHOUT_VALUE}
+    assert set(options) <= known
+    assert {name for name, nargs in options.items() if nargs == 0} <= set(module._WITHOUT_VALUE)
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=6), max_size=6))
+def test_arguments_of_the_script_are_never_touched(arguments: list[str]) -> None:
+    assert split(["--after", "1", "--", "t.py", *arguments]) == (["--after", "1"], [], ["t.py", *arguments])
+
+
+def test_a_plain_job_is_started_as_python_would() -> None:
+    made = command([], ["train.py", "--x"])
+    assert made.arguments == (sys.executable, "train.py", "--x")
+    assert (made.elastic, made.processes, made.restarts, made.script) == (False, 1, 0, "train.py")
+    module_job = command([], ["--module", "pkg.train", "-q"])
+    assert module_job.arguments == (sys.executable, "-m", "pkg.train", "-q")
+    assert module_job.script == "pkg.train"
+
+
+def test_a_job_of_torchrun() -> None:
+    made = command(["--nproc-per-node=4", "--max-restarts", "3"], ["train.py"])
+    assert made.arguments[1:] == (
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=4",
+        "--max-restarts",
+        "3",
+        "train.py",
+    )
+    assert (made.elastic, made.processes, made.restarts) == (True, 4, 3)
+
+
+@pytest.mark.parametrize("words", ["gpu", "auto", "cpu"])
+def test_as_many_processes_as_torchrun_might_mean(words: str) -> None:
+    assert command([f"--nproc_per_node={words}"], ["t.py"]).processes >= max(64, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("job", [[], ["-m"], ["--module"]])
+def test_without_a_script_nothing_can_run(job: list[str]) -> None:
+    with pytest.raises(UsageError, match="which script"):
+        command([], job)
