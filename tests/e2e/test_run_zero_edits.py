@@ -1,0 +1,100 @@
+"""Scripts that know nothing of Redline run under it unmodified, and their steps are counted as a person would."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redline.verbs.diagnose import diagnose
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1"}
+STEPS = 16
+
+needs_frameworks = pytest.mark.skipif(
+    FRAMEWORKS is None, reason="REDLINE_FRAMEWORKS_PYTHON names no Python with transformers, accelerate and lightning"
+)
+
+
+def counted(folder: Path, script: Path, *arguments: str, ranks: int = 1, python: str = sys.executable) -> list[str]:
+    """Run a script under Redline; what ended its steps. The count must be what the script itself says at its end."""
+    launch = ["--nproc-per-node", str(ranks), "--standalone"] if ranks > 1 else []
+    command = [python, "-m", "redline", "run", "-q", "-o", str(folder), *launch, "--", str(script), *arguments]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **ENVIRONMENT}
+    )
+    assert ran.returncode == 0, ran.stderr
+    done = re.search(r"^done: (\d+) steps", ran.stdout, re.MULTILINE)
+    assert done is not None, ran.stdout
+    record = json.loads((folder / "run.json").read_text())
+    assert [one["steps"] for one in record["ranks"]] == [int(done[1])] * ranks
+    for one in record["ranks"]:
+        assert one["finished"]
+        assert one["notes"] == []
+        assert [(window["state"], window["steps"]) for window in one["windows"]] == [("written", 3)]
+    found = diagnose(folder)
+    assert [len(rank.ledger.start_ns) for rank in found.diagnosis.ranks] == [3] * ranks  # the steps are marked
+    assert found.failures == ()
+    return [one["step_kind"] for one in record["ranks"]]
+
+
+@pytest.mark.parametrize(
+    "name", ["accumulation", "gan", "critic", "in_backward", "compiled", "compiled_step", "scaler"]
+)
+def test_steps_of_a_training_are_steps_of_its_optimizers(tmp_path: Path, name: str) -> None:
+    assert counted(tmp_path / "run", PROGRAMS / f"{name}.py") == ["optimizer"]
+
+
+def test_steps_of_a_job_without_an_optimizer_are_calls_of_its_model(tmp_path: Path) -> None:
+    assert counted(tmp_path / "run", PROGRAMS / "inference.py") == ["calls"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "kind"),
+    [
+        ("minimal", 1, "optimizer"),
+        ("ddp_resnet", 2, "optimizer"),
+        ("gpt2_flaws", 1, "optimizer"),
+        ("fsdp2", 2, "optimizer"),
+        ("diffusion_transformer", 1, "optimizer"),
+        ("generate", 1, "calls"),
+    ],
+)
+def test_the_examples_run_unmodified(tmp_path: Path, name: str, ranks: int, kind: str) -> None:
+    script = EXAMPLES / f"{name}.py"
+    assert counted(tmp_path / "run", script, "--steps", str(STEPS), ranks=ranks) == [kind] * ranks
+
+
+@needs_frameworks
+@pytest.mark.parametrize(
+    ("script", "arguments", "kind"),
+    [
+        (EXAMPLES / "hf_finetune.py", ("--steps", str(STEPS)), "optimizer"),
+        (PROGRAMS / "hf_trainer.py", (), "optimizer"),
+        (PROGRAMS / "accelerate_loop.py", (), "optimizer"),
+        (PROGRAMS / "lightning_fit.py", (), "optimizer"),
+        (PROGRAMS / "hf_generate.py", (), "calls"),
+    ],
+    ids=lambda value: value.stem if isinstance(value, Path) else "",
+)
+def test_scripts_of_frameworks_run_unmodified(
+    tmp_path: Path, script: Path, arguments: tuple[str, ...], kind: str
+) -> None:
+    assert FRAMEWORKS is not None
+    assert counted(tmp_path / "run", script, *arguments, python=FRAMEWORKS) == [kind]
+
+
+@needs_frameworks
+def test_a_framework_started_by_torchrun(tmp_path: Path) -> None:
+    assert FRAMEWORKS is not None
+    script = PROGRAMS / "accelerate_loop.py"
+    assert counted(tmp_path / "run", script, ranks=2, python=FRAMEWORKS) == ["optimizer"] * 2
