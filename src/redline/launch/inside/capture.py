@@ -108,15 +108,16 @@ class Capture:
         if self._due:
             self._act_due()
         phase = self._words[PHASE]
-        if self._condition is not None and phase not in (WARMING, CAPTURING) and self._condition.met(length_ns):
-            self._ask_all(steps + _SYNC_STEPS)
+        is_open = phase in (WARMING, CAPTURING)
+        if not is_open and steps > self._until + 1:  # the first step after a window holds what closing it cost
+            self._lengths[steps % _USUAL_OF] = length_ns
+            if self._condition is not None and self._condition.met(length_ns):
+                self._ask_all(steps + _SYNC_STEPS)
         if self._shared[REQUESTED] != self._requests:
             self._requests = self._shared[REQUESTED]
-            if not self._stopped and self._settings.folder:
+            if not self._stopped and not is_open and self._settings.folder:
                 self._begin = max(steps, self._shared[BEGIN])
-        if phase != CAPTURING:
-            self._lengths[steps % _USUAL_OF] = length_ns
-        if (steps >= self._begin or phase in (WARMING, CAPTURING)) and get_ident() == self._home:
+        if (steps >= self._begin or is_open) and get_ident() == self._home:
             if at_work:
                 self._due = steps
                 self._at_next_call(self._act_due)

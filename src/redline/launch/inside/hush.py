@@ -26,8 +26,8 @@ def hushed() -> Iterator[None]:
         yield
         return
     aside = os.memfd_create("redline-stderr")
-    os.dup2(aside, _STDERR)
-    try:
+    try:  # from the first change on: a signal handler of the script may raise anywhere
+        os.dup2(aside, _STDERR)
         yield
     finally:
         os.dup2(real, _STDERR)
@@ -41,5 +41,5 @@ def _pass_on(aside: int) -> None:
     if size:
         lines = os.pread(aside, size, 0).splitlines(keepends=True)
         rest = b"".join(line for line in lines if not _ITS_OWN.match(line))
-        if rest:
-            os.write(_STDERR, rest)
+        while rest:
+            rest = rest[os.write(_STDERR, rest) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import torch
 import torch.autograd.profiler as autograd_profiler
@@ -10,6 +11,7 @@ from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.board import EXPORTER, EXPORTING, STATE
+from redline.launch.inside.children import OrderlyEnd
 from redline.launch.inside.hush import hushed
 from redline.launch.inside.writer import is_alive, write_detached
 
@@ -37,6 +39,7 @@ class Recorder:
         self._another = False  # the script's own profiler is prepared or on
         self._resident_bytes = 0
         self._last_window = 0
+        self._children = OrderlyEnd()
         self._guard()
 
     def _guard(self) -> None:
@@ -67,11 +70,16 @@ class Recorder:
         window = self._place.slot.window(self._last_window)
         return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
 
+    def forget(self) -> None:
+        """In a child that the script forked."""
+        self._children.arrange()
+
     def is_too_large(self) -> bool:
         return _resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes
 
     def warm_up(self) -> None:
         settings = self._place.settings
+        self._children.prepare()
         self._resident_bytes = _resident_bytes()
         self._profiler = _KinetoProfile(
             activities=supported_activities(),
@@ -97,8 +105,8 @@ class Recorder:
         self._profiler.profiler._prepare_trace()
 
     def start(self, step: int) -> None:
-        self._calling(self._profiler.start_trace)
         self._started = True
+        self._calling(self._profiler.start_trace)
         self._marks = 0
         self._mark(step)
 
@@ -119,8 +127,8 @@ class Recorder:
     def stop(self) -> int:
         """Stop; how many steps were captured, the last perhaps in part."""
         self._unmark()
-        self._started = False
         self._calling(self._profiler.stop_trace)
+        self._started = False
         return self._marks
 
     def write(self, number: int) -> None:
@@ -131,17 +139,17 @@ class Recorder:
     def abandon(self) -> None:
         """Stop without a result, whatever state the profiler is in."""
         profiler, self._profiler = self._profiler, None
-        if profiler is None:
+        if profiler is None or profiler.profiler is None:
             return
-        try:
-            if self._marked is not None:
-                self._unmark()
+        with suppress(Exception):  # it failed before already
+            self._unmark()
             if not self._started:
                 self._calling(profiler.start_trace)
-            self._started = False
-            self._calling(profiler.stop_trace)
-        except Exception:  # noqa: BLE001 (it failed before already)
-            pass
+            if torch._C._autograd._profiler_enabled():
+                self._calling(profiler.stop_trace)
+            if autograd_profiler._is_profiler_enabled:  # it was interrupted after it had stopped
+                autograd_profiler._run_on_profiler_stop()
+        self._started = False
 
     def _calling(self, call: Callable[[], object]) -> None:
         self._ours = True

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from _thread import start_new_thread
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
@@ -23,6 +26,8 @@ class FlushOnTerm:
         self._within_s = within_s
         self._before: object = None
         self._armed = False
+        self._busy = False  # what was recorded is being saved just now
+        self._told = False  # to end, meanwhile
         self._pid = os.getpid()
         self._pipe: tuple[int, int] | None = None
         self._done = threading.Event()
@@ -30,25 +35,38 @@ class FlushOnTerm:
 
     def arm(self) -> None:
         """In the main thread only: elsewhere Python lets nobody set a handler."""
-        if threading.current_thread() is not threading.main_thread():
+        if self._armed or not _in_main_thread():
             return
         before = signal.getsignal(signal.SIGTERM)
         if before is None or before is signal.SIG_IGN:  # set by C code, or the signal does nothing
             return
+        if before is signal.SIG_DFL and not self._watch_over():
+            return
         self._before = before
         self._done.clear()
-        signal.signal(signal.SIGTERM, self._on_term)
         self._armed = True
-        if before is signal.SIG_DFL:
-            self._watch_over()
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """What was recorded is saved in here. SIGTERM that comes meanwhile takes effect afterwards, and we are gone."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+            self.disarm()
+            if self._told:
+                self._told = False
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def disarm(self) -> None:
-        if not self._armed:
+        """In the main thread; what another thread leaves armed has nothing to save, and does no harm."""
+        if not self._armed or not _in_main_thread():
             return
         self._armed = False
         self._done.set()
-        # Compared by value: a bound method is made anew each time it is looked up.
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == self._on_term:
+        if self._is_in_place():
             signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
         self._stop_watching_over()
 
@@ -56,37 +74,49 @@ class FlushOnTerm:
         """In a forked child: the handler there is the one that the script had."""
         if self._armed:
             self._armed = False
+            if self._is_in_place():
+                signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+        if self._pipe is not None:
+            signal.set_wakeup_fd(-1)
+            for end in self._pipe:
+                os.close(end)
             self._pipe = None
-            signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
+
+    def _is_in_place(self) -> bool:
+        # Compared by value: a bound method is made anew each time it is looked up.
+        return signal.getsignal(signal.SIGTERM) == self._on_term
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
-        before = self._before
-        self._flush()  # which disarms
+        if self._busy:
+            self._told = True
+            return
+        before, was_in_place = self._before, self._is_in_place()
+        self._flush()
         self.disarm()
         if callable(before):
             before(number, frame)
-        elif before is signal.SIG_DFL:
+        elif was_in_place:  # otherwise a handler that the script has put before us has called us
             os.kill(os.getpid(), number)
 
-    def _watch_over(self) -> None:
+    def _watch_over(self) -> bool:
         """Python runs handlers in the main thread only; if that one hangs in C code, the process must still end."""
-        if signal.set_wakeup_fd(-1) != -1:
-            # Somebody listens there already. Without our thread a hanging process would not end, so we stay away.
-            self._armed = False
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            return
+        listens = signal.set_wakeup_fd(-1)
+        if listens != -1:  # somebody has to be told already; without our thread a hanging process would not end
+            signal.set_wakeup_fd(listens)
+            return False
         self._pipe = os.pipe()
         os.set_blocking(self._pipe[1], False)
         self._start_waking()
-        threading.Thread(target=self._end_if_stuck, args=self._pipe[:1], daemon=True, name="redline-term").start()
+        start_new_thread(self._end_if_stuck, self._pipe[:1])  # one that the script does not see among its own
+        return True
 
     def _start_waking(self) -> None:
-        if self._pipe is not None:
+        if self._pipe is not None and _in_main_thread():
             signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
 
     def _stop_waking(self) -> None:
         """Before a fork: the child must not wake our thread for signals of its own."""
-        if self._pipe is not None and threading.current_thread() is threading.main_thread():
+        if self._pipe is not None and _in_main_thread():
             signal.set_wakeup_fd(-1)
 
     def _stop_watching_over(self) -> None:
@@ -104,6 +134,10 @@ class FlushOnTerm:
             os.close(read_end)
 
 
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 def _die_of(number: int) -> None:
     import ctypes
 
@@ -111,12 +145,21 @@ def _die_of(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def came_from_a_handler(error: BaseException) -> bool:
-    """Whether a signal handler of the script raised it, which may happen anywhere, our code included."""
-    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
+_OURS = {"redline", "torch"}
+
+
+def is_the_scripts(error: BaseException) -> bool:
+    """Whether the script means it: its signal handlers, and other threads, may raise anywhere, our code included."""
+    if not isinstance(error, Exception) or _is_foreign(type(error).__module__):
+        return True
     at = error.__traceback__
     while at is not None:
-        if at.tb_frame.f_code in handlers:
+        if _is_foreign(at.tb_frame.f_globals.get("__name__", "")):
             return True
         at = at.tb_next
     return False
+
+
+def _is_foreign(module: str) -> bool:
+    outermost = module.partition(".")[0]
+    return outermost not in _OURS and outermost not in sys.stdlib_module_names

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 
 from redline.launch.board import EXPORTER, LOST_ERROR, LOST_INCOMPLETE, LOST_SPACE, SECONDS_NS, STATE
+from redline.launch.inside.children import untold
 from redline.launch.inside.compress import NotWritten, compress, room_bytes
 
 TYPE_CHECKING = False
@@ -69,21 +70,26 @@ def _may_fork() -> bool:
 
 def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
     """Fork twice: the one that does the work is a stranger to this process, which waits for the other only."""
+    with untold():
+        child = _fork()
+        if child == 0:
+            try:
+                if os.fork() == 0:
+                    _alone(place, number, work)
+            except OSError:  # no process is left to have
+                place.slot.window(number)[STATE] = LOST_ERROR
+            finally:
+                os._exit(0)
+        with suppress(ChildProcessError):  # the script waits for any child
+            os.waitpid(child, 0)
+
+
+def _fork() -> int:
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads; the child touches none of them
-        child = os.fork()
-    if child == 0:
-        try:
-            if os.fork() == 0:
-                _alone(place, number, work)
-        except OSError:  # no process is left to have
-            place.slot.window(number)[STATE] = LOST_ERROR
-        finally:
-            os._exit(0)
-    with suppress(ChildProcessError):  # the script waits for any child
-        os.waitpid(child, 0)
+        return os.fork()
 
 
 def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
@@ -103,13 +109,17 @@ def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
 
 
 def _let_go() -> None:
-    """Hold nothing of the job's: peers must see its connections close, readers the end of its output."""
+    """Hold nothing of the job's: peers must see its connections close, readers the end of its output.
+
+    Signals to its group are for the job, and torchrun ends whole groups. The watcher ends us if need be.
+    """
     import resource
     import signal
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job; the watcher ends us if need be
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
