@@ -30,6 +30,7 @@ _HANDED_ON = {
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGPIPE")
 }
 _AWAITED = _HANDED_ON | {signal.SIGCHLD}
+_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _WRITERS_S = 120.0  # that traces may take to be written after the job is over
 
 
@@ -122,7 +123,7 @@ class Supervisor:
         if caught.si_signo == self.capture_signal:
             self.capture_asked()
             return
-        self._terminated |= caught.si_signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        self._terminated |= caught.si_signo in _END
         if caught.si_code != _TERMINAL:
             os.kill(job, caught.si_signo)
 
@@ -145,7 +146,7 @@ class Supervisor:
         until_s = time.monotonic() + most_s
         while writing := list(self._writing()):
             self._reap(-1)
-            hurry = signal.sigtimedwait(_AWAITED - {signal.SIGCHLD}, 0.05)
+            hurry = signal.sigtimedwait(_END, 0.05)
             if time.monotonic() > until_s or hurry is not None:
                 for window in writing:
                     _give_up(window)
