@@ -53,7 +53,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     """Run the job to its end. It runs whatever happens to us."""
     watching = watching or Watching()
     where = None if command.elastic else position()
-    folder, notes = _make_folder(run_folder.choose(command.script, where, named), fresh=where is None)
+    folder, notes = _make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
     board = make_board(command.processes * (1 + min(command.restarts, _MOST_RESTARTS)))
     if board is None:
         notes.append("no shared memory could be had; the job ran unwatched")
@@ -190,7 +190,7 @@ def _leave_behind(folder: Path, record: RunRecord, job: _Job, where: Position | 
     try:
         with _locked(folder):
             _write_steps(folder, job)
-            record = _joined(folder, record, where)
+            record = _joined(folder, record)
             _write(folder / NAME, to_json(record))
         _remove_parts(folder)
         if where is not None and where.rank == 0:
@@ -200,8 +200,9 @@ def _leave_behind(folder: Path, record: RunRecord, job: _Job, where: Position | 
     return record
 
 
-def _joined(folder: Path, record: RunRecord, where: Position | None) -> RunRecord:
-    if where is None or not (folder / NAME).exists():
+def _joined(folder: Path, record: RunRecord) -> RunRecord:
+    """With the ranks of other watchers, on this machine or another: when we began, no record was there."""
+    if not (folder / NAME).exists():
         return record
     try:
         others = read_record(folder / NAME).ranks

@@ -33,6 +33,8 @@ class Command:
     """How often torchrun may start the processes anew."""
     script: str
     """As the user named it."""
+    job: str | None = None
+    """What the machines of a job have in common, where there are several."""
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -95,6 +97,7 @@ def command(torchrun: Sequence[str], job: Sequence[str]) -> Command:
         processes=_processes(_value(torchrun, "nproc-per-node", "1")),
         restarts=int(_value(torchrun, "max-restarts", "0") or 0),
         script=script,
+        job=None if _value(torchrun, "nnodes", "1") == "1" else _value(torchrun, "rdzv-id", "") or None,
     )
 
 

@@ -13,11 +13,13 @@ RECORD = "run.json"
 CAPTURE = "capture"  # a file of this name asks for a window
 
 
-def choose(script: str, where: Position | None, named: str | None) -> Path:
-    """What the user named, or a new name; all processes of a job choose the same one."""
+def choose(script: str, where: Position | None, named: str | None, job: str | None = None) -> Path:
+    """What the user named, or a new name; all watchers of a job choose the same one, as far as they can know."""
     if named is not None:
         return Path(named)
     stem = re.sub(r"[^\w.-]+", "-", Path(script).stem) or "run"
+    if job is not None:
+        return _unused(RUNS / f"{stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', job)}", lambda path: (path / RECORD).exists())
     if where is None:
         return _unused(RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}", lambda path: path.exists())
     # The other processes may be here already; a record is there only once a run is over.
