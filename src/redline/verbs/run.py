@@ -1,30 +1,27 @@
 """`redline run`: start a job unchanged, watch it, capture a few steps, and leave a folder that `diagnose` reads."""
 
-import fcntl
-import json
-import os
-import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from redline.artifacts import write_atomic
-from redline.errors import InputError, OutputError
+from redline.errors import OutputError
 from redline.launch.board import BEGIN, REQUESTED, STEPS, Board
 from redline.launch.outside import folder as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
+from redline.launch.outside.leave import leave_behind, make_folder, remove_if_nothing_happened
+from redline.launch.outside.machine import machine
 from redline.launch.outside.record import rank_record
 from redline.launch.outside.stall import Stall, StallWatch
 from redline.launch.outside.supervise import Ended, Supervisor, make_board
-from redline.launch.run_record import NAME, RankRecord, RunRecord, read_record, to_json
+from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
-_OTHERS_S = 10.0  # that the first rank waits for the records of the others
 _AHEAD_STEPS = 2  # so that all ranks can begin at the same step
 
 
@@ -53,7 +50,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     """Run the job to its end. It runs whatever happens to us."""
     watching = watching or Watching()
     where = None if command.elastic else position()
-    folder, notes = _make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
+    folder, notes = make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
     board = make_board(command.processes * (1 + min(command.restarts, _MOST_RESTARTS)))
     if board is None:
         notes.append("no shared memory could be had; the job ran unwatched")
@@ -72,13 +69,15 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         exit_code=ended.exit_code,
         signal=_signal_name(ended),
         ranks=own,
-        machine=_machine(own),
+        machine=machine(own),
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
         notes=tuple(notes),
         stalls=tuple(_without_stacks(stall) for stall in job.stalls),
     )
+    if folder is not None and named is None and where is None and remove_if_nothing_happened(folder, record):
+        folder = None
     if folder is not None:
-        record = _leave_behind(folder, record, job, where)
+        record = leave_behind(folder, record, job.supervisor.slots(), where)
     return Ran(record=record, ended=ended, folder=folder, speaks=where is None or where.rank == 0)
 
 
@@ -122,20 +121,6 @@ class _Job:
         self._watching.stalled(stall, path)
 
 
-def _make_folder(folder: Path, *, fresh: bool) -> tuple[Path | None, list[str]]:
-    """The folder, made; where that is impossible the job runs all the same, and nothing is captured."""
-    try:
-        folder = folder.absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        if fresh and (folder / NAME).exists():
-            raise OutputError(f"{folder} holds a run already; choose another folder, or remove it")
-        (folder / ".writable").touch()
-        (folder / ".writable").unlink()
-    except OSError as error:
-        return None, [f"nothing was captured: {folder} cannot be written ({error.strerror})"]
-    return folder, []
-
-
 def _tell(
     settings: Settings, command: Command, where: Position | None, folder: Path | None, board: Board | None
 ) -> None:
@@ -159,100 +144,8 @@ def _signal_name(ended: Ended) -> str | None:
     return None if ended.signal_number is None else signal.Signals(ended.signal_number).name
 
 
-def _machine(own: Sequence[RankRecord]) -> dict[str, Any]:
-    accelerators = sorted({name for one in own for name in one.facts.get("accelerators", [])})
-    return {
-        "cpu": _field_of("/proc/cpuinfo", "model name") or platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory": _field_of("/proc/meminfo", "MemTotal"),
-        "system": f"{platform.system()} {platform.release()}",
-        "accelerators": accelerators,
-    }
-
-
-def _field_of(path: str, name: str) -> str:
-    with suppress(OSError):
-        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(name):
-                return line.partition(":")[2].strip()
-    return ""
-
-
 def _without_stacks(stall: Stall) -> dict[str, Any]:
     content = asdict(stall)
     for one in content["ranks"]:
         del one["stacks"]
     return content
-
-
-def _leave_behind(folder: Path, record: RunRecord, job: _Job, where: Position | None) -> RunRecord:
-    """The files of the run; where several watchers share the folder, each adds its ranks to what is there."""
-    try:
-        with _locked(folder):
-            _write_steps(folder, job)
-            record = _joined(folder, record)
-            _write(folder / NAME, to_json(record))
-        _remove_parts(folder)
-        if where is not None and where.rank == 0:
-            record = _wait_for_others(folder, record)
-    except (OutputError, OSError) as error:
-        record = replace(record, notes=(*record.notes, f"the record of the run could not be written: {error}"))
-    return record
-
-
-def _joined(folder: Path, record: RunRecord) -> RunRecord:
-    """With the ranks of other watchers, on this machine or another: when we began, no record was there."""
-    if not (folder / NAME).exists():
-        return record
-    try:
-        others = read_record(folder / NAME).ranks
-    except InputError:
-        return record
-    own = {(one.rank, one.restart) for one in record.ranks}
-    ranks = (*(one for one in others if (one.rank, one.restart) not in own), *record.ranks)
-    return replace(record, ranks=tuple(sorted(ranks, key=lambda one: (one.restart, one.rank))))
-
-
-def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
-    until_s = time.monotonic() + _OTHERS_S
-    while len(record.ranks) < record.world and time.monotonic() < until_s:
-        time.sleep(0.1)
-        with suppress(InputError):
-            record = replace(record, ranks=read_record(folder / NAME).ranks)
-    return record
-
-
-def _write_steps(folder: Path, job: _Job) -> None:
-    """The length of every step of every rank."""
-    for slot in job.supervisor.slots():
-        lengths_ns, waits_ns, stride = slot.steps()
-        one = rank_record(slot)
-        name = f"rank-{one.rank}" + (f".restart-{one.restart}" if one.restart else "")
-        content = {"rank": one.rank, "stride": stride, "step_ns": lengths_ns, "input_wait_ns": waits_ns}
-        (folder / "steps").mkdir(exist_ok=True)
-        _write(folder / "steps" / f"{name}.json", content)
-
-
-def _write(path: Path, content: object) -> None:
-    with write_atomic(path, force=True) as file:
-        file.write(json.dumps(content, indent=1).encode())
-        file.write(b"\n")
-
-
-def _remove_parts(folder: Path) -> None:
-    """What killed writers left."""
-    for part in folder.rglob("*.part*"):
-        with suppress(OSError):
-            part.unlink()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer of the record at a time, as far as the file system can promise it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,31 @@
+"""What machine a job ran on, as far as the system says without asking an accelerator."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from redline.launch.run_record import RankRecord
+
+
+def machine(own: Sequence[RankRecord]) -> dict[str, Any]:
+    accelerators = sorted({name for one in own for name in one.facts.get("accelerators", [])})
+    return {
+        "cpu": _field_of("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": _field_of("/proc/meminfo", "MemTotal"),
+        "system": f"{platform.system()} {platform.release()}",
+        "accelerators": accelerators,
+    }
+
+
+def _field_of(path: str, name: str) -> str:
+    with suppress(OSError):
+        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(name):
+                return line.partition(":")[2].strip()
+    return ""

@@ -1,0 +1,38 @@
+"""A job that never took a step leaves no folder behind, unless the user named one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "redline", "run", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
+
+
+def test_a_misspelt_script_leaves_nothing(tmp_path: Path) -> None:
+    ran = run(tmp_path, "--", "absent.py")
+    assert ran.returncode == 2
+    assert "can't open file" in ran.stderr.splitlines()[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_named_stays(tmp_path: Path) -> None:
+    assert run(tmp_path, "-o", "here", "--", "absent.py").returncode == 2
+    assert (tmp_path / "here" / "run.json").is_file()
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_the_job_begins(tmp_path: Path) -> None:
+    run(tmp_path, "-o", "here", "--", "absent.py")
+    ran = run(tmp_path, "-o", "here", "--", "absent.py")
+    assert ran.returncode == 2
+    assert "holds a run already; choose another folder, or remove it" in ran.stderr
+    assert "can't open file" not in ran.stderr
+
+
+def test_a_folder_that_cannot_be_made_costs_the_capture_and_not_the_job(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "hello.py").write_text("print('hello')")
+    ran = run(tmp_path, "-o", "file/below", "--", "hello.py")
+    assert (ran.returncode, ran.stdout) == (0, "hello\n")
+    assert "nothing was captured" in ran.stderr
