@@ -33,10 +33,13 @@ def test_another_process_sees_what_was_written(board: Board) -> None:
 def test_slots_do_not_overlap(board: Board) -> None:
     slots = [board.claim(number) for number in range(3)]
     for number, slot in enumerate(slots, start=1):
-        slot.words[at.RESTART] = slot.entries[0] = slot.window(WINDOWS)[at.NUMBER] = number
+        slot.words[at.RESTART] = slot.entries[0] = number
+        for window in range(1, WINDOWS + 1):
+            slot.new_window(window)[at.FIRST_STEP] = number
         slot.write_facts(b"x" * FACTS_BYTES)
     for number, slot in enumerate(slots, start=1):
-        assert slot.words[at.RESTART] == slot.entries[0] == slot.window(WINDOWS)[at.NUMBER] == number
+        assert slot.words[at.RESTART] == slot.entries[0] == number
+        assert {window[at.FIRST_STEP] for window in slot.windows()} == {number}
 
 
 def test_facts_that_are_too_large_leave_the_former_ones(board: Board) -> None:
@@ -56,8 +59,17 @@ def test_facts_that_are_no_facts(board: Board, text: bytes) -> None:
 def test_the_newest_windows_are_kept_in_order(board: Board) -> None:
     slot = board.claim(0)
     for number in range(1, WINDOWS + 11):
-        slot.window(number)[at.NUMBER] = number
+        slot.new_window(number)[at.STATE] = at.WRITTEN
     assert [window[at.NUMBER] for window in slot.windows()] == list(range(11, WINDOWS + 11))
+
+
+def test_numbers_of_windows_may_leave_gaps(board: Board) -> None:
+    slot = board.claim(0)
+    for number in (3, 3 + WINDOWS, 3 + 2 * WINDOWS):
+        slot.new_window(number)[at.FIRST_STEP] = 10 * number
+    assert [slot.window(number)[at.FIRST_STEP] for number in (3, 3 + WINDOWS, 4)] == [30, 30 + 10 * WINDOWS, 0]
+    slot.window(3)[at.NUMBER] = 0
+    assert [window[at.NUMBER] for window in slot.windows()] == [3 + WINDOWS, 3 + 2 * WINDOWS]
 
 
 def test_settings_go_through_the_environment() -> None:
@@ -81,8 +93,8 @@ def made(board: Board, lengths_ns: list[int]) -> at.Slot:
 
 def test_a_record_leaves_out_first_and_captured_steps(board: Board) -> None:
     slot = made(board, [0, 9000, 9000, 9000, *[100] * 6, *[500] * 5, *[100] * 10])
-    window = slot.window(1)
-    window[at.NUMBER], window[at.STATE] = 1, at.WRITTEN
+    window = slot.new_window(1)
+    window[at.STATE] = at.WRITTEN
     window[at.FIRST_STEP], window[at.CAPTURED_STEPS] = 12, 3
     window[at.FROM_NS], window[at.TO_NS] = 1000, 2500
     slot.write_facts(json.dumps({"host": "h", "notes": [{"code": "budget"}], "model": {}}).encode())
@@ -118,7 +130,7 @@ def test_a_record_of_a_process_that_did_nothing(board: Board) -> None:
 )
 def test_what_became_of_a_window(board: Board, state: int, word: str) -> None:
     slot = made(board, [])
-    slot.window(1)[at.NUMBER], slot.window(1)[at.STATE] = 1, state
+    slot.new_window(1)[at.STATE] = state
     (window,) = rank_record(slot).windows
     assert window.state == word
     assert bool(window.sha256) == (word == "written")

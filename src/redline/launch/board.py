@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4096
 FACTS_BYTES = 64 << 10
-WINDOWS = 64  # the newest windows of a rank are kept; older ones are overwritten
+WINDOWS = 64  # of a rank that are known; the oldest make room for others
 WINDOW_WORDS = 16
 ENTRIES = 32768  # steps of a rank that have an entry each; after that, an entry holds two, four, ...
 CHUNK_ENTRIES = 4096
@@ -38,7 +38,7 @@ FACTS_LENGTH, STACKS_FD, WINDOWS_DONE, LEFT, PEAK_BYTES, COST_NS, RANK, RESTART 
 BEFORE, WARMING, CAPTURING, AFTER = range(4)  # of PHASE
 BY_NOTHING, BY_OPTIMIZER, BY_CALLS, BY_HAND = range(4)  # of KIND: what ends a step
 
-# Words of a window.
+# Words of a window. One whose number is 0 is free.
 NUMBER, STATE, FIRST_STEP, CAPTURED_STEPS, FROM_NS, TO_NS, STALL_NS, RAW_BYTES, BYTES, SECONDS_NS, EXPORTER = range(11)
 CHECKSUM = 12  # four words: the SHA-256 of the file
 
@@ -56,14 +56,25 @@ class Slot:
         self.entries = view[_ENTRIES_AT:].cast("q")
 
     def window(self, number: int) -> memoryview[int]:
-        """The words of the window of this number, from 1."""
-        at = (number - 1) % WINDOWS * WINDOW_WORDS
-        return self._windows[at : at + WINDOW_WORDS]
+        """The words of the window of this number; nothing but zeros where there is none."""
+        found = (window for window in self._all_windows() if window[NUMBER] == number)
+        return next(found, memoryview(bytearray(8 * WINDOW_WORDS)).cast("q"))
+
+    def new_window(self, number: int) -> memoryview[int]:
+        """Words for another window: free ones, or else those of the oldest one."""
+        window = min(self._all_windows(), key=lambda one: one[NUMBER])
+        window[:] = memoryview(bytes(8 * WINDOW_WORDS)).cast("q")
+        window[NUMBER] = number
+        return window
 
     def windows(self) -> Iterator[memoryview[int]]:
         """Those that were begun, oldest first."""
-        begun = [self.window(number) for number in range(1, WINDOWS + 1)]
-        yield from sorted((one for one in begun if one[NUMBER]), key=lambda one: one[NUMBER])
+        begun = (window for window in self._all_windows() if window[NUMBER])
+        yield from sorted(begun, key=lambda one: one[NUMBER])
+
+    def _all_windows(self) -> Iterator[memoryview[int]]:
+        for at in range(0, WINDOWS * WINDOW_WORDS, WINDOW_WORDS):
+            yield self._windows[at : at + WINDOW_WORDS]
 
     def write_facts(self, text: bytes) -> None:
         """Replace the facts; a reader in between sees none rather than half of them."""

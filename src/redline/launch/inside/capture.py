@@ -30,7 +30,6 @@ from redline.launch.board import (
     STEPS,
     TO_NS,
     WARMING,
-    WINDOW_WORDS,
     WINDOWS_DONE,
     WRITTEN,
 )
@@ -211,9 +210,7 @@ class Capture:
         self.notes.gather_facts(self.optimizers.keys())
 
     def _open(self, steps: int) -> None:
-        window = self._window(self._words[WINDOWS_DONE] + 1)
-        window[:] = memoryview(bytes(8 * WINDOW_WORDS)).cast("q")
-        window[NUMBER] = self._words[WINDOWS_DONE] + 1
+        window = self._place.slot.new_window(self._words[WINDOWS_DONE] + 1)
         window[FIRST_STEP] = steps + 1
         self._opened += 1
         self._until = steps + (1 if self._usual_ns() > _LONG_STEP_NS else self._settings.steps)

@@ -12,7 +12,17 @@ import sys
 import time
 from contextlib import suppress
 
-from redline.launch.board import EXPORTER, LOST_ERROR, LOST_INCOMPLETE, LOST_SPACE, SECONDS_NS, STATE
+from redline.launch.board import (
+    EXPORTER,
+    LOST_ERROR,
+    LOST_INCOMPLETE,
+    LOST_SPACE,
+    NUMBER,
+    SECONDS_NS,
+    STATE,
+    WINDOWS,
+    WRITTEN,
+)
 from redline.launch.inside.children import untold
 from redline.launch.inside.compress import NotWritten, compress, room_bytes
 
@@ -164,11 +174,18 @@ def _compress(place: Place, number: int, raw: str, target: str) -> None:
         compress(raw, target, place.slot.window(number), settings)
     finally:
         _remove(raw)
-    if number > settings.keep:
-        former = target.replace(f"/window-{number}/", f"/window-{number - settings.keep}/")
+    _make_room(place, number, target)
+
+
+def _make_room(place: Place, number: int, target: str) -> None:
+    """Of the windows that were written, the newest are kept. The others are gone from the board as well."""
+    written = [window for window in place.slot.windows() if window[STATE] == WRITTEN]
+    for window in written[: -min(place.settings.keep, WINDOWS - 1)]:
+        former = target.replace(f"/window-{number}/", f"/window-{window[NUMBER]}/")
         _remove(former)
         with suppress(OSError):  # other ranks have theirs in it
             os.rmdir(os.path.dirname(former))  # noqa: PTH106, PTH120
+        window[NUMBER] = 0
 
 
 def _remove(path: str) -> None:

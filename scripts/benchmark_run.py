@@ -1,0 +1,102 @@
+"""What `redline run` costs: the same training bare, watched, and with the default capture, in turns.
+
+    python scripts/benchmark_run.py --rounds 10 --steps 1000
+
+Each round starts a small GPT on one core three times, in changing order. Printed are ratios to the bare run of the same
+round, as the median over rounds with its quartiles: of the CPU time of all processes together (of the watcher, of the
+one that writes the trace, of everything that ends with them), of wall time, and of both for the training loop alone;
+and the ratio of the least CPU times, because others on the machine only ever add to them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+PROGRAM = Path(__file__).parents[1] / "tests" / "e2e" / "programs" / "timed_gpt.py"
+WAYS = {"bare": None, "watched": ("--watch-only",), "captured": ()}
+GOALS = {"watched": 1.01, "captured": 1.02}  # of CPU time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Seconds of a run: of all its processes, and of the loop in it."""
+
+    cpu_s: float
+    wall_s: float
+    loop_cpu_s: float
+    loop_wall_s: float
+    loss: float
+
+
+def cost(way: str, steps: int, batch: int) -> Cost:
+    options = WAYS[way]
+    with tempfile.TemporaryDirectory() as folder:
+        program = [str(PROGRAM), "--steps", str(steps), "--batch", str(batch)]
+        start = [sys.executable]
+        if options is not None:
+            start += ["-m", "redline", "run", "--quiet", "-o", f"{folder}/run", *options, "--"]
+        wall_s = time.perf_counter()
+        process = subprocess.Popen([*start, *program], stdout=subprocess.PIPE)
+        told = json.loads(process.stdout.read()) if process.stdout else {}
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - wall_s
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode or (way == "captured" and not list(Path(folder).glob("run/window-1/*.gz"))):
+            sys.exit(f"{way}: the run failed, or left no trace")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(cpu_s=cpu_s, wall_s=wall_s, loop_cpu_s=told["cpu_s"], loop_wall_s=told["wall_s"], loss=told["loss"])
+
+
+def measured(rounds: int, steps: int, batch: int) -> dict[str, list[Cost]]:
+    costs: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    for number in range(rounds):
+        order = list(WAYS)[:: 1 if number % 2 else -1]
+        for way in order:
+            costs[way].append(cost(way, steps, batch))
+            print(f"round {number + 1}: {way:9} {costs[way][-1]}", file=sys.stderr, flush=True)
+    return costs
+
+
+def shown(name: str, ratios: list[float]) -> str:
+    low, middle, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+    return f"  {name:16} {middle:.4f}  (quartiles {low:.4f} to {high:.4f})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {options.core})
+    costs = measured(options.rounds, options.steps, options.batch)
+    bare = costs.pop("bare")
+    print(f"bare: {median(one.cpu_s for one in bare):.2f} s of CPU time, {len(bare)} rounds of {options.steps} steps")
+    kept = True
+    for way, some in costs.items():
+        pairs = list(zip(some, bare, strict=True))
+        print(f"{way}, as a ratio to bare:")
+        print(shown("CPU", [one.cpu_s / other.cpu_s for one, other in pairs]))
+        least = min(one.cpu_s for one in some) / min(one.cpu_s for one in bare)
+        print(f"  least CPU        {least:.4f}")
+        print(shown("wall", [one.wall_s / other.wall_s for one, other in pairs]))
+        print(shown("CPU of the loop", [one.loop_cpu_s / other.loop_cpu_s for one, other in pairs]))
+        print(shown("wall of the loop", [one.loop_wall_s / other.loop_wall_s for one, other in pairs]))
+        more_s = [one.cpu_s - one.loop_cpu_s - other.cpu_s + other.loop_cpu_s for one, other in pairs]
+        print(f"  outside of the loop {median(more_s):+.3f} s of CPU time")
+        kept &= median(one.cpu_s / other.cpu_s for one, other in pairs) <= GOALS[way]
+    losses = {one.loss for some in (bare, *costs.values()) for one in some}
+    print("losses are equal" if len(losses) == 1 else "LOSSES DIFFER")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
