@@ -98,3 +98,27 @@ def test_a_framework_started_by_torchrun(tmp_path: Path) -> None:
     assert FRAMEWORKS is not None
     script = PROGRAMS / "accelerate_loop.py"
     assert counted(tmp_path / "run", script, ranks=2, python=FRAMEWORKS) == ["optimizer"] * 2
+
+
+@pytest.mark.parametrize("name", ["compiled", "compiled_step"])
+def test_compiled_code_is_compiled_as_without_us(tmp_path: Path, name: str) -> None:
+    """No warning, no further break of a graph, no compilation more: the compiler's own counters stay the same."""
+    script = tmp_path / "counted.py"
+    script.write_text(
+        f"import atexit, runpy\n"
+        f"from torch._dynamo.utils import counters\n"
+        f"atexit.register(lambda: print([dict(counters[name]) for name in ('stats', 'graph_break')]))\n"
+        f"runpy.run_path({str(PROGRAMS / f'{name}.py')!r}, run_name='__main__')\n"
+    )
+    commands = [[sys.executable], [sys.executable, "-m", "redline", "run", "-q", "-o", str(tmp_path / "run"), "--"]]
+    outputs = [
+        subprocess.run(
+            [*command, str(script)],
+            capture_output=True, text=True, timeout=300, check=True, env={**os.environ, **ENVIRONMENT},
+        )
+        for command in commands
+    ]  # fmt: skip
+    bare, watched = (one.stdout for one in outputs)
+    assert watched == bare
+    warned = [re.sub(r"^W\S+ \S+ \d+ ", "", one.stderr, flags=re.MULTILINE) for one in outputs]
+    assert warned[1] == warned[0]

@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 from _thread import get_ident
+from contextlib import suppress
 from itertools import count
 
 import torch
@@ -67,11 +68,19 @@ def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls
             number = known[optimizer] = next(numbers)
         steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
 
-    # torch.compile steps over it; tracing it would add a break to the graph of a compiled optimizer.
-    stepped._torchdynamo_disable = True  # type: ignore[attr-defined]
-    stepped._torchdynamo_disable_msg = None  # type: ignore[attr-defined]
-    stepped._torchdynamo_disable_recursive = True  # type: ignore[attr-defined]
+    _keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
+
+
+def _keep_from_compiler(function: Any) -> None:
+    """torch.compile neither traces nor compiles it; `torch.compiler.disable` does that too, but is slow to import."""
+    function._torchdynamo_disable = True
+    function._torchdynamo_disable_msg = None
+    function._torchdynamo_disable_recursive = True
+    with suppress(AttributeError):  # in versions of torch that call it otherwise
+        frames = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
 
 
 class _Noted:
