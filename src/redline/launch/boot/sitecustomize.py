@@ -34,7 +34,7 @@ def _begin(settings: str) -> None:
         try:
             from redline.launch.inside.begin import begin
         finally:
-            sys.path.remove(package)
+            sys.path.pop()  # the script's path may name it as well
         begin(settings.partition(" ")[2])
     except Exception:  # noqa: BLE001 (the job runs on unwatched; the watcher says so)
         pass
@@ -45,17 +45,16 @@ def _run_the_users_own() -> None:
     import importlib.util
 
     spec = importlib.util.find_spec("sitecustomize")
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
+    if spec is None or spec.loader is None:
+        raise ImportError("there is none", name="sitecustomize")  # as Python expects it where there is none
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
 
 
 _here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib is slow to import)
 sys.path[:] = [path for path in sys.path if path != _here]
 if _SETTINGS in os.environ and _is_for_us():
     _begin(_restore_environment())
-_own = sys.modules.pop("sitecustomize", None)
+sys.modules.pop("sitecustomize", None)
 _run_the_users_own()
-if _own is not None:
-    sys.modules.setdefault("sitecustomize", _own)

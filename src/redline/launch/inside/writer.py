@@ -84,8 +84,11 @@ def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
         child = _fork()
         if child == 0:
             try:
-                if os.fork() == 0:
+                writer = os.fork()
+                if writer == 0:
                     _alone(place, number, work)
+                else:  # known before the job goes on, which may be killed at once
+                    place.slot.window(number)[EXPORTER] = writer
             except OSError:  # no process is left to have
                 place.slot.window(number)[STATE] = LOST_ERROR
             finally:
@@ -104,7 +107,6 @@ def _fork() -> int:
 
 def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
     window = place.slot.window(number)
-    window[EXPORTER] = os.getpid()
     _let_go()
     began_ns = time.perf_counter_ns()
     try:
@@ -139,23 +141,35 @@ def _let_go() -> None:
 
 
 def _write(place: Place, number: int, export: Callable[[str], None], target: str) -> None:
-    _compress(place, number, _export(place, export, target), target)
+    _compress(place, number, _export(place, export, target, limit=_limit_files), target)
 
 
-def _export(place: Place, export: Callable[[str], None], target: str) -> str:
+def _export(
+    place: Place, export: Callable[[str], None], target: str, limit: Callable[[int], None] | None = None
+) -> str:
     """The JSON of the trace, under a name that no reader takes for a trace."""
     folder = os.path.dirname(target)  # noqa: PTH120
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103
     room = room_bytes(place.settings.folder, place.settings.disk_bytes, place.settings.free_bytes)
     if room <= 0:
         raise NotWritten(LOST_SPACE)
+    if limit is not None:
+        limit(room)
     raw = f"{target}.raw.part"
     export(raw)
     if not _is_whole(raw):
-        for left in (raw, f"{raw}.tmp"):
-            _remove(left)
-        raise NotWritten(LOST_INCOMPLETE)
+        size = max(_remove(raw), _remove(f"{raw}.tmp"))
+        raise NotWritten(LOST_SPACE if size >= room else LOST_INCOMPLETE)
     return raw
+
+
+def _limit_files(most_bytes: int) -> None:
+    """In a process of our own: what it writes ends where there is no more room."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if soft == resource.RLIM_INFINITY or most_bytes < soft:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
 
 
 def _is_whole(path: str) -> bool:
@@ -188,6 +202,11 @@ def _make_room(place: Place, number: int, target: str) -> None:
         window[NUMBER] = 0
 
 
-def _remove(path: str) -> None:
-    with suppress(OSError):
+def _remove(path: str) -> int:
+    """How large it was."""
+    try:
+        size = os.lstat(path).st_size
         os.remove(path)  # noqa: PTH107
+    except OSError:
+        return 0
+    return size
