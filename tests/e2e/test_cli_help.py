@@ -92,6 +92,28 @@ FLAGS = {
         "-q --quiet",
         "PATH",
     ],
+    "run": [
+        "--after N",
+        "--budget SHARE",
+        "--capture-signal NAME",
+        "--diagnose",
+        "--every N",
+        "--keep N",
+        "--lang LANG",
+        "--max-disk SIZE",
+        "--memory",
+        "--no-fork",
+        "--no-shapes",
+        "--report",
+        "--stacks",
+        "--stall-after SECONDS",
+        "--steps N",
+        "--watch-only",
+        "--when IF",
+        "-h --help",
+        "-o --output FOLDER",
+        "-q --quiet",
+    ],
 }
 
 

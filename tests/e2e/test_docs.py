@@ -13,6 +13,7 @@ How pages are written, so that they can be run:
 
 import argparse
 import difflib
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,9 @@ from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.findings.pages import page_of
 from redline.findings.registry import RULES
+from redline.launch.outside.record import _KINDS as KINDS
+from redline.launch.outside.stall import Stall, Standing
+from redline.launch.run_record import to_json
 from redline.report import inspect_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
@@ -39,6 +43,8 @@ from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Sour
 from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
+from tests.unit.test_run_text import rank as rank_of_a_run
+from tests.unit.test_run_text import run as run_record
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -49,6 +55,7 @@ TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PICTURES = sorted((DOCS / "images").iterdir())
 DRAWN = [picture for picture in PICTURES if picture.suffix == ".svg"]  # of terminals; others are photographs of a page
 RECORDED = Path("tests/data/recorded")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # on a machine that others use too, more wait for each other
 INSTALLING = "pip install ."  # what is under test is already there
 
 FENCE = re.compile(
@@ -101,6 +108,7 @@ def name_of(page: Path) -> str:
 def checkout(tmp_path: Path) -> Path:
     """A folder with what the pages use of a checkout."""
     shutil.copytree(ROOT / RECORDED, tmp_path / "checkout" / RECORDED)
+    shutil.copytree(ROOT / "examples", tmp_path / "checkout" / "examples")
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, arguments in (("python", ""), ("redline", "-m redline ")):
@@ -115,7 +123,7 @@ def run(line: str, folder: Path) -> tuple[int, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDLINE_", "XDG_"))}
     home = folder.parent
     path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    own = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8"}
+    own = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8", **ONE_THREAD}
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
@@ -303,6 +311,55 @@ def test_the_inspect_page_has_every_key_of_the_json(tmp_path: Path) -> None:
     assert any(rank["problems"] for rank in record["ranks"])
     rows = rows_of(section(DOCS / "reference" / "inspect.md", "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
+
+
+def first_words_of_options(verb: str) -> set[str]:
+    """Each option as a page on its verb writes it: by its first name."""
+    return {
+        f"`{action.option_strings[0]} {action.metavar or ''}".strip() + "`"
+        for action in cli.build_parser(verb)._actions
+        if action.option_strings and action.option_strings[0] != "-h"
+    }
+
+
+def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
+    page = DOCS / "reference" / "run.md"
+    assert {row[0] for row in rows_of(section(page, "Options"))} == first_words_of_options("run")
+    assert {row[0] for row in rows_of(section(page, "What ends a step"))} == {f"`{kind}`" for kind in KINDS.values()}
+
+
+def test_the_run_page_has_every_field_of_the_record() -> None:
+    """As it is written; what is in facts, machine and settings is free."""
+    note = {"code": "a", "text": "b", "count": 1}
+    stall: dict[str, Any] = {field.name: [] for field in fields(Stall)}
+    standing = {field.name: 0 for field in fields(Standing) if field.name != "stacks"}
+    record = run_record(rank_of_a_run(notes=(note,)), stalls=({**stall, "ranks": [standing]},))
+    written = set(keys_of_a_run(json.loads(json.dumps(to_json(record)))))
+    rows = rows_of(section(DOCS / "reference" / "run.md", "run.json"))
+    assert {row[0] for row in rows} == {f"`{key}`" for key in written}
+
+
+def keys_of_a_run(value: Any, at: str = "") -> Iterator[str]:
+    objects = ("ranks", "ranks[].windows", "ranks[].notes", "stalls", "stalls[].ranks")
+    if isinstance(value, dict) and at not in ("ranks[].facts", "machine", "settings"):
+        for key, inner in value.items():
+            yield from keys_of_a_run(inner, f"{at}.{key}".removeprefix("."))
+    elif isinstance(value, list) and at in objects:
+        for inner in value:
+            yield from keys_of_a_run(inner, f"{at}[]")
+    else:
+        yield at
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    rows = rows_of(section(DOCS / "explanation" / "capture.md", "Sixteen promises"))
+    assert [row[0].partition(".")[0] for row in rows] == [f"P{number}" for number in range(1, 17)]
+    text = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
+    for row in rows:
+        named = CODE.findall(row[1])
+        assert named
+        assert set(named) <= defined, row[0]
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------
