@@ -1,0 +1,160 @@
+"""When `redline run` captures, on two real ranks: once, when asked, on a condition, over and over, after a restart."""
+
+import importlib.util
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import PROGRAMS, REDLINE, Record, Started, finished, record, started
+
+PROGRAM = PROGRAMS / "ranks.py"
+TWO = ("--standalone", "--nproc-per-node", 2)
+NEVER = ("--after", 1_000_000)  # of its own accord
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def steps_of_windows(told: Record) -> dict[int, list[tuple[int, int, int]]]:
+    """Of each rank its windows: number, first step, steps."""
+    return {
+        one["rank"]: [(window["number"], window["first_step"], window["steps"]) for window in one["windows"]]
+        for one in told["ranks"]
+    }
+
+
+def check(told: Record, folder: Path) -> list[tuple[int, int, int]]:
+    """Both ranks have the same windows, all of them written; which ones."""
+    found = steps_of_windows(told)
+    assert found[0] == found[1]
+    for one in told["ranks"]:
+        for window in one["windows"]:
+            assert window["state"] == "written"
+            assert (folder / window["path"]).exists()
+    return found[0]
+
+
+def has_window(folder: Path, number: int) -> bool:
+    return len(list(folder.glob(f"window-{number}/rank-?.trace.json.gz"))) == 2
+
+
+def test_when_asked_by_a_file_and_by_a_signal(tmp_path: Path) -> None:
+    folder, until, stepping = tmp_path / "run", tmp_path / "until", tmp_path / "stepping"
+    program = [PROGRAM, "--steps", 1_000_000, "--step-ms", 20, "--until", until, "--stepping", stepping]
+    options = [*TWO, *NEVER, "--steps", 2, "--capture-signal", "USR2", "--budget", "100%"]
+    with started(tmp_path, *REDLINE, "-o", folder, *options, "--", *program) as job:
+        job.wait_until(stepping.exists)
+        (folder / "capture").touch()
+        job.wait_until(lambda: has_window(folder, 1))
+        assert not (folder / "capture").exists()
+        job.process.send_signal(signal.SIGUSR2)
+        job.wait_until(lambda: has_window(folder, 2))
+        until.touch()
+        assert job.wait() == 0, job.output
+    windows = check(record(folder), folder)
+    assert [(number, steps) for number, _, steps in windows] == [(1, 2), (2, 2)]
+    assert not list(folder.glob("capture*"))
+
+
+def test_when_a_step_is_slow(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [*TWO, "--when", "step_time>20*median", "--steps", 2]
+    job = finished(
+        tmp_path, *REDLINE, "-o", folder, *options, "--", PROGRAM, "--steps", 60, "--step-ms", 10, "--slow-at", 30
+    )
+    assert job.process.returncode == 0, job.output
+    ((number, first, steps),) = check(record(folder), folder)
+    assert (number, steps) == (1, 2)
+    assert 30 < first <= 36
+
+
+def test_over_and_over_within_the_budget(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [*TWO, "--after", 5, "--steps", 1, "--every", 30, "--budget", "100%", "--keep", 2]
+    job = finished(tmp_path, *REDLINE, "-o", folder, *options, "--", PROGRAM, "--steps", 130, "--step-ms", 20)
+    assert job.process.returncode == 0, job.output
+    windows = check(record(folder), folder)
+    assert len(windows) == 2
+    assert windows[1][1] - windows[0][1] == 30 * (windows[1][0] - windows[0][0])
+    assert sorted(path.name for path in folder.glob("window-*")) == [f"window-{number}" for number, _, _ in windows]
+
+
+def test_no_second_window_where_the_budget_is_spent(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [*TWO, "--after", 5, "--steps", 1, "--every", 10, "--budget", "0%"]
+    job = finished(tmp_path, *REDLINE, "-o", folder, *options, "--", PROGRAM, "--steps", 40)
+    assert job.process.returncode == 0, job.output
+    told = record(folder)
+    assert len(check(told, folder)) == 1
+    assert [[note["code"] for note in one["notes"]] for one in told["ranks"]] == [["budget"], ["budget"]]
+
+
+def test_a_restart_is_a_run_of_its_own_in_the_same_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [*TWO, "--max-restarts", 1, "--after", 4, "--steps", 2]
+    # Otherwise gloo may read addresses of the first attempt in the store, and fail or wait in the second.
+    fresh = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    command = (*REDLINE, "-o", folder, *options, "--", PROGRAM, "--fails-at", 20)
+    job = finished(tmp_path, *command, environment=fresh)
+    assert job.process.returncode == 0, job.output
+    assert "this attempt fails" in job.output
+    told = record(folder)
+    assert [(one["restart"], one["rank"]) for one in told["ranks"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [one["steps"] for one in told["ranks"]] == [20, 20, 40, 40]
+    traces = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.gz"))
+    first = [f"window-1/rank-{rank}.trace.json.gz" for rank in range(2)]
+    assert traces == [*(f"restart-1/{path}" for path in first), *first]
+    diagnosed = finished(tmp_path, sys.executable, "-m", "redline", "diagnose", "--json", "-o", "d.json", folder)
+    assert diagnosed.process.returncode == 0, diagnosed.output
+    assert (tmp_path / "d.json").read_text().count("restart-1/window-1") > 0
+
+
+# --- inside of a launch that others made ------------------------------------------------------------------------------
+
+
+def check_one_run(folder: Path, launcher: str, output: str) -> None:
+    told = record(folder)
+    assert (told["launcher"], told["world"]) == (launcher, 2)
+    assert [(one["rank"], one["steps"]) for one in told["ranks"]] == [(0, 40), (1, 40)]
+    assert len(check(told, folder)) == 1
+    assert output.count("redline: ") == 1, "one summary, of the first rank"
+
+
+def test_inside_of_torchrun(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *TWO, "-m", "redline", "run"]
+    job = finished(tmp_path, *torchrun, "-o", "run", "--after", 4, "--", PROGRAM)
+    assert job.process.returncode == 0, job.output
+    check_one_run(tmp_path / "run", "torchrun", job.output)
+
+
+LAUNCHERS = {
+    "slurm": {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_PROCID": "{}"},
+    "openmpi": {
+        "PMIX_NAMESPACE": "prterun-1234@1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": "{}",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "{}",
+    },
+}
+
+
+@pytest.mark.parametrize("launcher", list(LAUNCHERS))
+def test_inside_of_another_launcher(launcher: str, tmp_path: Path) -> None:
+    """Started as the launcher would: one process per rank, which knows its rank by the environment."""
+    port = str(20_000 + hash(str(tmp_path)) % 10_000)
+
+    def environment(rank: int) -> dict[str, str]:
+        told = {name: value.format(rank) for name, value in LAUNCHERS[launcher].items()}
+        return {**told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+    command = (*REDLINE, "--after", 4, "--", PROGRAM)
+    jobs: list[Started] = []
+    with (
+        started(tmp_path, *command, environment=environment(0)) as first,
+        started(tmp_path, *command, environment=environment(1)) as second,
+    ):
+        jobs = [first, second]
+        assert [job.wait() for job in jobs] == [0, 0], [job.output for job in jobs]
+    (folder,) = (tmp_path / "redline-runs").iterdir()
+    check_one_run(folder, launcher, "".join(job.output for job in jobs))
