@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -241,7 +242,7 @@ def train(rank: int, world: int, injector: Injector) -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            say(f"rank {rank} step {step} loss {float(loss).hex()}")
+            say(f"rank {rank} step {step} loss {float(loss.detach()).hex()}")
             if profiler is not None:
                 profiler.step()
     if own:
@@ -267,6 +268,8 @@ def main() -> None:
             raise
         time.sleep(PEERS_WAIT_S)  # the peer is gone; the launcher will end us, always in the same way
     if world > 1:
+        group: Any = dist.group.WORLD
+        say(f"rank {rank} took part in {group._get_sequence_number_for_group()} collectives")
         dist.destroy_process_group()
     say(f"rank {rank} is done")
 

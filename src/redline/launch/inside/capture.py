@@ -74,7 +74,7 @@ class Capture:
         self._requests = 0
         self._failures = 0
         self._refusals = 0
-        self._opened = 0
+        self._captured = 0
         self._last = 0  # the window whose end is not known yet
         self._until = 0
         self._lengths = [0] * _USUAL_OF
@@ -177,11 +177,11 @@ class Capture:
 
     def _is_within_budget(self) -> bool:
         """After the first window: would another one, as dear as those before, keep to the share of the time?"""
-        if not self._opened:
+        if not self._captured:
             return True
         spent_ns = self._words[COST_NS] + self._slowed_ns
         elapsed_ns = perf_counter_ns() - self._words[STARTED_NS]
-        if spent_ns * (self._opened + 1) / self._opened <= self._settings.budget * elapsed_ns:
+        if spent_ns * (self._captured + 1) / self._captured <= self._settings.budget * elapsed_ns:
             return True
         self.notes.add("budget", "a window was left out: it would cost more of the run than --budget allows")
         return False
@@ -212,7 +212,6 @@ class Capture:
     def _open(self, steps: int) -> None:
         window = self._place.slot.new_window(self._words[WINDOWS_DONE] + 1)
         window[FIRST_STEP] = steps + 1
-        self._opened += 1
         self._until = steps + (1 if self._usual_ns() > _LONG_STEP_NS else self._settings.steps)
         self._on_term.arm()
         self._recorder.start(steps + 1)
@@ -250,6 +249,7 @@ class Capture:
         if reason:
             self.notes.add("cut-short", f"window {number} was cut short: {reason}")
         self._recorder.write(number)
+        self._captured += 1
         window[STALL_NS] = perf_counter_ns() - began_ns
         self._words[PEAK_BYTES] = peak_bytes()
 

@@ -1,0 +1,85 @@
+"""A sample of faulty jobs under which all promises of `redline run` hold; `scripts/fault_matrix.py` tries them all."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fault_cases import (
+    FAULTS,
+    ON_OWN_DISK,
+    PLACES,
+    Case,
+    Outcome,
+    bare_case,
+    broken,
+    can_have_own_disk,
+    every_case,
+    run_bare,
+    run_watched,
+)
+
+SAMPLE = [
+    "exit7-before-1", "abort-before-1", "read_only-before-1", "own_profiler-before-1",
+    "sigterm-in-1", "sigint-in-1", "oom-in-1", "fsize-in-1", "deleted-in-1", "disk_full-in-1", "own_profiler-in-1",
+    "forks-in-1", "async_exc-in-1", "sigsegv-after-1", "lock_gil-after-1", "deleted-after-1",
+    "exception-in-2", "sigkill-in-2", "sigstop-in-2", "os_exit-in-2", "nested-in-2", "disk_full-after-2",
+    "clean-in-4", "sigkill-after-4",
+]  # fmt: skip
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def case_of(name: str) -> Case:
+    fault, at, ranks = name.rsplit("-", 2)
+    return Case(fault, at, int(ranks))
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_job_is_as_it_would_be_without_us(name: str, tmp_path: Path) -> None:
+    case = case_of(name)
+    if case.fault in ON_OWN_DISK and not can_have_own_disk():
+        pytest.skip("no disk of its own can be had here: unshare or mount is refused")
+    expected = run_bare(bare_case(case), tmp_path / "bare")
+    watched = run_watched(case, tmp_path / "watched")
+    assert broken(case, expected, watched, tmp_path / "watched") == []
+
+
+def test_the_sample_has_every_fault_and_every_place_with_every_number_of_processes() -> None:
+    cases = [case_of(name) for name in SAMPLE]
+    assert set(cases) <= set(every_case())
+    assert {case.fault for case in cases} == set(FAULTS)
+    assert {(case.at, case.ranks) for case in cases} >= {
+        *((at, 1) for at in PLACES),
+        ("in", 2),
+        ("after", 2),
+        ("in", 4),
+    }
+
+
+def outcome(**changes: object) -> Outcome:
+    fields = {"status": 0, "stdout": "a\n", "stderr": "", "fired": 1, "processes": (), "temporary": (), "seconds": 1.0}
+    return Outcome(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"status": -15}, "P1: ended with -15 instead of 0"),
+        ({"stdout": "b\n"}, "P2, P14: stdout: 'b' instead of 'a'"),
+        ({"stderr": "words\n"}, "P2, P3: stderr: 1 lines more"),
+        ({"fired": 0}, "the fault fired 0 times"),
+        ({"processes": ("sleep",)}, "P15: still running"),
+        ({"temporary": ("x",)}, "P15: temporary files"),
+    ],
+)
+def test_what_differs_is_told(changes: dict[str, object], told: str, tmp_path: Path) -> None:
+    found = broken(Case("exit7", "before", 1), outcome(), outcome(**changes), tmp_path)
+    assert [told in line for line in found] == [True]
+
+
+def test_files_that_are_not_whole_are_told(tmp_path: Path) -> None:
+    (tmp_path / "run/window-1").mkdir(parents=True)
+    (tmp_path / "run/window-1/rank-0.trace.json.gz.part").touch()
+    found = broken(Case("exit7", "before", 1), outcome(), outcome(), tmp_path)
+    assert found == ["P9: a file that nobody knows: window-1/rank-0.trace.json.gz.part"]
