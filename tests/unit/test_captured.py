@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from redline.errors import InputError
 from redline.launch.captured import Absent, Captured, captured, captured_of
 from redline.launch.run_record import NAME, read_record, to_json
 from redline.report import diagnose_json, diagnose_md, diagnose_text
@@ -91,6 +92,12 @@ def test_a_window_that_was_cut_short() -> None:
     assert said(one_of(other, number=2)) == []
 
 
+def test_a_step_that_never_ended_is_not_named() -> None:
+    assert window_line(one_of(rank(steps=11, windows=(window(steps=3),)))) == (
+        "window 1 of 1: steps 10-11 of 11 in the run"
+    )
+
+
 def test_one_of_several_windows_and_after_a_restart() -> None:
     windows = tuple(window(number=number, first_step=100 * number, steps=1) for number in (1, 2, 3))
     assert window_line(one_of(rank(windows=windows), number=2)) == "window 2 of 3: steps 200 of 1,000 in the run"
@@ -145,6 +152,12 @@ def test_a_damaged_record_does_not_stop_a_diagnosis(folder: Path, tmp_path: Path
     (tmp_path / "window-1").symlink_to(folder / "window-1")
     (tmp_path / NAME).write_text(text)
     assert diagnose(tmp_path / "window-1").captured is None
+
+
+def test_a_record_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    with pytest.raises(InputError, match=r"run\.json: cannot be read as the record of a run: "):
+        read_record(tmp_path / NAME)
 
 
 def test_what_was_written_is_read_again(folder: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_usual_run() -> None:
 
 def test_ranks_that_stand_out() -> None:
     ranks = [rank(number) for number in range(4)]
-    ranks[1] = rank(1, step_ns=15 * MS)
+    ranks[1] = rank(1, step_ns=15 * MS, step_p10_ns=14 * MS)
     ranks[2] = rank(2, step_wait_ns=4 * MS)
     ranks[3] = rank(3, windows=(window(state="killed"),), finished=False, notes=())
     lines = shown(run(*ranks, command=("python", "-m", "torch.distributed.run", "--nproc-per-node", "4", "t.py")))
@@ -114,10 +114,26 @@ def test_ranks_that_stand_out() -> None:
     assert "note rank 3 did not end in the orderly way: killed, or left by os._exit" in text
 
 
+def test_chance_makes_no_rank_slow() -> None:
+    few = run(rank(steps=9), rank(1, steps=9, step_ns=15 * MS, step_p10_ns=14 * MS))
+    now_and_then = run(rank(), rank(1, step_ns=12 * MS, step_p10_ns=8 * MS))
+    assert not any(line.startswith("  slow") for record in (few, now_and_then) for line in shown(record))
+
+
+def test_a_step_that_never_ended_is_not_counted_as_captured() -> None:
+    assert "  window 1  steps 10; " in "\n".join(shown(run(rank(steps=10, windows=(window(steps=2, slowdown=1.0),)))))
+
+
 def test_a_thousand_ranks() -> None:
     ranks = [rank(number, steps=1000 + number % 2) for number in range(1024)]
     for number in range(0, 1024, 100):
-        ranks[number] = rank(number, step_ns=(20 + number) * MS, finished=False, windows=(window(state="no space"),))
+        ranks[number] = rank(
+            number,
+            step_ns=(20 + number) * MS,
+            step_p10_ns=20 * MS,
+            finished=False,
+            windows=(window(state="no space"),),
+        )
     lines = shown(run(*ranks, world=2048))
     text = " ".join(" ".join(lines).split())
     assert lines[0].startswith("redline: train.py --size 3: 1,024 ranks of 2,048, exit code 0")

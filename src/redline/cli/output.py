@@ -62,8 +62,9 @@ def deliver(text: str, output: str | None, *, force: bool) -> None:
         file.write(text.encode(errors="backslashreplace"))
 
 
-def speaks_unicode() -> bool:
-    encoding = getattr(sys.stdout, "encoding", None) or ""  # standard output may be closed
+def speaks_unicode(stream: object = None) -> bool:
+    """Whether stdout does, or another stream; either may be closed."""
+    encoding = getattr(stream or sys.stdout, "encoding", None) or ""
     return encoding.lower().replace("-", "").startswith("utf")
 
 

@@ -6,12 +6,12 @@ import argparse
 import sys
 
 from redline.cli.arguments import add_language, language, positive, size_bytes
-from redline.cli.output import point_to, quoted
+from redline.cli.output import quoted, speaks_unicode
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from redline.launch.outside.stall import Stall
@@ -98,12 +98,35 @@ def run(options: argparse.Namespace) -> int:
     watching = Watching(
         stall_after_s=options.stall_after,
         capture_signal=options.capture_signal,
-        stalled=lambda stall, path: None if options.quiet else _tell_of_stall(stall, path, spoken),
+        stalled=lambda stall, path: None if options.quiet else _unharmed(lambda: _tell_of_stall(stall, path, spoken)),
     )
     ran = run_job(command(options.torchrun, options.job), _settings(options), options.output, watching)
     if ran.speaks:
-        _afterwards(ran, options, spoken)
+        _unharmed(lambda: _afterwards(ran, options, spoken))
     return die_like(ran.ended)
+
+
+def _unharmed(tell: Callable[[], None]) -> None:
+    """Tell it; whatever fails in that, the job goes on or ends as it would have."""
+    from redline.errors import RedlineError
+
+    try:
+        tell()
+    except KeyboardInterrupt:
+        _say("redline: interrupted\n")
+    except RedlineError as error:
+        _say(f"redline: {error}\n")
+    except Exception as error:  # noqa: BLE001 (the job must not hear of it)
+        _say(f"redline: a bug of Redline, please report it: {type(error).__name__}: {error}\n")
+
+
+def _say(text: str) -> None:
+    """On stderr, if it is there and somebody reads it; never on stdout, which is the job's."""
+    from contextlib import suppress
+
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(text, end="", file=sys.stderr, flush=True)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -132,28 +155,24 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
     from redline.report.language import speaking
 
     with speaking(spoken):
-        print(run_text.render_stall(stall, path), end="", file=sys.stderr, flush=True)
+        _say(run_text.render_stall(stall, path))
 
 
 def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
-    """The summary, and what was asked for; whatever fails here, the job's own end stays what it was."""
-    from redline.errors import RedlineError
+    """The summary, and what was asked for."""
     from redline.report import run_text
     from redline.report.language import speaking
 
     if not options.quiet:
         with speaking(spoken):
-            print(run_text.render(ran.record, ran.folder), end="", file=sys.stderr, flush=True)
+            _say(run_text.render(ran.record, ran.folder))
     if ran.folder is None or not ran.record.has_traces:
         return
-    try:
-        if options.report or options.diagnose:
-            _diagnose(ran.folder, options, spoken)
-    except RedlineError as error:
-        print(f"redline: {error}", file=sys.stderr)
+    if options.report or options.diagnose:
+        _diagnose(ran.folder, options, spoken)
     if not options.quiet and not options.report:
         wanted = " -o report.html" if options.diagnose else ""
-        point_to(f"redline diagnose {quoted([_near(ran.folder)])}{wanted}")
+        _say(f"next: redline diagnose {quoted([_near(ran.folder)])}{wanted}\n")
 
 
 def _near(folder: Path) -> str:
@@ -176,13 +195,14 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     known = found.diagnosis, found.outline, found.findings, found.failures
     with speaking(spoken):
         if options.diagnose:
-            print("\n" + diagnose_text.render(*known, captured=found.captured), end="", file=sys.stderr)
+            unicode = speaks_unicode(sys.stderr)
+            _say("\n" + diagnose_text.render(*known, captured=found.captured, unicode=unicode))
         if options.report:
             deliver(
                 page.render(*known, strip=found.strip, captured=found.captured), str(folder / "report.html"), force=True
             )
             if not options.quiet:
-                point_to(f"open {quoted([_near(folder / 'report.html')])} in a browser")
+                _say(f"next: open {quoted([_near(folder / 'report.html')])} in a browser\n")
 
 
 def _count(text: str) -> int:

@@ -12,6 +12,7 @@ from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
 MOST_SLOW = 3  # ranks that are named
 MOST_WINDOWS = 3  # the newest
 _STANDS_OUT = 1.1  # times the step of the others, or as much of it more waiting
+_ENOUGH_STEPS = 20  # to tell a slow rank from chance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,7 @@ def _waiting_share(ranks: Sequence[RankRecord]) -> float | None:
 
 
 def _slow(ranks: Sequence[RankRecord]) -> Iterable[SlowRank]:
-    timed = [one for one in ranks if one.step_ns]
+    timed = [one for one in ranks if one.step_ns and one.steps >= _ENOUGH_STEPS]
     if len(timed) < 2:
         return
     usual_ns = median_low(one.step_ns or 0 for one in timed)
@@ -170,7 +171,8 @@ def _slow(ranks: Sequence[RankRecord]) -> Iterable[SlowRank]:
         ratio = (one.step_ns or 0) / usual_ns
         wait_ns = one.step_wait_ns or 0
         is_waiting = wait_ns - usual_wait_ns > (_STANDS_OUT - 1) * usual_ns
-        if is_waiting or ratio > _STANDS_OUT:
+        is_slow = ratio > _STANDS_OUT and (one.step_p10_ns or 0) > usual_ns  # nearly always, not now and then
+        if is_waiting or is_slow:
             yield SlowRank(
                 rank=one.rank,
                 step_ratio=ratio,
@@ -188,24 +190,25 @@ def _excess(one: SlowRank) -> tuple[float, int]:
 
 
 def _windows(ranks: Sequence[RankRecord]) -> list[WindowSeen]:
-    found: dict[tuple[int, int], list[tuple[int, WindowRecord]]] = {}
+    found: dict[tuple[int, int], list[tuple[RankRecord, WindowRecord]]] = {}
     for one in ranks:
         for window in one.windows:
-            found.setdefault((one.restart, window.number), []).append((one.rank, window))
+            found.setdefault((one.restart, window.number), []).append((one, window))
     return [_window(restart, number, found[restart, number]) for restart, number in sorted(found)]
 
 
-def _window(restart: int, number: int, parts: Sequence[tuple[int, WindowRecord]]) -> WindowSeen:
+def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowRecord]]) -> WindowSeen:
     lost: dict[str, list[int]] = {}
-    for rank, window in parts:
+    for one, window in parts:
         if window.state != "written":
-            lost.setdefault(window.state, []).append(rank)
+            lost.setdefault(window.state, []).append(one.rank)
     slowdowns = [window.slowdown for _, window in parts if window.slowdown]
     first = min(window.first_step for _, window in parts)
     return WindowSeen(
         number=number,
         restart=restart,
-        steps=range(first, max(window.first_step + window.steps for _, window in parts)),
+        # The last step of a window that was cut short may never have ended.
+        steps=range(first, max(min(window.first_step + window.steps, one.steps + 1) for one, window in parts)),
         written=sum(window.state == "written" for _, window in parts),
         lost=tuple((state, tuple(ranks)) for state, ranks in lost.items()),
         slowdown=median(slowdowns) if slowdowns else None,

@@ -29,7 +29,7 @@ def window_line(one: Captured) -> str:
 
 
 def span(one: Captured) -> str:
-    last = one.first_step + max(one.steps, 1) - 1
+    last = max(one.first_step, min(one.first_step + one.steps - 1, one.run_steps))  # a cut one may never have ended
     return f"{one.first_step:,}" if last == one.first_step else f"{one.first_step:,}-{last:,}"
 
 

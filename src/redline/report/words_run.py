@@ -165,8 +165,10 @@ TOLD: Sequence[str] = (
     marked("window {number} was cut short: the process was told to end"),
     marked("window {number} was cut short: the process ended"),
     marked("window {number} was cut short: the steps turned out to be others"),
+    marked("no more windows after {count} failures in a row"),
     marked("no shared memory could be had; the job ran unwatched"),
     marked("nothing was captured: {folder} cannot be written ({why})"),
+    marked("watching from outside failed, and the job went on: {error}"),
     marked("the record of the run could not be written: {error}"),
 )
 """What processes and the watcher say."""

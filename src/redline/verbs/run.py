@@ -9,20 +9,20 @@ from typing import Any
 
 from redline.artifacts import write_atomic
 from redline.errors import OutputError
-from redline.launch.board import BEGIN, REQUESTED, STEPS, Board
+from redline.launch.board import Board
 from redline.launch.outside import folder as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
 from redline.launch.outside.leave import leave_behind, make_folder, remove_if_nothing_happened
 from redline.launch.outside.machine import machine
 from redline.launch.outside.record import rank_record
+from redline.launch.outside.requests import Requests
 from redline.launch.outside.stall import Stall, StallWatch
 from redline.launch.outside.supervise import Ended, Supervisor, make_board
 from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
-_AHEAD_STEPS = 2  # so that all ranks can begin at the same step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,8 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     job = _Job(command, settings, board, folder, watching)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ended = job.supervisor.run()
+    if job.requests is not None:
+        job.requests.forget()
     own = tuple(rank_record(slot) for slot in job.supervisor.slots())
     record = RunRecord(
         command=command.arguments,
@@ -71,7 +73,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         ranks=own,
         machine=machine(own),
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
-        notes=tuple(notes),
+        notes=(*notes, *job.troubles.values()),
         stalls=tuple(_without_stacks(stall) for stall in job.stalls),
     )
     if folder is not None and named is None and where is None and remove_if_nothing_happened(folder, record):
@@ -91,24 +93,20 @@ class _Job:
         self.supervisor.capture_signal = watching.capture_signal
         self.supervisor.capture_asked = self._ask
         self.stalls: list[Stall] = []
+        self.troubles: dict[str, str] = {}
         self._board = board
         self._folder = folder
         self._watching = watching
         self._stall_watch = StallWatch(self.supervisor.slots, watching.stall_after_s, self._stalled)
 
     def _tick(self) -> None:
-        with suppress(OSError):
-            if self._folder is not None and (self._folder / run_folder.CAPTURE).exists():
-                (self._folder / run_folder.CAPTURE).unlink()
-                self._ask()
+        if self.requests is not None:
+            self.requests.look()
         self._stall_watch.look()
 
     def _ask(self) -> None:
-        """For a window, to begin at the same step on all ranks of this machine."""
-        if self._board is not None:
-            steps = max((slot.words[STEPS] for slot in self.supervisor.slots()), default=0)
-            self._board.shared[BEGIN] = steps + _AHEAD_STEPS
-            self._board.shared[REQUESTED] += 1
+        if self.requests is not None:
+            self.requests.ask()
 
     def _stalled(self, stall: Stall) -> None:
         self.stalls.append(stall)

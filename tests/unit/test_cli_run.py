@@ -1,0 +1,74 @@
+"""What is told of a run never changes how the run ends, and never reaches stdout."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.cli import main
+from redline.errors import InputError
+from redline.launch.outside.supervise import Ended
+from redline.report import run_text
+from redline.verbs import diagnose as diagnose_verb
+from redline.verbs import run as run_verb
+from redline.verbs.run import Ran
+from tests.unit.test_run_text import rank, run
+
+EXITED_WITH_7 = 7 << 8
+
+
+@pytest.fixture(autouse=True)
+def over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jobs are over at once, with exit code 7 and a trace."""
+    monkeypatch.chdir(tmp_path)
+    ended = Ended(status=EXITED_WITH_7, started_ns=0, ended_ns=1, terminated=False)
+    ran = Ran(record=run(rank(), exit_code=7), ended=ended, folder=tmp_path / "a run", speaks=True)
+    monkeypatch.setattr(run_verb, "run", lambda *_: ran)
+
+
+def failing(error: BaseException) -> Any:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_the_summary_and_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "a.py"]) == 7
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("redline: train.py --size 3: 1 rank, exit code 7")
+    assert told.err.endswith("\n  folder    a run\nnext: redline diagnose 'a run'\n")
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-q", "a.py"]) == 7
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("x"), "redline: a bug of Redline, please report it: ZeroDivisionError: x\n"),
+        (InputError("a.json: not a trace"), "redline: a.json: not a trace\n"),
+        (KeyboardInterrupt(), "redline: interrupted\n"),
+    ],
+)
+def test_what_fails_afterwards_does_not_change_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, said: str
+) -> None:
+    monkeypatch.setattr(diagnose_verb, "diagnose", failing(error))
+    assert main(["run", "-q", "--diagnose", "a.py"]) == 7
+    assert capsys.readouterr() == ("", said)
+    monkeypatch.setattr(run_text, "render", failing(error))
+    assert main(["run", "a.py"]) == 7
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_closed_stderr_sends_nothing_to_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["run", "a.py"]) == 7
+    assert capsys.readouterr().out == ""
