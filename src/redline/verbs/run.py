@@ -94,19 +94,27 @@ class _Job:
         self.supervisor.capture_asked = self._ask
         self.stalls: list[Stall] = []
         self.troubles: dict[str, str] = {}
-        self._board = board
+        self.requests = Requests(folder, board, self.supervisor.slots) if folder and board else None
         self._folder = folder
         self._watching = watching
         self._stall_watch = StallWatch(self.supervisor.slots, watching.stall_after_s, self._stalled)
 
     def _tick(self) -> None:
         if self.requests is not None:
-            self.requests.look()
-        self._stall_watch.look()
+            self._unharmed(self.requests.look)
+        self._unharmed(self._stall_watch.look)
 
     def _ask(self) -> None:
         if self.requests is not None:
-            self.requests.ask()
+            self._unharmed(self.requests.ask)
+
+    def _unharmed(self, look: Callable[[], None]) -> None:
+        """The job would end with us, so nothing that fails here may end us."""
+        try:
+            look()
+        except Exception as error:  # noqa: BLE001
+            name = type(error).__name__
+            self.troubles.setdefault(name, f"watching failed, which is a bug of Redline: {name}: {error}")
 
     def _stalled(self, stall: Stall) -> None:
         self.stalls.append(stall)
