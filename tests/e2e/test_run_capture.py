@@ -2,7 +2,10 @@
 
 import importlib.util
 import signal
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -139,22 +142,39 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("launcher", list(LAUNCHERS))
-def test_inside_of_another_launcher(launcher: str, tmp_path: Path) -> None:
-    """Started as the launcher would: one process per rank, which knows its rank by the environment."""
-    port = str(20_000 + hash(str(tmp_path)) % 10_000)
+@contextmanager
+def launched(launcher: str, folder: Path, *command: object) -> Iterator[list[Started]]:
+    """As the launcher would start it: one process per rank, which knows its rank by the environment."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
 
     def environment(rank: int) -> dict[str, str]:
         told = {name: value.format(rank) for name, value in LAUNCHERS[launcher].items()}
         return {**told, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
-    command = (*REDLINE, "--after", 4, "--", PROGRAM)
-    jobs: list[Started] = []
     with (
-        started(tmp_path, *command, environment=environment(0)) as first,
-        started(tmp_path, *command, environment=environment(1)) as second,
+        started(folder, *command, environment=environment(0)) as first,
+        started(folder, *command, environment=environment(1)) as second,
     ):
-        jobs = [first, second]
-        assert [job.wait() for job in jobs] == [0, 0], [job.output for job in jobs]
+        yield [first, second]
+        assert [job.wait() for job in (first, second)] == [0, 0], (first.output, second.output)
+
+
+@pytest.mark.parametrize("launcher", list(LAUNCHERS))
+def test_inside_of_another_launcher(launcher: str, tmp_path: Path) -> None:
+    with launched(launcher, tmp_path, *REDLINE, "--after", 4, "--", PROGRAM) as jobs:
+        pass
     (folder,) = (tmp_path / "redline-runs").iterdir()
     check_one_run(folder, launcher, "".join(job.output for job in jobs))
+
+
+def test_all_watchers_of_a_job_learn_what_one_is_asked(tmp_path: Path) -> None:
+    folder, until, stepping = tmp_path / "run", tmp_path / "until", tmp_path / "stepping"
+    program = [PROGRAM, "--steps", 1_000_000, "--step-ms", 20, "--until", until, "--stepping", stepping]
+    with launched("slurm", tmp_path, *REDLINE, *NEVER, "-o", folder, "--", *program) as (first, _):
+        first.wait_until(stepping.exists)
+        (folder / "capture").touch()
+        first.wait_until(lambda: has_window(folder, 1))
+        until.touch()
+    assert len(check(record(folder), folder)) == 1
+    assert not list(folder.glob("capture*"))
