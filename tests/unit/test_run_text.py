@@ -228,6 +228,14 @@ STALL = {
             "nothing was captured: /x cannot be written (Read-only file system)",
         ),
         (
+            run(rank(), notes=("watching failed, which is a bug of Redline: OSError: x",)),
+            "watching failed, which is a bug of Redline: OSError: x",
+        ),
+        (
+            run(rank(notes=({"code": "stopped", "text": "no more windows after 2 failures in a row", "count": 1},))),
+            "no more windows after 2 failures in a row",
+        ),
+        (
             run(notes=("no shared memory could be had; the job ran unwatched",)),
             "no shared memory could be had; the job ran unwatched",
         ),

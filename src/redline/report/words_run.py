@@ -168,7 +168,7 @@ TOLD: Sequence[str] = (
     marked("no more windows after {count} failures in a row"),
     marked("no shared memory could be had; the job ran unwatched"),
     marked("nothing was captured: {folder} cannot be written ({why})"),
-    marked("watching from outside failed, and the job went on: {error}"),
+    marked("watching failed, which is a bug of Redline: {error}"),
     marked("the record of the run could not be written: {error}"),
 )
 """What processes and the watcher say."""
