@@ -1,5 +1,6 @@
 """The summary of a run fits a screen, says what matters, and says it of odd runs too."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from redline.report.run_text import MOST_LINES, WIDTH, render, render_stall
+from redline.report.words_run import TOLD
 
 MS = 1_000_000
 
@@ -277,6 +279,17 @@ def test_in_chinese() -> None:
     with speaking("zh"):
         lines = shown(run(*(rank(number) for number in range(3)), world=4))
     assert "optimizer steps" not in "\n".join(lines)
+
+
+def test_what_processes_note_is_known_here_and_in_the_reference() -> None:
+    root = Path(__file__).parents[2]
+    source = "".join(path.read_text() for path in (root / "src" / "redline" / "launch" / "inside").glob("*.py"))
+    codes = set(re.findall(r'notes\.add\(\s*"([\w-]+)"', source))
+    page = (root / "docs" / "reference" / "run.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| `ranks[].notes[].code`")]
+    assert set(re.findall(r"`([\w-]+)`", row.split("|")[2])) == codes
+    reasons = re.findall(r'_guarded\(self\._close, "([^"]+)"\)', source)
+    assert {f"window {{number}} was cut short: {reason}" for reason in reasons} <= set(TOLD)
 
 
 # --- a stall ----------------------------------------------------------------------------------------------------------
