@@ -36,3 +36,12 @@ def test_a_folder_that_cannot_be_made_costs_the_capture_and_not_the_job(tmp_path
     ran = run(tmp_path, "-o", "file/below", "--", "hello.py")
     assert (ran.returncode, ran.stdout) == (0, "hello\n")
     assert "nothing was captured" in ran.stderr
+
+
+def test_a_torch_without_what_the_hooks_need_leaves_the_job_alone(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("__version__ = '0.4'\n")
+    (tmp_path / "old.py").write_text("import torch\nprint(torch.__version__)\n")
+    ran = run(tmp_path, "--", "old.py")
+    assert (ran.returncode, ran.stdout) == (0, "0.4\n")
+    assert "the job went on: torch 0.4 cannot be watched" in " ".join(ran.stderr.split())
+    assert "did not import torch" not in ran.stderr

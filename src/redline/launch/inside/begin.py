@@ -71,6 +71,16 @@ def _slot_number(settings: Settings, restart: int) -> int:
     return min(restart * settings.local_size + local, settings.slots - 1)
 
 
+def _say_unwatched(place: Place, torch: ModuleType, error: Exception) -> None:
+    """This torch has not what the hooks need; the summary says so."""
+    import json
+
+    version = str(getattr(torch, "__version__", "unknown"))
+    why = f"torch {version} cannot be watched ({type(error).__name__}: {error})"[:300]
+    facts = {"versions": {"torch": version}, "notes": [{"code": "failed", "text": why, "count": 1}]}
+    place.slot.write_facts(json.dumps(facts).encode())
+
+
 class _AfterTorch:
     """Finds no module; when torch is looked for, it sees to it that watching begins once torch is there."""
 
@@ -101,7 +111,7 @@ class _AfterTorch:
                 from redline.launch.inside.watch import watch
 
                 watch(self._place)
-            except Exception:  # noqa: BLE001 (the job runs on unwatched; the watcher says so)
-                pass
+            except Exception as error:  # noqa: BLE001 (the job runs on unwatched)
+                _say_unwatched(self._place, module, error)
 
         loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
