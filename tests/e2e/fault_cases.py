@@ -36,6 +36,9 @@ FAULTS = (*GOES_ON, *ENDS_ORDERLY, *ENDS_AT_ONCE, *ON_FOLDER)
 ON_OWN_DISK = ("disk_full", "read_only")
 _OWN_DISK = 'mount -t tmpfs -o size=4g,nr_inodes=64 none "$0" && "$@"; code=$?; cp -a "$0/." "$0.kept"; exit $code'
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; jobs would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @dataclass(frozen=True)
 class Case:

@@ -79,7 +79,7 @@ hidden = ("MARK_OF_A_TEST", "TMPDIR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TOR
 print(json.dumps({
     "environment": {k: v for k, v in sorted(os.environ.items()) if k not in hidden},
     "path": sys.path, "argv": sys.argv, "orig_argv": sys.orig_argv, "cwd": os.getcwd(), "name": __name__,
-    "file": __file__, "main": sorted(vars(__main__)), "spec": str(__spec__), "flags": str(sys.flags),
+    "file": __file__, "main": sorted(vars(__main__)), "spec": __spec__ and __spec__.name, "flags": str(sys.flags),
     "input": sys.stdin.read(), "sitecustomize": str(sys.modules.get("sitecustomize")), "signals": [
         str(__import__("signal").getsignal(n)) for n in range(1, 32)], "meta": len(sys.path_hooks),
 }, indent=1))

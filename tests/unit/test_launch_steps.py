@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.launch.board import BATCHES, BY_CALLS, BY_HAND, BY_OPTIMIZER, ENTRIES, KIND, LOADER_NS, STEPS, Board
+from redline.launch.board import (
+    BATCHES,
+    BY_CALLS,
+    BY_HAND,
+    BY_OPTIMIZER,
+    CHUNK_ENTRIES,
+    ENTRIES,
+    KIND,
+    LOADER_NS,
+    STEPS,
+    Board,
+)
 from redline.launch.inside import steps as module
 from redline.launch.inside.steps import Rounds, Steps
 
@@ -193,3 +204,17 @@ def test_more_steps_than_entries_keep_their_sums(extra: int, length_ns: int) -> 
     assert sum(lengths_ns) == sum(length_ns + number % 3 for number in range(1, steps + 1))
     assert sum(waits_ns) == sum(number % 2 for number in range(1, steps + 1))
     assert (len(lengths_ns) - 1) * stride < steps <= len(lengths_ns) * stride
+
+
+def test_without_more_memory_steps_share_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(number: int, entry: int) -> None:
+        raise OSError("the limit on files forbids it")
+
+    watched = Watched()
+    monkeypatch.setattr(watched.steps._board, "set_aside", refuse)
+    for number in range(1, 3 * CHUNK_ENTRIES + 1):
+        watched.slot.words[STEPS] = number
+        watched.steps._keep(5, 1)
+    lengths_ns, waits_ns, stride = watched.slot.steps()
+    assert (sum(lengths_ns), sum(waits_ns), stride) == (15 * CHUNK_ENTRIES, 3 * CHUNK_ENTRIES, 4)
+    assert len(lengths_ns) <= CHUNK_ENTRIES

@@ -95,6 +95,7 @@ class Steps:
         self._ended = ended  # told the number of steps, the length of the last, and whether an optimizer is at work
         self._restarted = restarted
         self._rounds = Rounds()
+        self._room = ENTRIES
         self._last_ns = 0
         self._pending_ns = 0  # an optimizer has closed a step; the loader will say where the next begins
         self._asked_ns = 0
@@ -204,7 +205,9 @@ class Steps:
     def _keep(self, length_ns: int, waited_ns: int) -> None:
         words, entries = self._words, self._entries
         filled, stride = words[FILLED], words[STRIDE]
-        if filled == ENTRIES:
+        if filled and filled % CHUNK_ENTRIES == 0 and stride == 1:
+            self._set_aside(filled)
+        if filled == self._room:
             filled = self._halve()
             stride = words[STRIDE]
         at = 2 * filled
@@ -212,14 +215,20 @@ class Steps:
             entries[at - 2] += length_ns
             entries[at - 1] += waited_ns
             return
-        if filled and filled % CHUNK_ENTRIES == 0 and stride == 1:
-            self._board.set_aside(self._number, filled)
         entries[at], entries[at + 1] = length_ns, waited_ns
         words[FILLED] = filled + 1
 
+    def _set_aside(self, filled: int) -> None:
+        """More memory; where there is none, or a limit on files forbids it, what there is must do."""
+        if filled < self._room:
+            try:
+                self._board.set_aside(self._number, filled)
+            except OSError:
+                self._room = filled
+
     def _halve(self) -> int:
         """Make room: from now on an entry holds the sum of twice as many steps."""
-        entries, half = self._entries, ENTRIES // 2
+        entries, half = self._entries, self._room // 2
         for at in range(half):
             entries[2 * at] = entries[4 * at] + entries[4 * at + 2]
             entries[2 * at + 1] = entries[4 * at + 1] + entries[4 * at + 3]
