@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -70,7 +69,7 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     refuse_unless_free(path, force=force)
     # A link keeps pointing where it did: what it points at is replaced, not the link.
     target = Path(os.path.realpath(path))
-    part = target.with_name(f"{target.name[:80]}.{secrets.token_hex(4)}.part")
+    part = target.with_name(f"{target.name[:80]}.{os.urandom(4).hex()}.part")
     file = io.BufferedWriter(_PartFile(part, path), buffer_size=1 << 20)
     try:
         yield file

@@ -160,10 +160,10 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
 
 def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
     """The summary, and what was asked for."""
-    from redline.report import run_text
-    from redline.report.language import speaking
-
     if not options.quiet:
+        from redline.report import run_text
+        from redline.report.language import speaking
+
         with speaking(spoken):
             _say(run_text.render(ran.record, ran.folder))
     if ran.folder is None or not ran.record.has_traces:
