@@ -1,5 +1,7 @@
 """How a trace gets onto the disk: whole, with its checksum and within its share, or not at all."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import os
