@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from redline.artifacts import write_atomic
 from redline.errors import OutputError
@@ -23,6 +24,8 @@ from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,8 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ended = job.supervisor.run()
     if job.requests is not None:
-        job.requests.forget()
-    own = tuple(rank_record(slot) for slot in job.supervisor.slots())
+        job.unharmed(job.requests.forget)
+    own = job.records()
     record = RunRecord(
         command=command.arguments,
         folder=str(folder or ""),
@@ -79,7 +82,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     if folder is not None and named is None and where is None and remove_if_nothing_happened(folder, record):
         folder = None
     if folder is not None:
-        record = leave_behind(folder, record, job.supervisor.slots(), where)
+        record = job.unharmed(lambda: leave_behind(folder, record, job.supervisor.slots(), where)) or record
     return Ran(record=record, ended=ended, folder=folder, speaks=where is None or where.rank == 0)
 
 
@@ -101,20 +104,26 @@ class _Job:
 
     def _tick(self) -> None:
         if self.requests is not None:
-            self._unharmed(self.requests.look)
-        self._unharmed(self._stall_watch.look)
+            self.unharmed(self.requests.look)
+        self.unharmed(self._stall_watch.look)
 
     def _ask(self) -> None:
         if self.requests is not None:
-            self._unharmed(self.requests.ask)
+            self.unharmed(self.requests.ask)
 
-    def _unharmed(self, look: Callable[[], None]) -> None:
-        """The job would end with us, so nothing that fails here may end us."""
+    def unharmed(self, look: Callable[[], _Value]) -> _Value | None:
+        """The job would end with us, or in another way, so nothing that fails here may end us."""
         try:
-            look()
+            return look()
         except Exception as error:  # noqa: BLE001
             name = type(error).__name__
             self.troubles.setdefault(name, f"watching failed, which is a bug of Redline: {name}: {error}")
+            return None
+
+    def records(self) -> tuple[RankRecord, ...]:
+        """Of the ranks on this machine."""
+        found = (self.unharmed(partial(rank_record, slot)) for slot in self.supervisor.slots())
+        return tuple(one for one in found if one is not None)
 
     def _stalled(self, stall: Stall) -> None:
         self.stalls.append(stall)

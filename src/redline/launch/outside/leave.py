@@ -13,7 +13,7 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
-from redline.launch.board import Slot
+from redline.launch.board import RANK, Slot
 from redline.launch.outside.environment import Position
 from redline.launch.outside.record import rank_record
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
@@ -52,7 +52,7 @@ def leave_behind(folder: Path, record: RunRecord, slots: Sequence[Slot], where: 
             _write_steps(folder, slots)
             record = _joined(folder, record)
             _write(folder / NAME, to_json(record))
-        _remove_parts(folder)
+        _remove_parts(folder, slots)
         if where is not None and where.rank == 0:
             record = _wait_for_others(folder, record)
     except (OutputError, OSError) as error:
@@ -99,11 +99,12 @@ def _write(path: Path, content: object) -> None:
         file.write(b"\n")
 
 
-def _remove_parts(folder: Path) -> None:
-    """What killed writers left."""
-    for part in folder.rglob("*.part*"):
-        with suppress(OSError):
-            part.unlink()
+def _remove_parts(folder: Path, slots: Sequence[Slot]) -> None:
+    """What killed writers left; those of other watchers may be at work yet."""
+    for rank in {slot.words[RANK] for slot in slots}:
+        for part in folder.rglob(f"rank-{rank}.trace.*.part*"):
+            with suppress(OSError):
+                part.unlink()
 
 
 @contextmanager
