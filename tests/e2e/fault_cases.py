@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,14 @@ GOES_ON = ("clean", "sigstop", "lock_gil", "async_exc", "forks", "own_profiler")
 ON_FOLDER = ("disk_full", "read_only", "deleted", "fsize")
 FAULTS = (*GOES_ON, *ENDS_ORDERLY, *ENDS_AT_ONCE, *ON_FOLDER)
 ON_OWN_DISK = ("disk_full", "read_only")
-_OWN_DISK = 'mount -t tmpfs -o size=4g,nr_inodes=64 none "$0" && "$@"; code=$?; cp -a "$0/." "$0.kept"; exit $code'
+_OWN_DISK = """
+mount -t tmpfs none /dev/shm && mount -t tmpfs -o size=4g,nr_inodes=64 none "$0" || exit 99
+"$@"
+code=$?
+cp -a "$0/." "$0.kept"
+ls -A /dev/shm >"$0.shared"
+exit $code
+"""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; jobs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,14 +121,15 @@ def redline_run(folder: Path, *options: str) -> list[str]:
 
 
 def _on_own_disk(words: Sequence[str], folder: Path) -> Outcome:
-    """The folder of the run is a disk of its own, which this run alone sees."""
+    """The folder of the run is a disk of its own, which this run alone sees, and so is the memory that it may share."""
     disk = folder / "run"
     disk.mkdir(parents=True)
     (folder / "run.kept").mkdir()
     outcome = run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _OWN_DISK, str(disk), *words], folder)
     shutil.rmtree(disk)
     (folder / "run.kept").rename(disk)
-    return outcome
+    shared = (folder / "run.shared").read_text().split()
+    return replace(outcome, temporary=(*outcome.temporary, *shared))
 
 
 @cache

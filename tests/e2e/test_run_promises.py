@@ -381,18 +381,21 @@ libc.pthread_mutex_lock(lock)
 )
 
 
-def start_until_it_hangs(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], str]:
-    (tmp_path / "watched/tmp").mkdir(parents=True)
+def start(words: list[str], folder: Path, lines: int = 1) -> tuple[subprocess.Popen[str], str]:
+    """Until the job says that it hangs, in each of its processes."""
+    (folder / "tmp").mkdir(parents=True)
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
-        [*redline_run(tmp_path / "watched/run"), "--", str(script(tmp_path, text))],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(tmp_path / "watched", mark),
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(folder, mark)
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "hangs\n"
+    assert [process.stdout.readline() for _ in range(lines)] == ["hangs\n"] * lines
     return process, mark
+
+
+def start_until_it_hangs(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], str]:
+    job = script(tmp_path, text)
+    return start([*redline_run(tmp_path / "watched/run"), "--", str(job)], tmp_path / "watched")
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[int, float]:
@@ -411,6 +414,36 @@ def test_sigterm_ends_a_job_that_hangs_in_a_window_within_five_seconds(hang: str
     assert seconds < 5
     assert list(marked(mark)) == []
     assert states(tmp_path) == (["written"] if "time" in hang else ["killed"])
+
+
+PREEMPTED = (
+    TRAIN
+    + """
+for step in range(1, 12):
+    train()
+sys.stdout.write("hangs\\n")
+sys.stdout.flush()
+time.sleep(100)
+"""
+)
+
+
+@needs_torch
+def test_a_preempted_job_of_torchrun_leaves_the_traces_of_all_ranks(tmp_path: Path) -> None:
+    job = str(script(tmp_path, PREEMPTED))
+    ends = []
+    for name, words in (
+        ("bare", [sys.executable, "-m", "torch.distributed.run"]),
+        ("watched", redline_run(tmp_path / "watched/run")),
+    ):
+        process, mark = start([*words, "--nproc-per-node", "2", job], tmp_path / name, lines=2)
+        process.send_signal(signal.SIGTERM)
+        status, seconds = end_of(process)
+        ends.append(status)
+        assert seconds < 10
+        assert gone(mark)
+    assert ends[0] == ends[1]
+    assert sorted(rank for rank, _, _ in written(tmp_path / "watched/run")) == [0, 1]
 
 
 def gone(mark: str, within_s: float = 5.0) -> bool:

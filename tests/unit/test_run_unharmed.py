@@ -7,6 +7,7 @@ import pytest
 from redline.launch.board import RANK, Board
 from redline.launch.outside.command import command
 from redline.launch.outside.leave import _remove_parts
+from redline.launch.outside.stall import StallWatch
 from redline.launch.settings import Settings
 from redline.verbs import run as verb
 
@@ -26,7 +27,7 @@ def test_a_bug_in_the_record_does_not_change_the_end(
 
 
 def test_a_bug_in_watching_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb.StallWatch, "look", fail)
+    monkeypatch.setattr(StallWatch, "look", fail)
     (tmp_path / "job.py").write_text("import time; time.sleep(0.6)")
     ran = verb.run(command([], [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
     assert ran.ended.exit_code == 0

@@ -20,12 +20,13 @@ _STDERR = 2
 @contextmanager
 def hushed() -> Iterator[None]:
     """Lines of Kineto that reach stderr meanwhile are dropped; all others follow afterwards."""
+    aside = os.memfd_create("redline-stderr")
     try:
         real = os.dup(_STDERR)
     except OSError:  # it is closed
+        os.close(aside)
         yield
         return
-    aside = os.memfd_create("redline-stderr")
     try:  # from the first change on: a signal handler of the script may raise anywhere
         os.dup2(aside, _STDERR)
         yield
