@@ -101,6 +101,7 @@ FLAGS = {
         "--keep N",
         "--lang LANG",
         "--max-disk SIZE",
+        "--max-memory SIZE",
         "--memory",
         "--no-fork",
         "--no-shapes",

@@ -308,6 +308,18 @@ def test_the_folder_keeps_to_its_share_of_the_disk(tmp_path: Path) -> None:
     assert states(tmp_path)[len(sizes) :] == ["no space", "no space"]
 
 
+@needs_torch
+def test_a_window_that_takes_too_much_memory_ends_early(tmp_path: Path) -> None:
+    """The limit is such that any recording is above it."""
+    options = ("--steps", "40", "--max-memory", "1KB")
+    other = watched(tmp_path, script(tmp_path, STEPS_100), *options)
+    assert (other.status, other.stderr) == (0, "")
+    (window,) = rank_of(tmp_path)["windows"]
+    assert window["state"] == "written"
+    assert 1 <= window["steps"] < 40
+    assert codes(tmp_path) == ["cut-short"]
+
+
 # --- P8, P13: beside the job ------------------------------------------------------------------------------------------
 
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
     )
     window.add_argument(
-        "--stacks", action="store_true", help="record Python stacks; they make steps several times longer"
+        "--stacks", action="store_true", help="record Python stacks; they make steps up to several times longer"
     )
     window.add_argument("--memory", action="store_true", help="record every allocation")
     window.add_argument("--no-shapes", action="store_true", help="do not record shapes; then nothing can be rated")
@@ -70,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--keep", type=positive, default=16, metavar="N", help="newest windows to keep (default: 16)")
     limits.add_argument(
         "--max-disk", type=size_bytes, default=2 << 30, metavar="SIZE", help="of the folder (default: 2 GiB)"
+    )
+    limits.add_argument(
+        "--max-memory",
+        type=size_bytes,
+        default=256 << 20,
+        metavar="SIZE",
+        help="that a window may add to a process before it is closed early (default: 256 MiB)",
     )
     limits.add_argument(
         "--no-fork", action="store_true", help="write traces in the job's processes, which stand still meanwhile"
@@ -142,6 +149,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             "budget": options.budget,
             "keep": options.keep,
             "disk_bytes": options.max_disk,
+            "memory_bytes": options.max_memory,
             "shapes": not options.no_shapes,
             "stacks": options.stacks,
             "memory": options.memory,

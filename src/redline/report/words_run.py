@@ -165,6 +165,7 @@ TOLD: Sequence[str] = (
     marked("window {number} was cut short: the process was told to end"),
     marked("window {number} was cut short: the process ended"),
     marked("window {number} was cut short: the steps turned out to be others"),
+    marked("window {number} was cut short: it took more memory than --max-memory allows"),
     marked("no more windows after {count} failures in a row"),
     marked("no shared memory could be had; the job ran unwatched"),
     marked("nothing was captured: {folder} cannot be written ({why})"),

@@ -150,8 +150,10 @@ class Capture:
         if phase == WARMING:
             self._open(steps)
         elif phase == CAPTURING:
-            if steps >= self._until or self._recorder.is_too_large():
+            if steps >= self._until:
                 self._close("")
+            elif self._recorder.is_too_large():
+                self._close("it took more memory than --max-memory allows")
             else:
                 self._recorder.next_step(steps + 1)
         elif self._may_begin(steps):

@@ -73,7 +73,7 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 _OWN_WITH_VALUE = (
     "-o", "--output", "--after", "--steps", "--every", "--when", "--budget", "--keep", "--max-disk",
-    "--stall-after", "--lang", "--capture-signal",
+    "--max-memory", "--stall-after", "--lang", "--capture-signal",
 )  # fmt: skip
 
 
