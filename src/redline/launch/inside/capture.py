@@ -139,7 +139,7 @@ class Capture:
         try:
             act(argument)  # type: ignore[operator]
         except BaseException as error:
-            self._failed(error)
+            self._settle(error)
             if is_the_scripts(error):
                 raise
         finally:
@@ -254,6 +254,14 @@ class Capture:
         self._captured += 1
         window[STALL_NS] = perf_counter_ns() - began_ns
         self._words[PEAK_BYTES] = peak_bytes()
+
+    def _settle(self, error: BaseException) -> None:
+        """Where memory has run out, even this may fail."""
+        try:
+            self._failed(error)
+        except Exception as another:
+            if is_the_scripts(another):
+                raise
 
     def _failed(self, error: BaseException) -> None:
         was, self._words[PHASE] = self._words[PHASE], AFTER
