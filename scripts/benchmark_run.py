@@ -6,6 +6,9 @@ Each round starts a small GPT on one core three times, in changing order. Printe
 round, as the median over rounds with its quartiles: of the CPU time of all processes together (of the watcher, of the
 one that writes the trace, of everything that ends with them), of wall time, and of both for the training loop alone;
 and the ratio of the least CPU times, because others on the machine only ever add to them.
+
+With --together the three runs of a round share the core at the same time. Then their wall times mean nothing, but what
+disturbs one disturbs the others as well: this gives usable ratios of CPU time on a machine that is never quiet.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -35,32 +39,49 @@ class Cost:
     loss: float
 
 
-def cost(way: str, steps: int, batch: int) -> Cost:
+def start(way: str, folder: Path, steps: int, batch: int) -> subprocess.Popen[bytes]:
     options = WAYS[way]
-    with tempfile.TemporaryDirectory() as folder:
-        program = [str(PROGRAM), "--steps", str(steps), "--batch", str(batch)]
-        start = [sys.executable]
-        if options is not None:
-            start += ["-m", "redline", "run", "--quiet", "-o", f"{folder}/run", *options, "--"]
-        wall_s = time.perf_counter()
-        process = subprocess.Popen([*start, *program], stdout=subprocess.PIPE)
-        told = json.loads(process.stdout.read()) if process.stdout else {}
-        _, status, usage = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - wall_s
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode or (way == "captured" and not list(Path(folder).glob("run/window-1/*.gz"))):
-            sys.exit(f"{way}: the run failed, or left no trace")
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Cost(cpu_s=cpu_s, wall_s=wall_s, loop_cpu_s=told["cpu_s"], loop_wall_s=told["wall_s"], loss=told["loss"])
+    command = [sys.executable]
+    if options is not None:
+        command += ["-m", "redline", "run", "--quiet", "-o", str(folder / way), *options, "--"]
+    command += [str(PROGRAM), "--steps", str(steps), "--batch", str(batch)]
+    with (folder / f"{way}.json").open("wb") as output:
+        return subprocess.Popen(command, stdout=output)
 
 
-def measured(rounds: int, steps: int, batch: int) -> dict[str, list[Cost]]:
+def costs_of(ways: Sequence[str], steps: int, batch: int) -> dict[str, Cost]:
+    """Of runs that are started at once; one of them alone has the core for itself."""
+    costs = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        began_s = time.perf_counter()
+        started = [(way, start(way, folder, steps, batch)) for way in ways]
+        running = {process.pid: (way, process) for way, process in started}
+        while running:
+            pid, status, usage = os.wait4(-1, 0)
+            way, process = running.pop(pid)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode or (way == "captured" and not list(folder.glob("captured/window-1/*.gz"))):
+                sys.exit(f"{way}: the run failed, or left no trace")
+            told = json.loads((folder / f"{way}.json").read_text())
+            costs[way] = Cost(
+                cpu_s=usage.ru_utime + usage.ru_stime,
+                wall_s=time.perf_counter() - began_s,
+                loop_cpu_s=told["cpu_s"],
+                loop_wall_s=told["wall_s"],
+                loss=told["loss"],
+            )
+    return costs
+
+
+def measured(rounds: int, steps: int, batch: int, *, together: bool) -> dict[str, list[Cost]]:
     costs: dict[str, list[Cost]] = {way: [] for way in WAYS}
     for number in range(rounds):
         order = list(WAYS)[:: 1 if number % 2 else -1]
-        for way in order:
-            costs[way].append(cost(way, steps, batch))
-            print(f"round {number + 1}: {way:9} {costs[way][-1]}", file=sys.stderr, flush=True)
+        for ways in [order] if together else [[way] for way in order]:
+            for way, one in costs_of(ways, steps, batch).items():
+                costs[way].append(one)
+                print(f"round {number + 1}: {way:9} {one}", file=sys.stderr, flush=True)
     return costs
 
 
@@ -75,9 +96,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--together", action="store_true", help="run the three of a round at the same time")
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})
-    costs = measured(options.rounds, options.steps, options.batch)
+    costs = measured(options.rounds, options.steps, options.batch, together=options.together)
     bare = costs.pop("bare")
     print(f"bare: {median(one.cpu_s for one in bare):.2f} s of CPU time, {len(bare)} rounds of {options.steps} steps")
     kept = True
@@ -87,9 +109,10 @@ def main() -> int:
         print(shown("CPU", [one.cpu_s / other.cpu_s for one, other in pairs]))
         least = min(one.cpu_s for one in some) / min(one.cpu_s for one in bare)
         print(f"  least CPU        {least:.4f}")
-        print(shown("wall", [one.wall_s / other.wall_s for one, other in pairs]))
         print(shown("CPU of the loop", [one.loop_cpu_s / other.loop_cpu_s for one, other in pairs]))
-        print(shown("wall of the loop", [one.loop_wall_s / other.loop_wall_s for one, other in pairs]))
+        if not options.together:
+            print(shown("wall", [one.wall_s / other.wall_s for one, other in pairs]))
+            print(shown("wall of the loop", [one.loop_wall_s / other.loop_wall_s for one, other in pairs]))
         more_s = [one.cpu_s - one.loop_cpu_s - other.cpu_s + other.loop_cpu_s for one, other in pairs]
         print(f"  outside of the loop {median(more_s):+.3f} s of CPU time")
         kept &= median(one.cpu_s / other.cpu_s for one, other in pairs) <= GOALS[way]
