@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 
 from redline.launch.outside.environment import Position
@@ -26,6 +28,6 @@ def choose(script: str, where: Position | None, named: str | None, job: str | No
     return _unused(RUNS / f"{stem}-{where.launcher}-{where.job}", lambda path: (path / RECORD).exists())
 
 
-def _unused(path: Path, is_used: object) -> Path:
-    candidates = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 10_000)))
-    return next(one for one in candidates if not is_used(one))  # type: ignore[operator]
+def _unused(path: Path, is_used: Callable[[Path], bool]) -> Path:
+    others = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(one for one in chain([path], others) if not is_used(one))

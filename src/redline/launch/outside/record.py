@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from statistics import median
 
 from redline.launch import board as at
 from redline.launch.board import Slot
@@ -30,7 +29,7 @@ def rank_record(slot: Slot) -> RankRecord:
     notes = facts.pop("notes", [])
     steps = _usual(slot)
     usual = sorted(length_ns for length_ns, _ in steps)
-    step_ns = int(median(usual)) if usual else None
+    step_ns = _quantile(usual, 0.5)
     return RankRecord(
         rank=words[at.RANK],
         restart=words[at.RESTART],
