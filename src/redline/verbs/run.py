@@ -68,13 +68,13 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         command=command.arguments,
         folder=str(folder or ""),
         launcher="torchrun" if command.elastic else where.launcher if where else "python",
-        world=_world(own, where),
+        world=job.unharmed(lambda: _world(own, where)) or 1,
         started=started,
         wall_ns=ended.ended_ns - ended.started_ns,
         exit_code=ended.exit_code,
         signal=_signal_name(ended),
         ranks=own,
-        machine=machine(own),
+        machine=job.unharmed(lambda: machine(own)) or {},
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
         notes=(*notes, *job.troubles.values()),
         stalls=tuple(_without_stacks(stall) for stall in job.stalls),
@@ -156,7 +156,13 @@ def _world(own: Sequence[RankRecord], where: Position | None) -> int:
 def _signal_name(ended: Ended) -> str | None:
     import signal
 
-    return None if ended.signal_number is None else signal.Signals(ended.signal_number).name
+    number = ended.signal_number
+    if number is None:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of those for real time only the first and the last have a name
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
 def _without_stacks(stall: Stall) -> dict[str, Any]:

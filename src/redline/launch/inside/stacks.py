@@ -13,12 +13,13 @@ import signal
 from redline.launch.board import STACKS_FD, Slot
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3
+STACKS_NAME = "redline-stacks"
 
 
 def answer_with_stacks(slot: Slot) -> None:
     if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return
-    descriptor = os.memfd_create("redline-stacks")
+    descriptor = os.memfd_create(STACKS_NAME)
     os.set_blocking(descriptor, False)
     faulthandler.register(STACKS_SIGNAL, file=descriptor, all_threads=True, chain=False)
     slot.words[STACKS_FD] = descriptor

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.launch.board import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, Slot
-from redline.launch.inside.stacks import STACKS_SIGNAL
+from redline.launch.inside.stacks import STACKS_NAME, STACKS_SIGNAL
 from redline.launch.inside.writer import is_alive
 
 _BEFORE_THE_FIRST_STEP = 5  # times longer: compiling and loading may take long
@@ -121,13 +121,29 @@ def _ask_for_stacks(slots: Sequence[Slot]) -> list[str]:
     """What each process dumps; a stopped one cannot, and its stacks stay unknown."""
     before = [_size(slot) for slot in slots]
     for slot in slots:
-        if slot.words[STACKS_FD] and _state(slot.words[PID]) not in ("stopped", "gone"):
+        if _can_answer(slot):
             os.kill(slot.words[PID], STACKS_SIGNAL)
     until_s = time.monotonic() + _ANSWER_S
     while time.monotonic() < until_s and any(_size(slot) == size for slot, size in zip(slots, before, strict=True)):
         time.sleep(0.05)
     time.sleep(0.05)  # a dump is written in pieces
     return [_read(slot, size) for slot, size in zip(slots, before, strict=True)]
+
+
+def _can_answer(slot: Slot) -> bool:
+    """Whether the signal is still ours: to a process that became another program, it would be the end.
+
+    A script that has closed our descriptor may have a file of its own under that number.
+    """
+    if _state(slot.words[PID]) in ("stopped", "gone"):
+        return False
+    try:
+        is_ours = STACKS_NAME in os.readlink(_stacks_path(slot))  # noqa: PTH115
+        status = Path(f"/proc/{slot.words[PID]}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt")), 0)
+    return is_ours and bool(caught >> (STACKS_SIGNAL - 1) & 1)
 
 
 def _size(slot: Slot) -> int:

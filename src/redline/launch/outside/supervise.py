@@ -27,8 +27,9 @@ _TERMINAL = 128  # si_code of signals that the kernel sends; those of Ctrl-C rea
 _PARENT_DIES, _ADOPT_ORPHANS = 1, 36  # of prctl
 _HANDED_ON = {
     getattr(signal, name)
-    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGPIPE")
-}
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGPIPE",
+                 "SIGXCPU", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGURG")
+} | set(range(signal.SIGRTMIN, signal.SIGRTMAX + 1))  # fmt: skip
 _AWAITED = _HANDED_ON | {signal.SIGCHLD}
 _END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _WRITERS_S = 120.0  # that traces may take to be written after the job is over
@@ -191,8 +192,9 @@ def die_like(ended: Ended) -> int:
     import resource
     import sys
 
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # a stream that is closed from the start is None
+        with suppress(OSError, ValueError):
+            stream.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the job has left its own
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
