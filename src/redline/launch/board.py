@@ -7,6 +7,7 @@ or fill a disk, and what it wrote is still there after it was killed.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 
@@ -98,6 +99,7 @@ class Board:
 
     def __init__(self, descriptor: int, slots: int) -> None:
         self._descriptor = descriptor
+        self._file = os.fstat(descriptor)
         self.slots = slots
         self.shared = memoryview(mmap.mmap(descriptor, PAGE_BYTES)).cast("q")
 
@@ -130,6 +132,8 @@ class Board:
         return slot
 
     def set_aside(self, number: int, entry: int) -> None:
-        """Memory for the chunk of entries that begins with `entry`."""
+        """Memory for the chunk of entries that begins with `entry`; OSError where there is none."""
+        if not os.path.samestat(self._file, os.fstat(self._descriptor)):
+            raise OSError(errno.EBADF, "the script has closed it, and has a file of its own under that number")
         at = PAGE_BYTES + number * SLOT_BYTES + _ENTRIES_AT + entry * ENTRY_BYTES
         os.posix_fallocate(self._descriptor, at, CHUNK_ENTRIES * ENTRY_BYTES)

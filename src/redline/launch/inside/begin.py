@@ -6,15 +6,19 @@ import atexit
 import os
 import sys
 import time
+from contextlib import contextmanager, suppress
 
 from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board, Slot
+from redline.launch.inside.stacks import answer_with_stacks
 from redline.launch.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+
+_STDERR = 2
 
 
 class Place:
@@ -35,8 +39,10 @@ def begin(text: str) -> None:
     settings = Settings.from_text(text)
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if settings.elastic else 0
     number = _slot_number(settings, restart)
-    board = Board.open(settings.board, settings.slots)
-    slot = board.claim(number)
+    with _above_standard_streams():
+        board = Board.open(settings.board, settings.slots)
+        slot = board.claim(number)
+        answer_with_stacks(slot)
     slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
     settings.world = int(os.environ.get("WORLD_SIZE", settings.world))
     slot.words[RESTART] = restart
@@ -44,19 +50,31 @@ def begin(text: str) -> None:
         settings.folder += f"/restart-{restart}"
     slot.words[STARTED_NS] = time.perf_counter_ns()
     slot.words[PID] = os.getpid()
-    from redline.launch.inside.stacks import answer_with_stacks
-
-    answer_with_stacks(slot)
     place = Place.here = Place(board, number, slot, settings)
     atexit.register(_leave, place)
     sys.meta_path.insert(0, _AfterTorch(place))
 
 
+@contextmanager
+def _above_standard_streams() -> Iterator[None]:
+    """What is opened meanwhile is not taken for the job's input or output, where the job was started without."""
+    held: list[int] = []
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        held.append(descriptor)
+    os.close(descriptor)
+    try:
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
 def _leave(place: Place) -> None:
     """The process comes to its end in the orderly way."""
     if os.getpid() == place.pid:
-        place.slot.words[PEAK_BYTES] = peak_bytes()
         place.slot.words[LEFT] = 1
+        with suppress(OSError):  # the script may have no file left to open
+            place.slot.words[PEAK_BYTES] = peak_bytes()
 
 
 def peak_bytes() -> int:
@@ -82,36 +100,51 @@ def _say_unwatched(place: Place, torch: ModuleType, error: Exception) -> None:
 
 
 class _AfterTorch:
-    """Finds no module; when torch is looked for, it sees to it that watching begins once torch is there."""
+    """Finds no module; when torch is looked for, it sees to it that watching begins once torch is there.
+
+    It stays until then: scripts and libraries look for torch, to know whether they could import it.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._looking = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or os.getpid() != self._place.pid:
+        if name != "torch" or self._looking or os.getpid() != self._place.pid:
             return None
-        sys.meta_path.remove(self)
         from importlib.util import find_spec
 
-        spec = find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            self._watch_after(spec)
+        self._looking = True
+        try:
+            spec = find_spec("torch")
+        finally:
+            self._looking = False
+        if spec is not None:
+            self._tell_when_loaded(spec)
         return spec
 
-    def _watch_after(self, spec: ModuleSpec) -> None:
-        loader = spec.loader
-        load = loader.exec_module  # type: ignore[union-attr]
+    def _tell_when_loaded(self, spec: ModuleSpec) -> None:
+        """Python writes into the spec when a module is loaded. A loader of ours would show in tracebacks."""
+        plain = type(spec)
 
-        def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # type: ignore[union-attr]
-            load(module)
-            try:
-                from redline.launch.inside.watch import watch
+        class Told(plain):  # type: ignore[valid-type, misc]
+            def __setattr__(told, name: str, value: object) -> None:  # noqa: N805 (self is the one outside)
+                object.__setattr__(told, name, value)
+                if name == "_initializing" and not value:
+                    told.__class__ = plain  # type: ignore[assignment]
+                    self._loaded(sys.modules.get("torch"))
 
-                watch(self._place)
-            except Exception as error:  # noqa: BLE001 (the job runs on unwatched)
-                _say_unwatched(self._place, module, error)
+        spec.__class__ = Told
 
-        loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+    def _loaded(self, torch: ModuleType | None) -> None:
+        if torch is None or self not in sys.meta_path:  # it could not be imported; or it is known already
+            return
+        sys.meta_path.remove(self)
+        try:
+            from redline.launch.inside.watch import watch
+
+            watch(self._place)
+        except Exception as error:  # noqa: BLE001 (the job runs on unwatched)
+            _say_unwatched(self._place, torch, error)

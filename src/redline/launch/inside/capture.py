@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from _thread import get_ident
 from time import perf_counter_ns
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -36,14 +35,13 @@ from redline.launch.board import (
 from redline.launch.inside.begin import peak_bytes
 from redline.launch.inside.condition import Condition
 from redline.launch.inside.notes import Notes
+from redline.launch.inside.optimizers import Optimizers
 from redline.launch.inside.recorder import Recorder
 from redline.launch.inside.terminate import FlushOnTerm, is_the_scripts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch.optim.optimizer import Optimizer
 
     from redline.launch.inside.begin import Place
 
@@ -58,15 +56,21 @@ _SYNC_STEPS = 2  # ahead of the step in which a condition came true, so that all
 class Capture:
     """The windows of this process."""
 
-    def __init__(self, place: Place, at_next_call: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        at_next_call: Callable[[Callable[[], None]], None],
+        module: Callable[[], str | None],
+    ) -> None:
         self._place = place
         self._at_next_call = at_next_call
+        self._module = module  # the class of the largest one that was called
         self._due = 0  # steps at which something was to be done that has to wait
         self._settings = place.settings
         self._words = place.slot.words
         self._shared = place.board.shared
         self._home = get_ident()
-        self.optimizers: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()
+        self.optimizers = Optimizers()
         self.notes = Notes(place)
         self._recorder = Recorder(place, self._give_way)
         self._on_term = FlushOnTerm(self._flush_now, place.settings.flush_s)
@@ -209,7 +213,7 @@ class Capture:
     def _warm_up(self, steps: int) -> None:
         self._words[PHASE] = WARMING
         self._recorder.warm_up()
-        self.notes.gather_facts(self.optimizers.keys())
+        self.notes.gather_facts(self.optimizers.alive(), self._module())
 
     def _open(self, steps: int) -> None:
         window = self._place.slot.new_window(self._words[WINDOWS_DONE] + 1)
@@ -279,9 +283,16 @@ class Capture:
         if not self._stopped and not self._settings.every:
             self._ask_all(self._words[STEPS] + _SYNC_STEPS)  # once more
 
+    def is_ours(self, error: Exception) -> bool:
+        """Whether it is a bug in watching, and no exception of the script; then it is noted, and the job goes on."""
+        if is_the_scripts(error):
+            return False
+        self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
+        return True
+
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""
-        if self._words[PHASE] in (WARMING, CAPTURING):
+        if os.getpid() == self._place.pid and self._words[PHASE] in (WARMING, CAPTURING):
             self._guarded(self._close, "the script started a profiler of its own")
 
     def _flush_now(self) -> None:

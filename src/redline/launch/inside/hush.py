@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _ITS_OWN = re.compile(
     rb"(?:USDT|UST|INFO|STAGE|WARNING|ERROR|VERBOSE):.*\.cpp:\d+\]"
+    rb"|Failed to read process name for pid "
     rb"|\[W\d{4} [\d:.]+ (?:collection|profiler_kineto|record_function|observer|kineto_\w+)\.cpp:\d+\]"
 )
 _STDERR = 2

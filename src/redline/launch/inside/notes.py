@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8
-_MOST_FRAMES = 60
 
 
 class Notes:
@@ -42,12 +41,12 @@ class Notes:
             self._notes[code] = {"code": code, "text": text, "count": 1}
         self._write()
 
-    def gather_facts(self, optimizers: Iterable[Optimizer]) -> None:
+    def gather_facts(self, optimizers: Iterable[Optimizer], module: str | None) -> None:
         """At the first window: everything that is wrapped, sharded or moved has been by then."""
         if "model" in self._facts:
             return
         known = list(optimizers)
-        self._facts |= {"model": _model(known), "layout": _layout(known), "memory": _memory()}
+        self._facts |= {"model": _model(known, module), "layout": _layout(known), "memory": _memory()}
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             self._place.slot.words[RANK] = distributed.get_rank()
@@ -73,7 +72,7 @@ def _versions() -> dict[str, object]:
     return found
 
 
-def _model(optimizers: list[Optimizer]) -> dict[str, object]:
+def _model(optimizers: list[Optimizer], module: str | None) -> dict[str, object]:
     parameters = [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]]
     by_type: dict[str, int] = {}
     for one in parameters:
@@ -84,23 +83,8 @@ def _model(optimizers: list[Optimizer]) -> dict[str, object]:
         "parameters_by_type": by_type,
         "devices": sorted({str(one.device.type) for one in parameters}),
         "optimizers": sorted({type(one).__name__ for one in optimizers[:_MOST_OPTIMIZERS]}),
-        "module": _outer_module(),
+        "module": module,
     }
-
-
-def _outer_module() -> str | None:
-    """The class of the largest module among the variables of those who called the optimizer."""
-    frame = sys._getframe(1)
-    best: tuple[int, str] | None = None
-    for _ in range(_MOST_FRAMES):
-        for value in frame.f_locals.values():
-            if isinstance(value, torch.nn.Module):
-                size = sum(1 for _ in value.parameters())
-                best = max(best or (0, ""), (size, type(value).__name__))
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return best[1] if best else None
 
 
 def _layout(optimizers: list[Optimizer]) -> dict[str, object]:

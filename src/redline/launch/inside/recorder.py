@@ -71,8 +71,12 @@ class Recorder:
         return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
 
     def forget(self) -> None:
-        """In a child that the script forked."""
+        """In a child that the script forked. While we record, it would record as well, without an end."""
         self._children.arrange()
+        if self._started:
+            torch._C._autograd._clear_callbacks()  # type: ignore[attr-defined]
+            autograd_profiler._is_profiler_enabled = False
+            self._started = False
 
     def is_too_large(self) -> bool:
         return _resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes

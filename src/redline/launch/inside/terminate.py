@@ -77,7 +77,7 @@ class FlushOnTerm:
             if self._is_in_place():
                 signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
         if self._pipe is not None:
-            signal.set_wakeup_fd(-1)
+            self._stop_waking()
             for end in self._pipe:
                 os.close(end)
             self._pipe = None
@@ -104,20 +104,33 @@ class FlushOnTerm:
         if listens != -1:  # somebody has to be told already; without our thread a hanging process would not end
             signal.set_wakeup_fd(listens)
             return False
-        self._pipe = os.pipe()
-        os.set_blocking(self._pipe[1], False)
+        pipe = os.pipe()
+        try:  # a thread that the script does not see among its own
+            start_new_thread(self._end_if_stuck, pipe[:1])
+        except RuntimeError:  # no more may be had
+            os.close(pipe[0])
+            os.close(pipe[1])
+            return False
+        os.set_blocking(pipe[1], False)
+        self._pipe = pipe
         self._start_waking()
-        start_new_thread(self._end_if_stuck, self._pipe[:1])  # one that the script does not see among its own
         return True
 
     def _start_waking(self) -> None:
         if self._pipe is not None and _in_main_thread():
-            signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+            self._wake(self._pipe[1], instead_of=-1)
 
     def _stop_waking(self) -> None:
         """Before a fork: the child must not wake our thread for signals of its own."""
         if self._pipe is not None and _in_main_thread():
-            signal.set_wakeup_fd(-1)
+            self._wake(-1, instead_of=self._pipe[1])
+
+    @staticmethod
+    def _wake(descriptor: int, *, instead_of: int) -> None:
+        """If it is the script that has to be told by now, such as asyncio, it stays so."""
+        found = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+        if found != instead_of:
+            signal.set_wakeup_fd(found)
 
     def _stop_watching_over(self) -> None:
         if self._pipe is not None:

@@ -11,7 +11,6 @@ import os
 import sys
 from _thread import get_ident
 from contextlib import suppress
-from itertools import count
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -34,16 +33,27 @@ _CALLS_WITH_GRADIENTS = 64  # such calls without any optimizer: then it is no tr
 
 def watch(place: Place) -> None:
     """Count steps from now on, and capture those that were asked for."""
-    home = get_ident()
+    home = Home()
     calls = Calls(home)
-    capture = Capture(place, calls.once)
+    capture = Capture(place, calls.once, calls.largest)
     steps = Steps(place, capture.step_ended, capture.steps_restarted)
-    calls.look_for_steps(steps)
+    calls.look_for_steps(steps, capture.is_ours)
     _watch_optimizers(place, steps, capture, calls)
-    _watch_loaders(steps, home)
+    _watch_loaders(steps, home, capture)
     api.take(steps.by_hand, capture.is_capturing)
     atexit.register(_leave, place, steps, capture)
     os.register_at_fork(after_in_child=capture.forget)
+    os.register_at_fork(after_in_child=home.leave)
+
+
+class Home:
+    """The thread that is watched: the one that imports torch. In processes that the script forks, there is none."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+    def leave(self) -> None:
+        self.thread = 0
 
 
 def _leave(place: Place, steps: Steps, capture: Capture) -> None:
@@ -55,18 +65,18 @@ def _leave(place: Place, steps: Steps, capture: Capture) -> None:
 
 def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:
     words = place.slot.words
-    numbers = count(1)
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
         if os.getpid() != place.pid:
             return
-        if words[KIND] != BY_OPTIMIZER:
-            calls.stop()
-        known = capture.optimizers  # none of them is kept alive: each may hold as much memory as the model
-        number = known.get(optimizer)
-        if number is None:
-            number = known[optimizer] = next(numbers)
-        steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
+        try:
+            if words[KIND] != BY_OPTIMIZER:
+                calls.stop()
+            number = capture.optimizers.number(optimizer)
+            steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
+        except Exception as error:
+            if not capture.is_ours(error):
+                raise
 
     _keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
@@ -107,15 +117,19 @@ class _Noted:
             self._written(value)
 
 
-def _watch_loaders(steps: Steps, home: int) -> None:
+def _watch_loaders(steps: Steps, home: Home, capture: Capture) -> None:
     """A loader reads the name of its profiler range when it is asked for a batch, and counts the batch afterwards."""
 
     def asked() -> None:
-        if get_ident() == home:
-            steps.loader_asked()
+        if get_ident() == home.thread:
+            try:
+                steps.loader_asked()
+            except Exception as error:
+                if not capture.is_ours(error):
+                    raise
 
     def counted(batches: int) -> None:
-        if batches and get_ident() == home:
+        if batches and get_ident() == home.thread:
             steps.loader_gave()
 
     _BaseDataLoaderIter._profile_name = _Noted("_profile_name", asked, None)  # type: ignore[assignment]
@@ -128,24 +142,31 @@ class Calls:
     A module reads `_compiled_call_impl` of itself first thing when it is called.
     """
 
-    def __init__(self, home: int) -> None:
+    def __init__(self, home: Home) -> None:
         self._steps: Steps | None = None
+        self._is_ours: Callable[[Exception], bool] = lambda error: False
         self._home = home
         self._seen: dict[type, int] = {}
+        self._sizes: dict[str, int] = {}
         self._with_gradients = 0
         self._chosen: type | None = None
         self._then: Callable[[], None] | None = None
         self._inner = torch.nn.Module._call_impl.__code__
         self._noted = _Called(self)
 
-    def look_for_steps(self, steps: Steps) -> None:
+    def look_for_steps(self, steps: Steps, is_ours: Callable[[Exception], bool]) -> None:
         self._steps = steps
+        self._is_ours = is_ours
         self._listen(to_all=True)
 
     def once(self, then: Callable[[], None]) -> None:
         """Do it when the next module is called outside of a backward pass."""
         self._then = then
         self._listen(to_all=True)
+
+    def largest(self) -> str | None:
+        """The class of the outermost module with most parameters, of those that were seen."""
+        return max(self._sizes, key=lambda name: self._sizes[name], default=None)
 
     def stop(self) -> None:
         """An optimizer stepped: this is training."""
@@ -165,8 +186,15 @@ class Calls:
 
     def called(self, module: torch.nn.Module) -> None:
         # The question about compiling comes first: it is all that torch.compile sees of this.
-        if torch.compiler.is_compiling() or get_ident() != self._home:
+        if torch.compiler.is_compiling() or get_ident() != self._home.thread:
             return
+        try:
+            self._called(module)
+        except Exception as error:
+            if not self._is_ours(error):
+                raise
+
+    def _called(self, module: torch.nn.Module) -> None:
         if self._then is not None and torch._C._current_graph_task_id() == -1:
             then, self._then = self._then, None
             if self._steps is None or self._chosen is not None:
@@ -187,11 +215,13 @@ class Calls:
 
     def _look(self, module: torch.nn.Module) -> None:
         kind = type(module)
-        frame = sys._getframe(2).f_back
+        frame = sys._getframe(3).f_back
         while frame is not None:
             if frame.f_code is self._inner:
                 return
             frame = frame.f_back
+        if kind not in self._seen:
+            self._sizes[kind.__name__] = sum(1 for _ in torch.nn.Module.parameters(module))
         self._seen[kind] = self._seen.get(kind, 0) + 1
         if sum(self._seen.values()) >= _CALLS_TO_CHOOSE and max(self._seen.values()) > 1:
             self._choose(max(self._seen, key=lambda one: self._seen[one]))
@@ -217,3 +247,7 @@ class _Called:
 
     def __set__(self, module: torch.nn.Module, value: object) -> None:
         module.__dict__["_compiled_call_impl"] = value
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A class that is pickled by value goes without us: as None, which was here before."""
+        return type(None), ()
