@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,14 +148,20 @@ def can_have_own_disk() -> bool:
         return False
 
 
-def environment(folder: Path, mark: str) -> dict[str, str]:
+def environment(temporary: Path, mark: str) -> dict[str, str]:
     quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-    return os.environ | quiet | {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(ROOT / "src"), MARK: mark}
+    return os.environ | quiet | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src"), MARK: mark}
 
 
 def run(words: Sequence[str], folder: Path, *, given: str = "", cwd: Path | None = None) -> Outcome:
+    folder.mkdir(parents=True, exist_ok=True)
+    # With a short path: `multiprocessing` has sockets there, whose names must not be long.
+    with tempfile.TemporaryDirectory(prefix="f-") as name:
+        return _run(words, folder, Path(name), given, cwd)
+
+
+def _run(words: Sequence[str], folder: Path, temporary: Path, given: str, cwd: Path | None) -> Outcome:
     mark = uuid.uuid4().hex
-    (folder / "tmp").mkdir(parents=True)
     began_s = time.monotonic()
     with subprocess.Popen(
         [*words],
@@ -163,7 +170,7 @@ def run(words: Sequence[str], folder: Path, *, given: str = "", cwd: Path | None
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd or folder,
-        env=environment(folder, mark),
+        env=environment(temporary, mark),
     ) as process:
         try:
             stdout, stderr = process.communicate(given, timeout=SECONDS)
@@ -177,7 +184,7 @@ def run(words: Sequence[str], folder: Path, *, given: str = "", cwd: Path | None
         stderr=stderr,
         fired=len(fired.read_text().splitlines()) if fired.exists() else 0,
         processes=tuple(_left(mark)),
-        temporary=tuple(sorted(_without_chance(path.name) for path in (folder / "tmp").iterdir())),
+        temporary=tuple(sorted(_without_chance(path.name) for path in temporary.iterdir())),
         seconds=time.monotonic() - began_s,
     )
 

@@ -398,7 +398,7 @@ def start(words: list[str], folder: Path, lines: int = 1) -> tuple[subprocess.Po
     (folder / "tmp").mkdir(parents=True)
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(folder, mark)
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(folder / "tmp", mark)
     )
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(lines)] == ["hangs\n"] * lines
