@@ -2,39 +2,31 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.running import PROGRAMS, REDLINE, finished
+
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
-PROGRAM = Path(__file__).parent / "programs" / "straggler.py"
-REDLINE = [sys.executable, "-m", "redline"]
-QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 ATTEMPTS = 3  # other load on the machine delays a rank here and there
 
 
 def diagnosed(folder: Path, part: str) -> tuple[dict[str, Any], float]:
     """What `diagnose` says of a run with a slow part, and by how much the part was really longer."""
-    started = ["run", "-q", "-o", str(folder), "--nproc-per-node", "2", "--standalone", "--", str(PROGRAM)]
-    ran = subprocess.run(
-        [*REDLINE, *started, "--slow-part", part],
-        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **QUIET},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    said = subprocess.run(
-        [*REDLINE, "diagnose", str(folder), "--json", "-q", "--no-cache"],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert said.returncode == 0, said.stderr
-    longer = re.search(r"longer: (\d+)", ran.stdout)
+    folder.mkdir()
+    options = ["-q", "-o", "run", "--nproc-per-node", 2, "--standalone"]
+    ran = finished(folder, *REDLINE, *options, "--", PROGRAMS / "straggler.py", "--slow-part", part)
+    assert ran.process.returncode == 0, ran.output
+    said = finished(folder, sys.executable, "-m", "redline", "diagnose", "run", "--json", "-q", "--no-cache")
+    assert said.process.returncode == 0, said.output
+    longer = re.search(r"longer: (\d+)", ran.output)
     assert longer is not None
-    return json.loads(said.stdout), float(longer[1])
+    return json.loads(said.output), float(longer[1])
 
 
 @pytest.mark.parametrize("part", ["input", "host", "compute"])

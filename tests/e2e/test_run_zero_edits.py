@@ -1,7 +1,6 @@
 """Scripts that know nothing of Redline run under it unmodified, and their steps are counted as a person would."""
 
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -11,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from redline.verbs.diagnose import diagnose
+from tests.conftest import ROOT
+from tests.running import PROGRAMS, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
-PROGRAMS = Path(__file__).parent / "programs"
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 STEPS = 16
 
 needs_frameworks = pytest.mark.skipif(
@@ -27,24 +27,22 @@ needs_frameworks = pytest.mark.skipif(
 
 def counted(folder: Path, script: Path, *arguments: str, ranks: int = 1, python: str = sys.executable) -> list[str]:
     """Run a script under Redline; what ended its steps. The count must be what the script itself says at its end."""
-    launch = ["--nproc-per-node", str(ranks), "--standalone"] if ranks > 1 else []
-    command = [python, "-m", "redline", "run", "-q", "-o", str(folder), *launch, "--", str(script), *arguments]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **ENVIRONMENT}
-    )
-    assert ran.returncode == 0, ran.stderr
-    done = re.search(r"^done: (\d+) steps", ran.stdout, re.MULTILINE)
-    assert done is not None, ran.stdout
-    record = json.loads((folder / "run.json").read_text())
-    assert [one["steps"] for one in record["ranks"]] == [int(done[1])] * ranks
-    for one in record["ranks"]:
+    launch = ["--nproc-per-node", ranks, "--standalone"] if ranks > 1 else []
+    words = [python, "-m", "redline", "run", "-q", "-o", folder, *launch, "--", script, *arguments]
+    ran = finished(folder.parent, *words, environment=ENVIRONMENT)
+    assert ran.process.returncode == 0, ran.output
+    done = re.search(r"^done: (\d+) steps", ran.output, re.MULTILINE)
+    assert done is not None, ran.output
+    told = record(folder)["ranks"]
+    assert [one["steps"] for one in told] == [int(done[1])] * ranks
+    for one in told:
         assert one["finished"]
         assert one["notes"] == []
         assert [(window["state"], window["steps"]) for window in one["windows"]] == [("written", 3)]
     found = diagnose(folder)
     assert [len(rank.ledger.start_ns) for rank in found.diagnosis.ranks] == [3] * ranks  # the steps are marked
     assert found.failures == ()
-    return [one["step_kind"] for one in record["ranks"]]
+    return [one["step_kind"] for one in told]
 
 
 @pytest.mark.parametrize(

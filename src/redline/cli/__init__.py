@@ -32,6 +32,11 @@ exit codes:
 """
 
 
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """As most verbs are: options before, between and after what is acted on."""
+    return parser.parse_intermixed_args(arguments)
+
+
 class Verb:
     """One command: what it is for, which arguments it takes, and what runs it."""
 
@@ -40,10 +45,12 @@ class Verb:
         summary: str,
         add_arguments: Callable[[argparse.ArgumentParser], None],
         run: Callable[[argparse.Namespace], int],
+        parse: Callable[[argparse.ArgumentParser, list[str]], argparse.Namespace] = _parse,
     ) -> None:
         self.summary = summary
         self.add_arguments = add_arguments
         self.run = run
+        self.parse = parse
 
 
 class Parser(argparse.ArgumentParser):
@@ -114,22 +121,10 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _run_verb(name: str, arguments: list[str]) -> int:
     try:
-        options = _parsed(name, arguments)
+        options = VERBS[name].parse(build_parser(name), arguments)
     except SystemExit as stop:  # --help was shown; complaints are UsageErrors
         return int(stop.code or 0)
     return VERBS[name].run(options)
-
-
-def _parsed(name: str, arguments: list[str]) -> argparse.Namespace:
-    """The options of a verb. What follows the options of `run` is another program, with options of its own."""
-    if name != "run":
-        return build_parser(name).parse_intermixed_args(arguments)
-    from redline.cli.run import check, split_arguments
-
-    ours, torchrun, job = split_arguments(arguments)
-    options = build_parser(name).parse_args(ours, argparse.Namespace(torchrun=torchrun, job=job))
-    check(options)
-    return options
 
 
 def _help() -> str:
@@ -158,14 +153,20 @@ def _unknown(word: str) -> str:
 
 
 def _verb(name: str, summary: str) -> Verb:
-    """The verb of the module of this name."""
+    """The verb of the module of this name, which may have a way of its own to parse."""
 
     def module() -> Any:
         from importlib import import_module
 
         return import_module(f"redline.cli.{name}")
 
-    return Verb(summary, lambda parser: module().add_arguments(parser), lambda options: int(module().run(options)))
+    def parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+        own: Callable[..., argparse.Namespace] = getattr(module(), "parse", _parse)
+        return own(parser, arguments)
+
+    return Verb(
+        summary, lambda parser: module().add_arguments(parser), lambda options: int(module().run(options)), parse
+    )
 
 
 VERBS = {

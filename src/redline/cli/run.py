@@ -8,14 +8,14 @@ import sys
 from redline.cli.arguments import add_language, language, positive, size_bytes
 from redline.cli.output import quoted, speaks_unicode
 from redline.errors import UsageError
+from redline.launch.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from redline.launch.outside.stall import Stall
-    from redline.launch.settings import Settings
     from redline.verbs.run import Ran
 
 USAGE = "redline run [options] [options of torchrun] [--] train.py | -m module  [its own arguments]"
@@ -27,23 +27,25 @@ output are the job's own.
 """
 
 
-def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    from redline.launch.outside.command import split
-
-    return split(words)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("-o", "--output", metavar="FOLDER", help="of the run (default: a new one in redline-runs)")
     window = parser.add_argument_group("what to capture")
-    window.add_argument("--steps", type=positive, default=3, metavar="N", help="steps in a window (default: 3)")
     window.add_argument(
-        "--after", type=_count, default=8, metavar="N", help="steps to let pass before the first window (default: 8)"
+        "--steps", type=positive, default=Settings.steps, metavar="N", help="steps in a window (default: 3)"
     )
-    window.add_argument("--every", type=positive, default=0, metavar="N", help="another window every N steps")
+    window.add_argument(
+        "--after",
+        type=_count,
+        default=Settings.after,
+        metavar="N",
+        help="steps to let pass before the first window (default: 8)",
+    )
+    window.add_argument(
+        "--every", type=positive, default=Settings.every, metavar="N", help="another window every N steps"
+    )
     window.add_argument(
         "--when", type=_condition, metavar="IF", help="a window when this comes true: 'step_time>1.5*median'"
     )
@@ -63,18 +65,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--budget",
         type=_share,
-        default=0.01,
+        default=Settings.budget,
         metavar="SHARE",
         help="of the run's time, for windows after the first (1%%)",
     )
-    limits.add_argument("--keep", type=positive, default=16, metavar="N", help="newest windows to keep (default: 16)")
     limits.add_argument(
-        "--max-disk", type=size_bytes, default=2 << 30, metavar="SIZE", help="of the folder (default: 2 GiB)"
+        "--keep", type=positive, default=Settings.keep, metavar="N", help="newest windows to keep (default: 16)"
+    )
+    limits.add_argument(
+        "--max-disk",
+        type=size_bytes,
+        default=Settings.disk_bytes,
+        metavar="SIZE",
+        help="of the folder (default: 2 GiB)",
     )
     limits.add_argument(
         "--max-memory",
         type=size_bytes,
-        default=256 << 20,
+        default=Settings.memory_bytes,
         metavar="SIZE",
         help="that a window may add to a process before it is closed early (default: 256 MiB)",
     )
@@ -93,6 +101,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
     after.add_argument("-q", "--quiet", action="store_true", help="say nothing of our own")
     add_language(after)
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Our options alone: torchrun has its own, and what follows is another program."""
+    from redline.launch.outside.command import split
+
+    ours, torchrun, job = split(words)
+    options = parser.parse_args(ours, argparse.Namespace(torchrun=torchrun, job=job))
+    if options.watch_only and (options.when or options.every or options.diagnose or options.report):
+        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, diagnose or report")
+    return options
 
 
 def run(options: argparse.Namespace) -> int:
@@ -137,8 +156,6 @@ def _say(text: str) -> None:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    from redline.launch.settings import Settings
-
     return Settings(
         {
             "capture": not options.watch_only,
@@ -256,9 +273,3 @@ def _signal(text: str) -> int:
         return signal.Signals["SIG" + text.upper().removeprefix("SIG")].value
     except KeyError:
         raise argparse.ArgumentTypeError(f"{text!r} is no signal; USR1 and USR2 are") from None
-
-
-def check(options: argparse.Namespace) -> None:
-    """What contradicts itself is said before the job begins."""
-    if options.watch_only and (options.when or options.every or options.diagnose or options.report):
-        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, diagnose or report")

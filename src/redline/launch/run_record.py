@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class RunRecord:
     machine: dict[str, Any]
     settings: dict[str, Any]
     notes: tuple[str, ...] = ()
-    stalls: tuple[dict[str, Any], ...] = field(default=())
+    stalls: tuple[dict[str, Any], ...] = ()
 
     @property
     def has_traces(self) -> bool:

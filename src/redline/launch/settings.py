@@ -24,7 +24,6 @@ class Settings:
     slots: int = 1
     local_size: int = 1  # processes on this machine
     rank: int = 0  # where the launcher says; torch.distributed knows better once it is there
-    world: int = 1
     capture: bool = True
     after: int = 8  # steps before the first window, so that compiling and autotuning are over
     steps: int = 3  # in a window

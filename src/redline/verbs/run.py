@@ -145,7 +145,7 @@ def _tell(
     settings.elastic = command.elastic
     settings.local_size = command.processes
     if where is not None:
-        settings.rank, settings.world = where.rank, where.world
+        settings.rank = where.rank
 
 
 def _world(own: Sequence[RankRecord], where: Position | None) -> int:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board, Slot
 from redline.launch.inside.stacks import answer_with_stacks
+from redline.launch.process import peak_bytes
 from redline.launch.settings import Settings
 
 TYPE_CHECKING = False
@@ -44,7 +45,6 @@ def begin(text: str) -> None:
         slot = board.claim(number)
         answer_with_stacks(slot)
     slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
-    settings.world = int(os.environ.get("WORLD_SIZE", settings.world))
     slot.words[RESTART] = restart
     if restart and settings.folder:
         settings.folder += f"/restart-{restart}"
@@ -75,12 +75,6 @@ def _leave(place: Place) -> None:
         place.slot.words[LEFT] = 1
         with suppress(OSError):  # the script may have no file left to open
             place.slot.words[PEAK_BYTES] = peak_bytes()
-
-
-def peak_bytes() -> int:
-    """The most memory that this process had. `getrusage` tells more: it counts that of the launcher before exec."""
-    with open("/proc/self/status", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
-        return next((int(line.split()[1]) * 1024 for line in file if line.startswith(b"VmHWM")), 0)
 
 
 def _slot_number(settings: Settings, restart: int) -> int:

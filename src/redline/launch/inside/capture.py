@@ -32,12 +32,12 @@ from redline.launch.board import (
     WINDOWS_DONE,
     WRITTEN,
 )
-from redline.launch.inside.begin import peak_bytes
 from redline.launch.inside.condition import Condition
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.optimizers import Optimizers
 from redline.launch.inside.recorder import Recorder
 from redline.launch.inside.terminate import FlushOnTerm, is_the_scripts
+from redline.launch.process import peak_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -283,12 +283,14 @@ class Capture:
         if not self._stopped and not self._settings.every:
             self._ask_all(self._words[STEPS] + _SYNC_STEPS)  # once more
 
-    def is_ours(self, error: Exception) -> bool:
-        """Whether it is a bug in watching, and no exception of the script; then it is noted, and the job goes on."""
-        if is_the_scripts(error):
-            return False
-        self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
-        return True
+    def safely(self, watch: Callable[[], None]) -> None:
+        """Do it; a bug in watching is noted, and the job goes on. What the script raises meanwhile is the script's."""
+        try:
+            watch()
+        except Exception as error:
+            if is_the_scripts(error):
+                raise
+            self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
 
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8
+_MOST_ARGUMENTS = 100  # and letters of each: there is room for 64 KiB in all
+_MOST_LETTERS = 200
 
 
 class Notes:
@@ -29,7 +31,11 @@ class Notes:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._facts: dict[str, object] = {"host": platform.node(), "versions": _versions(), "arguments": sys.orig_argv}
+        self._facts: dict[str, object] = {
+            "host": platform.node(),
+            "versions": _versions(),
+            "arguments": [word[:_MOST_LETTERS] for word in sys.orig_argv[:_MOST_ARGUMENTS]],
+        }
         self._notes: dict[str, dict[str, object]] = {}
         self._write()
 
@@ -46,7 +52,12 @@ class Notes:
         if "model" in self._facts:
             return
         known = list(optimizers)
-        self._facts |= {"model": _model(known, module), "layout": _layout(known), "memory": _memory()}
+        self._facts |= {
+            "model": _model(known, module),
+            "layout": _layout(known),
+            "memory": _memory(),
+            "accelerators": _accelerators(),
+        }
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             self._place.slot.words[RANK] = distributed.get_rank()
@@ -114,9 +125,18 @@ def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
     return None
 
 
+def _uses_cuda() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def _accelerators() -> list[str]:
+    """The one that this process uses, as its driver names it."""
+    return [torch.cuda.get_device_name()] if _uses_cuda() else []
+
+
 def _memory() -> dict[str, int]:
     """Of the accelerator's allocator; asking it costs no synchronisation."""
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    if not _uses_cuda():
         return {}
     stats = torch.cuda.memory_stats()
     names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")

@@ -13,7 +13,8 @@ from torch.profiler.profiler import _KinetoProfile
 from redline.launch.board import EXPORTER, EXPORTING, STATE
 from redline.launch.inside.children import OrderlyEnd
 from redline.launch.inside.hush import hushed
-from redline.launch.inside.writer import is_alive, write_detached
+from redline.launch.inside.writer import write_detached
+from redline.launch.process import is_alive, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,12 +80,12 @@ class Recorder:
             self._started = False
 
     def is_too_large(self) -> bool:
-        return _resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes
+        return resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes
 
     def warm_up(self) -> None:
         settings = self._place.settings
         self._children.prepare()
-        self._resident_bytes = _resident_bytes()
+        self._resident_bytes = resident_bytes()
         self._profiler = _KinetoProfile(
             activities=supported_activities(),
             record_shapes=settings.shapes,
@@ -162,8 +163,3 @@ class Recorder:
                 call()
         finally:
             self._ours = False
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
-        return int(file.read().split()[1]) * 4096

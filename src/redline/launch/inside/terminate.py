@@ -28,7 +28,6 @@ class FlushOnTerm:
         self._armed = False
         self._busy = False  # what was recorded is being saved just now
         self._told = False  # to end, meanwhile
-        self._pid = os.getpid()
         self._pipe: tuple[int, int] | None = None
         self._done = threading.Event()
         os.register_at_fork(before=self._stop_waking, after_in_parent=self._start_waking)

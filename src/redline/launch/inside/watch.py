@@ -11,6 +11,7 @@ import os
 import sys
 from _thread import get_ident
 from contextlib import suppress
+from functools import partial
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -25,6 +26,7 @@ from redline.launch.inside.steps import Steps
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
     from typing import Any
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
@@ -37,7 +39,7 @@ def watch(place: Place) -> None:
     calls = Calls(home)
     capture = Capture(place, calls.once, calls.largest)
     steps = Steps(place, capture.step_ended, capture.steps_restarted)
-    calls.look_for_steps(steps, capture.is_ours)
+    calls.look_for_steps(steps, capture.safely)
     _watch_optimizers(place, steps, capture, calls)
     _watch_loaders(steps, home, capture)
     api.take(steps.by_hand, capture.is_capturing)
@@ -66,17 +68,15 @@ def _leave(place: Place, steps: Steps, capture: Capture) -> None:
 def _watch_optimizers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:
     words = place.slot.words
 
+    def count(optimizer: Optimizer) -> None:
+        if words[KIND] != BY_OPTIMIZER:
+            calls.stop()
+        number = capture.optimizers.number(optimizer)
+        steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
+
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if os.getpid() != place.pid:
-            return
-        try:
-            if words[KIND] != BY_OPTIMIZER:
-                calls.stop()
-            number = capture.optimizers.number(optimizer)
-            steps.optimizer_stepped(number, in_backward=torch._C._current_graph_task_id() != -1)
-        except Exception as error:
-            if not capture.is_ours(error):
-                raise
+        if os.getpid() == place.pid:
+            capture.safely(partial(count, optimizer))
 
     _keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
@@ -122,15 +122,11 @@ def _watch_loaders(steps: Steps, home: Home, capture: Capture) -> None:
 
     def asked() -> None:
         if get_ident() == home.thread:
-            try:
-                steps.loader_asked()
-            except Exception as error:
-                if not capture.is_ours(error):
-                    raise
+            capture.safely(steps.loader_asked)
 
     def counted(batches: int) -> None:
         if batches and get_ident() == home.thread:
-            steps.loader_gave()
+            capture.safely(steps.loader_gave)
 
     _BaseDataLoaderIter._profile_name = _Noted("_profile_name", asked, None)  # type: ignore[assignment]
     _BaseDataLoaderIter._num_yielded = _Noted("_num_yielded", None, counted)  # type: ignore[assignment]
@@ -144,7 +140,7 @@ class Calls:
 
     def __init__(self, home: Home) -> None:
         self._steps: Steps | None = None
-        self._is_ours: Callable[[Exception], bool] = lambda error: False
+        self._safely: Callable[[Callable[[], None]], None] = lambda watch: watch()
         self._home = home
         self._seen: dict[type, int] = {}
         self._sizes: dict[str, int] = {}
@@ -154,9 +150,9 @@ class Calls:
         self._inner = torch.nn.Module._call_impl.__code__
         self._noted = _Called(self)
 
-    def look_for_steps(self, steps: Steps, is_ours: Callable[[Exception], bool]) -> None:
+    def look_for_steps(self, steps: Steps, safely: Callable[[Callable[[], None]], None]) -> None:
         self._steps = steps
-        self._is_ours = is_ours
+        self._safely = safely
         self._listen(to_all=True)
 
     def once(self, then: Callable[[], None]) -> None:
@@ -186,13 +182,8 @@ class Calls:
 
     def called(self, module: torch.nn.Module) -> None:
         # The question about compiling comes first: it is all that torch.compile sees of this.
-        if torch.compiler.is_compiling() or get_ident() != self._home.thread:
-            return
-        try:
-            self._called(module)
-        except Exception as error:
-            if not self._is_ours(error):
-                raise
+        if not torch.compiler.is_compiling() and get_ident() == self._home.thread:
+            self._safely(partial(self._called, module))
 
     def _called(self, module: torch.nn.Module) -> None:
         if self._then is not None and torch._C._current_graph_task_id() == -1:
@@ -215,8 +206,8 @@ class Calls:
 
     def _look(self, module: torch.nn.Module) -> None:
         kind = type(module)
-        frame = sys._getframe(3).f_back
-        while frame is not None:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:  # is another module being called further up?
             if frame.f_code is self._inner:
                 return
             frame = frame.f_back

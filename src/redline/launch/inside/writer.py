@@ -25,6 +25,7 @@ from redline.launch.board import (
 )
 from redline.launch.inside.children import untold
 from redline.launch.inside.compress import NotWritten, compress, room_bytes
+from redline.launch.process import available_bytes, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,14 +49,6 @@ def write_detached(place: Place, number: int, export: Callable[[str], None]) -> 
         _in_a_child(place, number, lambda: _compress(place, number, raw, target))
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return pid > 0
-
-
 def _rank(from_launcher: int) -> int:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -69,13 +62,9 @@ def _may_fork() -> bool:
     try:
         if (int(release[0]), int(release[1])) < _PINNED_PAGES_SURVIVE_FORKS:
             return False
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (pathlib is not imported here)
-            resident_bytes = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        with open("/proc/meminfo", "rb") as file:  # noqa: PTH123
-            available_bytes = next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"MemAvailable"))
-    except (ValueError, IndexError, OSError, StopIteration):
+        return 2 * resident_bytes() < available_bytes()
+    except (ValueError, IndexError, OSError):
         return False
-    return 2 * resident_bytes < available_bytes
 
 
 def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:

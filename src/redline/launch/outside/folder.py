@@ -9,9 +9,9 @@ from itertools import chain, count
 from pathlib import Path
 
 from redline.launch.outside.environment import Position
+from redline.launch.run_record import NAME
 
 RUNS = Path("redline-runs")
-RECORD = "run.json"
 CAPTURE = "capture"  # a file of this name asks for a window
 
 
@@ -21,11 +21,11 @@ def choose(script: str, where: Position | None, named: str | None, job: str | No
         return Path(named)
     stem = re.sub(r"[^\w.-]+", "-", Path(script).stem) or "run"
     if job is not None:
-        return _unused(RUNS / f"{stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', job)}", lambda path: (path / RECORD).exists())
+        return _unused(RUNS / f"{stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', job)}", lambda path: (path / NAME).exists())
     if where is None:
         return _unused(RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}", lambda path: path.exists())
     # The other processes may be here already; a record is there only once a run is over.
-    return _unused(RUNS / f"{stem}-{where.launcher}-{where.job}", lambda path: (path / RECORD).exists())
+    return _unused(RUNS / f"{stem}-{where.launcher}-{where.job}", lambda path: (path / NAME).exists())
 
 
 def _unused(path: Path, is_used: Callable[[Path], bool]) -> Path:

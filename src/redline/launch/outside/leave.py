@@ -13,9 +13,8 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
-from redline.launch.board import RANK, Slot
+from redline.launch.board import RANK, RESTART, Slot
 from redline.launch.outside.environment import Position
-from redline.launch.outside.record import rank_record
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
 
 _OTHERS_S = 10.0  # that the first rank waits for the records of the others
@@ -86,9 +85,9 @@ def _write_steps(folder: Path, slots: Sequence[Slot]) -> None:
     """The length of every step of every rank."""
     for slot in slots:
         lengths_ns, waits_ns, stride = slot.steps()
-        one = rank_record(slot)
-        name = f"rank-{one.rank}" + (f".restart-{one.restart}" if one.restart else "")
-        content = {"rank": one.rank, "stride": stride, "step_ns": lengths_ns, "input_wait_ns": waits_ns}
+        rank, restart = slot.words[RANK], slot.words[RESTART]
+        name = f"rank-{rank}" + (f".restart-{restart}" if restart else "")
+        content = {"rank": rank, "stride": stride, "step_ns": lengths_ns, "input_wait_ns": waits_ns}
         (folder / "steps").mkdir(exist_ok=True)
         _write(folder / "steps" / f"{name}.json", content)
 

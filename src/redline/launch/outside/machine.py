@@ -1,4 +1,4 @@
-"""What machine a job ran on, as far as the system says without asking an accelerator."""
+"""What machine a job ran on: as the system says, and of accelerators, as the processes of the job did."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.launch.board import EXPORTER, EXPORTING, LOST_KILLED, PID, STATE, Board, Slot
-from redline.launch.inside.writer import is_alive
 from redline.launch.outside.command import Command
+from redline.launch.process import is_alive
 from redline.launch.settings import FORMER_PATH, VARIABLE, Settings
 
 _TICK_S = 0.25
@@ -43,8 +43,6 @@ class Ended:
     """As `waitpid` says it."""
     started_ns: int
     ended_ns: int
-    terminated: bool
-    """Somebody told it to end."""
 
     @property
     def exit_code(self) -> int | None:
@@ -63,7 +61,7 @@ class Supervisor:
         self._settings = settings
         self._board = board
         self._ticked = ticked
-        self._terminated = False
+        self._terminated = False  # somebody told the job to end
         self._slots: list[Slot] = []
         self.capture_signal: int | None = None
         self.capture_asked: Callable[[], None] = lambda: None
@@ -81,7 +79,7 @@ class Supervisor:
             self._wait_for_writers()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return Ended(status=status, started_ns=started_ns, ended_ns=ended_ns, terminated=self._terminated)
+        return Ended(status=status, started_ns=started_ns, ended_ns=ended_ns)
 
     def _start(self, libc: ctypes.CDLL, mask: set[int | signal.Signals]) -> int:
         def prepare() -> None:
