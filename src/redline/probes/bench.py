@@ -1,0 +1,97 @@
+"""Takes samples of many cases in turn, so that what changes on the machine meanwhile meets them all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from redline.probes.device import Device
+from redline.probes.record import Declined, Estimate
+from redline.probes.statistics import estimate, fastest
+
+Key = TypeVar("Key", bound=Hashable)
+_MOST_REPEATS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(Generic[Key]):
+    """Something to be timed."""
+
+    key: Key
+    prepare: Callable[[], Callable[[], object]]
+    """Makes what the call needs, and gives the call. Whatever it raises means: this cannot be measured here."""
+    about: str
+    """For people: what was declined, if it was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much time may be spent."""
+
+    rounds: int
+    """Samples of each case in one pass."""
+    sample_ns: int
+    """A sample is as many calls in a row as take this long, or one call."""
+    call_limit_ns: int
+    """No case whose single call takes longer is measured further."""
+
+
+@dataclass
+class Samples(Generic[Key]):
+    """What was timed: nanoseconds of one call, by case and pass. Passes lie apart in time."""
+
+    passes: dict[Key, list[list[float]]] = field(default_factory=dict)
+    declined: dict[str, str] = field(default_factory=dict)
+
+    def add(self, other: Mapping[Key, Sequence[float]]) -> None:
+        for key, series in other.items():
+            self.passes.setdefault(key, []).append(list(series))
+
+    def estimate(self, key: Key, noise: float) -> Estimate:
+        return estimate(self.passes[key], noise)
+
+    def fastest(self, key: Key, noise: float) -> Estimate:
+        return fastest(self.passes[key], noise)
+
+    def declines(self) -> tuple[Declined, ...]:
+        return tuple(Declined(what=what, why=why) for what, why in self.declined.items())
+
+
+def take(cases: Sequence[Case[Key]], device: Device, effort: Effort, samples: Samples[Key]) -> None:
+    """One pass: every case once per round, in an order that changes from round to round."""
+    prepared = {case.key: ready for case in cases if (ready := _prepared(case, device, effort, samples)) is not None}
+    series: dict[Key, list[float]] = {key: [] for key in prepared}
+    keys = list(prepared)
+    for turn in range(effort.rounds):
+        start = turn * len(keys) // max(1, effort.rounds)
+        for key in keys[start:] + keys[:start]:
+            call, repeats = prepared[key]
+            if repeats > 1:
+                call()  # what other cases left in the caches is theirs
+            series[key].append(device.timed_ns(call, repeats))
+    samples.add(series)
+
+
+def _prepared(
+    case: Case[Key], device: Device, effort: Effort, samples: Samples[Key]
+) -> tuple[Callable[[], object], int] | None:
+    if case.about in samples.declined:
+        return None
+    try:
+        call = case.prepare()
+        device.timed_ns(call, 1)  # the first call may compile, allocate or load a library
+        once_ns = device.timed_ns(call, 1)
+    except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
+        samples.declined[case.about] = first_line(error)
+        return None
+    if once_ns > effort.call_limit_ns:
+        samples.declined[case.about] = f"one call takes {once_ns / 1e9:.1f} s"
+        return None
+    return call, max(1, min(_MOST_REPEATS, round(effort.sample_ns / max(once_ns, 1.0))))
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, in one line that is short enough for a table."""
+    text = str(error).strip().split("\n", maxsplit=1)[0]
+    return (text or type(error).__name__)[:200]

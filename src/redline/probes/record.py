@@ -1,0 +1,331 @@
+"""What a calibration found: the values in the `calibration` part of a machine profile.
+
+Times are nanoseconds, sizes bytes, rates per second. Every estimate carries the interval that a repetition is expected
+to fall into.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """One number that was measured several times."""
+
+    value: float
+    low: float
+    """The value and both ends are of the same unit; the interval includes what the machine's noise adds."""
+    high: float
+    samples: int
+    outliers: int = 0
+    """Samples far from the others. They were not left out: the median does not mind them."""
+
+    @property
+    def spread(self) -> float:
+        """Half of the interval, as a share of the value."""
+        return (self.high - self.low) / 2 / self.value if self.value else 0.0
+
+
+def rate(amount: float, time_ns: Estimate) -> Estimate:
+    """So much work in that time, per second. The ends change places."""
+    return Estimate(
+        value=amount / time_ns.value * 1e9,
+        low=amount / time_ns.high * 1e9,
+        high=amount / time_ns.low * 1e9,
+        samples=time_ns.samples,
+        outliers=time_ns.outliers,
+    )
+
+
+# --- compute ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPoint:
+    """One matmul, convolution or attention of one shape."""
+
+    family: str
+    """matmul, convolution or attention."""
+    dtype: str
+    """As in `hardware.machine.DTYPES`; fp32-as-bf16 where fp32 may be computed in bf16."""
+    shape: str
+    """As a person writes it: 1024x1024x4096 is m x n x k."""
+    flops: int
+    bytes: int
+    """Read and written once each."""
+    time_ns: Estimate
+
+    @property
+    def flops_per_s(self) -> Estimate:
+        return rate(self.flops, self.time_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """The three constants of matmuls in one type: max(flops / compute, bytes / memory) + fixed."""
+
+    dtype: str
+    compute_flops_per_s: Estimate
+    memory_bytes_per_s: Estimate
+    fixed_ns: Estimate
+    error_median: float
+    """Of shapes that the fit had not seen: predicted / measured - 1, without its sign."""
+    error_p90: float
+    points: int
+
+    def time_ns(self, flops: float, size_bytes: float) -> float:
+        math_s, memory_s = flops / self.compute_flops_per_s.value, size_bytes / self.memory_bytes_per_s.value
+        return max(math_s, memory_s) * 1e9 + self.fixed_ns.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The best rate of matmuls in one type: in a short burst, and when the machine has been busy for long."""
+
+    dtype: str
+    shape: str
+    """The shape that was fastest."""
+    burst_flops_per_s: Estimate
+    sustained_flops_per_s: Estimate | None
+    """None where it was not measured."""
+    sustained_s: float
+    """For how long the machine was kept busy."""
+    curve: tuple[tuple[float, float], ...] = ()
+    """Seconds since the start, and FLOP/s in the time around."""
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandwidthPoint:
+    """One way to move memory, at one size."""
+
+    kind: str
+    """copy, triad, sum, allocate; to_device and to_host, each with _pinned or _pageable."""
+    working_bytes: int
+    """Of all arrays together: what has to fit into a cache to be fast."""
+    moved_bytes: int
+    """Read and written, as the program sees it: a cache line that is fetched before it is written is not counted."""
+    time_ns: Estimate
+
+    @property
+    def bytes_per_s(self) -> Estimate:
+        return rate(self.moved_bytes, self.time_ns)
+
+
+# --- overhead ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverheadPoint:
+    """What one small thing costs, whatever the size of the data."""
+
+    name: str
+    """See `probes.overhead` for the names."""
+    time_ns: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderPoint:
+    """What `torch.utils.data.DataLoader` delivers when the data set costs nothing: the most that it can."""
+
+    workers: int
+    pinned: bool
+    batch_bytes: int
+    batch_time_ns: Estimate
+
+    @property
+    def bytes_per_s(self) -> Estimate:
+        return rate(self.batch_bytes, self.batch_time_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubling:
+    """What twice the batch did to the time of a step: close to 1 it is overhead, close to 2 it is work."""
+
+    batch: int
+    time_ns: Estimate
+    doubled_time_ns: Estimate
+
+    @property
+    def ratio(self) -> float:
+        return self.doubled_time_ns.value / self.time_ns.value
+
+
+# --- roofline ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntensityPoint:
+    """One pass over an array that does so much arithmetic per byte."""
+
+    flops_per_byte: float
+    flops: int
+    bytes: int
+    time_ns: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """The experiment: more and more arithmetic on the same bytes."""
+
+    dtype: str
+    method: str
+    """What ran: which compiler made the loop."""
+    points: tuple[IntensityPoint, ...]
+    bandwidth_bytes_per_s: Estimate
+    """Of the flat part."""
+    peak_flops_per_s: Estimate
+    """Of the linear part."""
+    ridge_flops_per_byte: Estimate
+    """Where one becomes the other."""
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectivePoint:
+    """One operation among the ranks of one group, at one size."""
+
+    operation: str
+    group: str
+    """world, or the level of a subgroup: node, across, pair."""
+    ranks: int
+    size_bytes: int
+    """As nccl-tests count it: the larger of what a rank gives and what it gets."""
+    time_ns: Estimate
+    """Until the slowest rank was done."""
+    algorithm_bytes_per_s: float
+    bus_bytes_per_s: float
+    correct: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveLaw:
+    """The time of one operation in one group: latency + size / rate."""
+
+    operation: str
+    group: str
+    ranks: int
+    latency_ns: float
+    bytes_per_s: float
+    """Of the algorithm; multiply with the bus factor for the bus bandwidth."""
+    error_median: float
+    """Of sizes that the fit had not seen."""
+    error_p90: float
+    points: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSpeed:
+    """How fast one rank is at the same work, while all others do it too."""
+
+    rank: int
+    host: str
+    device: str
+    work_ns: Estimate
+    """One fixed piece of arithmetic."""
+    ratio: float
+    """To the median of all ranks."""
+    slow: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSpeed:
+    """The link between two ranks."""
+
+    first: int
+    second: int
+    level: str
+    """node or across."""
+    latency_ns: float
+    bytes_per_s: float
+    latency_ratio: float
+    """To the median of its level; above 1 is slower."""
+    bandwidth_ratio: float
+    """To the median of its level; below 1 is slower."""
+    slow: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collectives:
+    """All that was measured among the ranks of one process group."""
+
+    backend: str
+    world: int
+    hosts: int
+    points: tuple[CollectivePoint, ...]
+    laws: tuple[CollectiveLaw, ...]
+    ranks: tuple[RankSpeed, ...]
+    pairs: tuple[PairSpeed, ...]
+    declined: tuple["Declined", ...] = ()
+
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declined:
+    """Something that was not measured, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What else went on while it was measured."""
+
+    steal_share: float
+    """Of the processors' time, taken by the hypervisor for others; -1 where the system does not say."""
+    other_share: float
+    """Of the processors' time, used by other processes; -1 where the system does not say."""
+    load_before: float
+    """Processes that wanted to run before we began, on average over a minute."""
+    frequency_drop: float
+    """Lowest against highest clock frequency that was seen, as a share; -1 where the system does not say."""
+    beat_spread: float
+    """How far the same short piece of work varied during the calibration. It widens every interval."""
+    noisy: tuple[str, ...]
+    """Which of these is too large, by name: steal, other, load, frequency, beat."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What was measured."""
+
+    name: str
+    """Of the accelerator or the processor."""
+    kind: str
+    """cpu or cuda."""
+    memory_bytes: int
+    cores: int
+    """Processors that this process may use."""
+    threads: int
+    """That torch uses for one operator."""
+    host: str
+    software: tuple[tuple[str, str], ...]
+    """Names and versions, such as ("torch", "2.13.0")."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Everything that one calibration measured."""
+
+    subject: Subject
+    date: str
+    """2026-11-15T14:30:00+00:00"""
+    seconds: float
+    quick: bool
+    conditions: Conditions
+    kernels: tuple[KernelPoint, ...] = ()
+    laws: tuple[Law, ...] = ()
+    peaks: tuple[Peak, ...] = ()
+    bandwidths: tuple[BandwidthPoint, ...] = ()
+    overheads: tuple[OverheadPoint, ...] = ()
+    loaders: tuple[LoaderPoint, ...] = ()
+    doublings: tuple[Doubling, ...] = ()
+    roofline: Roofline | None = None
+    collectives: Collectives | None = None
+    declined: tuple[Declined, ...] = ()
