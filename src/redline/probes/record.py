@@ -281,6 +281,8 @@ class Conditions:
     """Of the processors' time, taken by the hypervisor for others; -1 where the system does not say."""
     other_share: float
     """Of the processors' time, used by other processes; -1 where the system does not say."""
+    throttled_share: float
+    """Of the time, in which our processes had used up what their control group allows; -1 where there is no limit."""
     load_before: float
     """Processes that wanted to run before we began, on average over a minute."""
     frequency_drop: float
@@ -288,7 +290,7 @@ class Conditions:
     beat_spread: float
     """How far the same short piece of work varied during the calibration. It widens every interval."""
     noisy: tuple[str, ...]
-    """Which of these is too large, by name: steal, other, load, frequency, beat."""
+    """Which of these is too large, by name: steal, other, throttled, load, frequency, beat."""
 
 
 @dataclass(frozen=True, kw_only=True)
