@@ -1,0 +1,126 @@
+"""Two calibrations side by side: overlapping intervals are the same, and no figure gets lost."""
+
+from dataclasses import replace
+
+import pytest
+
+from redline.probes.compare import FAMILIES, Comparison, Row, Verdict, compare, figures, verdict_of
+from redline.probes.record import Calibration, Estimate, OverheadPoint
+from tests.made_calibrations import around, bare_calibration, calibration, collectives, gpu_calibration, peak
+
+
+def row_of(found: Comparison, quantity: str, of: str) -> Row:
+    return next(row for row in found.rows if (row.quantity, row.of) == (quantity, of))
+
+
+def between(low: float, high: float) -> Estimate:
+    return Estimate(value=(low + high) / 2, low=low, high=high, samples=9)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unit", "verdict"),
+    [
+        ((10, 12), (11, 14), "B/s", Verdict.SAME),
+        ((10, 12), (12, 14), "B/s", Verdict.SAME),
+        ((10, 12), (5, 20), "B/s", Verdict.SAME),
+        ((10, 12), (13, 14), "FLOP/s", Verdict.FASTER),
+        ((10, 12), (8, 9), "FLOP/s", Verdict.SLOWER),
+        ((10, 12), (13, 14), "ns", Verdict.SLOWER),
+        ((10, 12), (8, 9), "ns", Verdict.FASTER),
+        ((10, 12), (13, 14), "FLOP/byte", Verdict.DIFFERENT),
+    ],
+)
+def test_a_verdict_needs_intervals_that_do_not_meet(
+    first: tuple[float, float], second: tuple[float, float], unit: str, verdict: Verdict
+) -> None:
+    assert verdict_of(between(*first), between(*second), unit) is verdict
+
+
+def test_a_calibration_is_the_same_as_itself() -> None:
+    found = compare(calibration(), calibration())
+    assert {row.verdict for row in found.rows} == {Verdict.SAME}
+    assert {row.ratio for row in found.rows} == {1.0}
+    assert (found.only_first, found.only_second) == ((), ())
+    assert len(found.rows) == len(list(figures(calibration())))
+    assert {row.family for row in found.rows} == set(FAMILIES)
+
+
+def test_names_are_unique() -> None:
+    for one in (calibration(), gpu_calibration()):
+        names = [figure.name for figure in figures(one)]
+        assert len(names) == len(set(names))
+
+
+def test_every_estimate_of_the_record_is_a_figure() -> None:
+    """All of a calibration is compared but pairs, which have no intervals, and what is only a ratio."""
+    full = calibration()
+    assert full.collectives is not None
+    assert full.roofline is not None
+    expected = (
+        2 * len(full.peaks)
+        + 3 * len(full.laws)
+        + len(full.kernels)
+        + len(full.bandwidths)
+        + len(full.overheads)
+        + len(full.loaders)
+        + len(full.doublings)
+        + 3
+        + len(full.roofline.points)
+        + 2 * len(full.collectives.laws)
+        + len(full.collectives.points)
+        + len(full.collectives.ranks)
+    )
+    assert len(list(figures(full))) == expected
+
+
+def test_faster_slower_and_the_ratio() -> None:
+    second = calibration(
+        peaks=(peak("fp32", 1.5 * 2.05e11), peak("bf16", 0.5 * 1.55e12)),
+        overheads=(OverheadPoint(name="python_call", time_ns=around(96)),),
+    )
+    found = compare(calibration(), second)
+    assert row_of(found, "best_matmul", "fp32").verdict is Verdict.FASTER
+    assert row_of(found, "best_matmul", "fp32").ratio == pytest.approx(1.5)
+    assert row_of(found, "best_matmul", "bf16").verdict is Verdict.SLOWER
+    assert row_of(found, "python_call", "").verdict is Verdict.SLOWER
+    assert row_of(found, "law_fixed", "fp32").verdict is Verdict.SAME
+    assert [one.quantity for one in found.only_first] == ["add_tiny"]
+
+
+def test_what_only_one_has_is_listed() -> None:
+    found = compare(calibration(), bare_calibration())
+    assert found.rows == ()
+    assert len(found.only_first) == len(list(figures(calibration())))
+    assert found.only_second == ()
+    turned = compare(bare_calibration(), calibration())
+    assert turned.only_second == found.only_first
+
+
+def test_a_fitted_constant_is_trusted_as_far_as_its_fit_predicts() -> None:
+    first = collectives()
+    second = replace(first, laws=tuple(replace(one, latency_ns=1.1 * one.latency_ns) for one in first.laws))
+    third = replace(first, laws=tuple(replace(one, latency_ns=1.5 * one.latency_ns) for one in first.laws))
+    name = "latency", "all_reduce world 4"
+    assert row_of(_with(first, second), *name).verdict is Verdict.SAME
+    assert row_of(_with(first, third), *name).verdict is Verdict.SLOWER
+
+
+def _with(first: object, second: object) -> Comparison:
+    return compare(calibration(collectives=first), calibration(collectives=second))
+
+
+def test_the_largest_size_is_the_main_figure_of_a_bandwidth() -> None:
+    full: Calibration = calibration()
+    mains = [figure for figure in figures(full) if figure.family == "memory" and figure.is_main]
+    assert [(figure.quantity, figure.of) for figure in mains] == [
+        ("copy", "268 MB"),
+        ("triad", "268 MB"),
+        ("sum", "268 MB"),
+        ("allocate", "67.1 MB"),
+    ]
+
+
+def test_a_value_of_zero_has_no_ratio() -> None:
+    zero = Estimate(value=0.0, low=0.0, high=1.0, samples=1)
+    row = compare(calibration(), calibration()).rows[0]
+    assert replace(row, first=zero).ratio == float("inf")
