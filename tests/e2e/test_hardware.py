@@ -9,7 +9,7 @@ import pytest
 
 import redline
 from redline.hardware.catalogue import machines
-from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, Machine, calibrated
+from redline.hardware.machine import COLLECTIVES, DTYPES, FIGURE_UNITS, LEVELS, Figure, Machine, calibrated
 from redline.hardware.profile import save_profile
 from redline.report import hardware_json, hardware_text
 from tests.conftest import ROOT, run_redline
@@ -145,8 +145,10 @@ def test_the_page_has_every_key_of_the_json() -> None:
 def test_the_page_has_every_figure_and_unit() -> None:
     documented = set()
     for name, unit, _ in rows_of(section(PAGE, "Figures")):
-        plain = name.strip("`")
-        documented |= {(plain.replace("DTYPE", dtype), unit) for dtype in (DTYPES if "DTYPE" in plain else ("",))}
+        names = [name.strip("`")]
+        for word, meanings in (("DTYPE", DTYPES), ("LEVEL", LEVELS), ("OPERATION", COLLECTIVES)):
+            names = [one.replace(word, meaning) for one in names for meaning in (meanings if word in one else ("",))]
+        documented |= {(one, unit) for one in names}
     # The page says beside the row that int8 counts operations.
     assert documented == {(name, "FLOP/s" if unit == "OP/s" else unit) for name, unit in FIGURE_UNITS.items()}
 

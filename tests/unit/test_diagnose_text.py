@@ -94,7 +94,7 @@ def test_the_lines_above_the_waterfall(tmp_path: Path) -> None:
     assert line(text, "device").endswith(
         "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work, 73.4 % of it idle"
     )
-    assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms")
+    assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms; peak: catalogue")
     assert line(text, "coverage").endswith(
         "work known of 100.0 %, and rated against a roof 100.0 %, of the time of 2 kernels"
     )
@@ -108,24 +108,44 @@ def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) 
     assert "the work of 33.3 % of the kernel time is not known: unrated, never guessed" in text
 
 
+RECOMPUTED = Utilisation(
+    mfu=0.3,
+    hfu=0.4,
+    flops=4 * 10**12,
+    recomputed_flops=10**12,
+    step_ns=1e7,
+    peaks={"bf16": 1e15, "fp32": 1e14},
+    peak_origins=("catalogue",),
+    peak_spread=0.0,
+    model_flops={"bf16": 3 * 10**12, "fp32": 10},
+    unrated_flops=0,
+    known_share=1.0,
+)
+
+
 def test_recomputed_work_is_told_apart() -> None:
-    use = Utilisation(
-        mfu=0.3,
-        hfu=0.4,
-        flops=4 * 10**12,
-        recomputed_flops=10**12,
-        step_ns=1e7,
-        peaks={"bf16": 1e15, "fp32": 1e14},
-        model_flops={"bf16": 3 * 10**12, "fp32": 10},
-        unrated_flops=0,
-        known_share=1.0,
-    )
-    assert words_facts.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms"
+    use = RECOMPUTED
+    assert words_facts.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms; peak: catalogue"
     assert words_facts.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
     assert words_facts.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
     assert words_facts.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
     both = words_facts.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
-    assert both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms"
+    assert (
+        both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms; peak: catalogue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("origins", "told"),
+    [
+        ((), "10.00 ms"),
+        (("calibrated",), "; peak: calibrated, within 4.0 %"),
+        (("calibrated", "catalogue"), "; peaks: some of the catalogue, some calibrated"),
+    ],
+)
+def test_the_utilisation_says_whose_peak_it_is_against(origins: tuple[str, ...], told: str) -> None:
+    use = replace(RECOMPUTED, peak_origins=origins, peak_spread=0.04)
+    assert words_facts.mfu_line(use).endswith(told)
 
 
 def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path) -> None:

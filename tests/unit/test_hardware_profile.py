@@ -132,7 +132,7 @@ def refused(path: Path, message: str) -> None:
         (b'{"kind": NaN}', "PATH is damaged or no machine profile: "),
         (b"[]", "PATH is no machine profile: it holds no JSON object; give another"),
         (b"{}", "PATH was not written by Redline: it has no field 'kind'; check that it is the right file"),
-        (b" " * 1_000_001, "PATH is above 1 MB, so it is no machine profile; give another"),
+        (b" " * 10_000_001, "PATH is above 10 MB, so it is no machine profile; give another"),
     ],
 )
 def test_a_damaged_profile_is_one_line(data: bytes, message: str, tmp_path: Path) -> None:

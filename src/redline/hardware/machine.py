@@ -6,6 +6,16 @@ from enum import StrEnum
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 PEAK, BEST_MATMUL = "peak_flops_per_s", "best_matmul_flops_per_s"
+SUSTAINED_MATMUL = "sustained_matmul_flops_per_s"
+# The three constants of matmuls: max(flops / compute, bytes / memory) + fixed.
+LAW_COMPUTE, LAW_MEMORY, LAW_FIXED = "matmul_compute_flops_per_s", "matmul_memory_bytes_per_s", "matmul_fixed_ns"
+# Of collectives: latency + size / rate, among the devices of one node, and among nodes.
+LATENCY, RATE = "collective_latency_ns", "collective_bytes_per_s"
+LEVELS = ("node", "across")
+COLLECTIVES = (
+    "broadcast", "reduce", "all_reduce", "gather", "all_gather", "scatter", "reduce_scatter", "all_to_all", "send_recv",
+    "barrier",
+)  # fmt: skip
 
 
 def _work_unit(dtype: str) -> str:
@@ -18,6 +28,10 @@ FIGURE_UNITS: Mapping[str, str] = {
     "memory_bytes_per_s": "B/s",
     **{f"{PEAK}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
     **{f"{BEST_MATMUL}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    **{f"{SUSTAINED_MATMUL}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    **{f"{LAW_COMPUTE}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    **{f"{LAW_MEMORY}.{dtype}": "B/s" for dtype in DTYPES},
+    **{f"{LAW_FIXED}.{dtype}": "ns" for dtype in DTYPES},
     "fabric_bytes_per_s": "B/s",
     "pair_bytes_per_s": "B/s",
     "fabric_devices": "",
@@ -26,6 +40,9 @@ FIGURE_UNITS: Mapping[str, str] = {
     "multiprocessors": "",
     "power_w": "W",
     "launch_ns": "ns",
+    "dispatch_ns": "ns",
+    **{f"{LATENCY}.{level}.{name}": "ns" for level in LEVELS for name in COLLECTIVES},
+    **{f"{RATE}.{level}.{name}": "B/s" for level in LEVELS for name in COLLECTIVES},
 }
 
 
@@ -137,6 +154,11 @@ class Machine:
     def launch_ns(self) -> Figure | None:
         """The least time from one kernel's launch to the next one's. Known only where it was calibrated."""
         return self.figures.get("launch_ns")
+
+    @property
+    def dispatch_ns(self) -> Figure | None:
+        """What the host needs for one operator, whatever its size. Known only where it was calibrated."""
+        return self.figures.get("dispatch_ns")
 
 
 def calibrated(

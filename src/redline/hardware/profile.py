@@ -17,7 +17,7 @@ from redline.hardware.machine import FIGURE_UNITS, Figure, Machine, Origin, cali
 
 KIND = "machine-profile"
 SCHEMA_VERSION = 1
-_LARGEST_BYTES = 1_000_000
+_LARGEST_BYTES = 10_000_000
 _DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 _ENVELOPE = frozenset(field.name for field in fields(Envelope))
 
@@ -40,6 +40,8 @@ class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     architecture: str = ""
     notes: list[str] = []
     figures: dict[str, _Measured]
+    calibration: dict[str, object] | None = None
+    """All that was measured, for those who draw or compare it. The figures are what it comes to."""
 
 
 def choose(text: str | None, device_name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Machine:
@@ -67,6 +69,20 @@ def _is_file(path: Path) -> bool:
 
 def load_profile(path: Path) -> Machine:
     """The machine of a profile: its own figures, and those of the record that it is based on for all others."""
+    profile, where, synthetic = _sound(path)
+    return _machine(profile, where, synthetic=synthetic)
+
+
+def load_calibration(path: Path) -> tuple[Machine, Mapping[str, object]]:
+    """The machine of a profile, and all that `redline calibrate` measured of it."""
+    profile, where, synthetic = _sound(path)
+    if profile.calibration is None:
+        raise InputError(f"{path} has figures only, not the measurements behind them; make it with `redline calibrate`")
+    return _machine(profile, where, synthetic=synthetic), profile.calibration
+
+
+def _sound(path: Path) -> tuple[_Profile, Path, bool]:
+    """The content of the file, where it is, and whether it was made up."""
     record = _read(path)
     envelope = check_envelope(record, KIND, SCHEMA_VERSION, where=str(path))
     content = {key: value for key, value in record.items() if key not in _ENVELOPE}
@@ -76,7 +92,7 @@ def load_profile(path: Path) -> Machine:
         raise InputError(f"{path} is not a sound machine profile: {error}; correct or remake it") from error
     if not profile.name.strip():
         raise InputError(f"{path} names no machine: its field 'name' is empty; correct or remake it")
-    return _machine(profile, path, synthetic=envelope.synthetic)
+    return profile, path, envelope.synthetic
 
 
 def _read(path: Path) -> Mapping[str, object]:
@@ -119,7 +135,8 @@ def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
 def _figure(name: str, measured: _Measured, path: Path) -> Figure:
     where = f"{path}: figures: {name}"
     if name not in FIGURE_UNITS:
-        raise InputError(f"{path}: there is no figure {name!r}; there are: {', '.join(FIGURE_UNITS)}")
+        quantities = dict.fromkeys(known.partition(".")[0] for known in FIGURE_UNITS)
+        raise InputError(f"{path}: there is no figure {name!r}; there are: {', '.join(quantities)}, some by type")
     if not isfinite(measured.value) or measured.value <= 0:
         raise InputError(f"{where}: the value {measured.value} is not above zero; leave out what is not known")
     if not _DATE.fullmatch(measured.when):
@@ -140,7 +157,14 @@ def _figure(name: str, measured: _Measured, path: Path) -> Figure:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def save_profile(machine: Machine, path: Path, *, made_by: str, force: bool = False) -> None:
+def save_profile(
+    machine: Machine,
+    path: Path,
+    *,
+    made_by: str,
+    force: bool = False,
+    calibration: Mapping[str, object] | None = None,
+) -> None:
     """Write the calibrated figures of a machine. The published ones stay in the record that it is based on."""
     base = catalogue.record(machine.base)
     published = [name for name, figure in machine.figures.items() if figure.origin is not Origin.CALIBRATED]
@@ -150,6 +174,8 @@ def save_profile(machine: Machine, path: Path, *, made_by: str, force: bool = Fa
         raise ValueError(f"{machine.name}: {published[0]} was not calibrated and has no record to be read from again")
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=machine.synthetic)
     record = {**envelope.to_dict(), **dict(_content(machine, base))}
+    if calibration is not None:
+        record["calibration"] = calibration
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with write_atomic(path, force=force) as file:
         file.write(text.encode())

@@ -1,4 +1,4 @@
-"""What else the machine did while it was measured: time stolen, other processes, clocks, and a beat that tells its sum."""
+"""What else the machine did while it was measured: stolen time, other processes, clocks, and a beat that sums it up."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Watch:
             self._call = _beat_call(self._device)
             self._device.timed_ns(self._call, 10)
         self._beats.append(float(np.median([self._device.timed_ns(self._call, 3) for _ in range(_BEATS)])))
-        self._frequencies += read_frequencies(self._root)
+        self._frequencies += [max(clocks)] if (clocks := read_frequencies(self._root)) else []  # others may idle
 
     def noise(self) -> float:
         """How far the beat varied so far, as a share of its median."""

@@ -111,7 +111,7 @@ def _figure_row(machine: Machine, name: str, sources: list[str]) -> tuple[str, .
 
 def _label(name: str) -> str:
     """peak_flops_per_s.bf16 -> peak bf16; the unit is in the value."""
-    quantity, _, dtype = name.partition(".")
+    quantity, _, of_what = name.partition(".")
     words = {
         PEAK: "peak",
         "best_matmul_flops_per_s": "best matmul",
@@ -124,8 +124,15 @@ def _label(name: str) -> str:
         "pcie_bytes_per_s": "PCIe, per direction",
         "power_w": "power",
         "launch_ns": "launch",
+        "dispatch_ns": "host time of an operator",
+        "sustained_matmul_flops_per_s": "sustained matmul",
+        "matmul_compute_flops_per_s": "matmul, by arithmetic",
+        "matmul_memory_bytes_per_s": "matmul, by memory",
+        "matmul_fixed_ns": "matmul, fixed",
+        "collective_latency_ns": "latency",
+        "collective_bytes_per_s": "rate",
     }
-    return f"{words.get(quantity, quantity)} {dtype}".rstrip()
+    return f"{words.get(quantity, quantity)} {of_what.replace('.', ' ')}".rstrip()
 
 
 def _value(machine: Machine, name: str) -> str:

@@ -1,8 +1,9 @@
 """The lines above the waterfall in words: ranks and devices, steps, window, utilisation, coverage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from redline.analysis.job.outline import Remark, StepTimes, Unseen, Utilisation
+from redline.hardware.machine import Origin
 from redline.report import counted
 from redline.report.language import _, listed, marked, retold
 from redline.report.words import percent, printable
@@ -127,7 +128,17 @@ def mfu_line(use: Utilisation) -> str:
         if needed_ns[dtype] >= _SEEN_TERM * sum(needed_ns.values())
     ]
     done = terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
-    return f"{_bounded(use, use.mfu)} = {done} / {format_ns(round(use.step_ns))}"
+    ratio = f"{_bounded(use, use.mfu)} = {done} / {format_ns(round(use.step_ns))}"
+    return "".join([ratio, *(f"; {words}" for words in _origin_of_peaks(use))])
+
+
+def _origin_of_peaks(use: Utilisation) -> Iterator[str]:
+    if use.peak_origins == (str(Origin.CATALOGUE),):
+        yield _("peak: catalogue")
+    elif use.peak_origins == (str(Origin.CALIBRATED),):
+        yield _("peak: calibrated, within {spread}").format(spread=percent(use.peak_spread))
+    elif use.peak_origins:
+        yield _("peaks: some of the catalogue, some calibrated")
 
 
 def hfu_line(use: Utilisation) -> str:

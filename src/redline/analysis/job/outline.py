@@ -51,6 +51,8 @@ class Utilisation:
     recomputed_flops: int
     step_ns: float
     peaks: dict[str, float]  # FLOP/s by type
+    peak_origins: tuple[str, ...]  # catalogue, calibrated: who says so
+    peak_spread: float  # of those that were calibrated, the largest: by this share the ratios may be off
     model_flops: dict[str, int]  # by type, per rank and step, without those that were done again: what mfu counts
     unrated_flops: int  # per rank and step: their type has no known peak, so they are in neither ratio
     known_share: float  # of the kernel time: whose work is known. Below 1, the ratios are lower bounds
@@ -179,6 +181,8 @@ def utilisation_of(diagnosis: Diagnosis) -> Utilisation | None:
         recomputed_flops=round(sum(row.recomputed_flops for row in rated) / steps),
         step_ns=step_ns,
         peaks={row.dtype: row.peak_flops_per_s for row in rated},
+        peak_origins=tuple(sorted({row.peak_origin for row in rated if row.peak_origin})),
+        peak_spread=max(row.peak_spread for row in rated),
         model_flops=_model_flops(rated, steps),
         unrated_flops=round(sum(row.flops for row in rows if not row.peak_flops_per_s) / steps),
         known_share=sum(rank.facts.known_work_ns for rank in diagnosis.ranks) / max(kernel_ns, 1),

@@ -34,6 +34,8 @@ class Arithmetic:
     flops: int
     recomputed_flops: int  # of these: forward work that the backward pass did again
     peak_flops_per_s: float  # 0 where it is not known
+    peak_origin: str = ""  # catalogue or calibrated; digests of before this was kept do not say
+    peak_spread: float = 0.0  # of a calibrated one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +228,8 @@ def _arithmetic(timeline: Timeline, calls: Calls, ledger: Ledger, machine: Machi
                 flops=round(calls.flops[chosen].sum()),
                 recomputed_flops=round(calls.flops[chosen & calls.recomputed].sum()),
                 peak_flops_per_s=peak.value if peak else 0.0,
+                peak_origin=str(peak.origin) if peak else "",
+                peak_spread=(peak.spread or 0.0) if peak else 0.0,
             )
         )
     return tuple(found)
