@@ -190,10 +190,10 @@ class CollectivePoint:
 
     operation: str
     group: str
-    """world, or the level of a subgroup: node, across, pair."""
+    """world, or the level of a subgroup: node, across, half, pair. All subgroups of a level work at once."""
     ranks: int
     size_bytes: int
-    """As nccl-tests count it: the larger of what a rank gives and what it gets."""
+    """As nccl-tests count it: the larger of what a rank gives and what it gets; 0 of a barrier."""
     time_ns: Estimate
     """Until the slowest rank was done."""
     algorithm_bytes_per_s: float
@@ -227,8 +227,10 @@ class RankSpeed:
     work_ns: Estimate
     """One fixed piece of arithmetic."""
     ratio: float
-    """To the median of all ranks."""
+    """To the median of all ranks; of two, to the faster one."""
     slow: bool
+    cpu_share: float = -1.0
+    """Processor time that it got meanwhile, as a share: well below 1, others used its core. -1 on accelerators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +244,9 @@ class PairSpeed:
     latency_ns: float
     bytes_per_s: float
     latency_ratio: float
-    """To the median of its level; above 1 is slower."""
+    """To the median of its level, of three pairs or fewer to the best; above 1 is slower."""
     bandwidth_ratio: float
-    """To the median of its level; below 1 is slower."""
+    """To the same; below 1 is slower."""
     slow: bool
 
 
@@ -302,6 +304,8 @@ class Subject:
     kind: str
     """cpu or cuda."""
     memory_bytes: int
+    multiprocessors: int
+    """As the driver counts them; 0 for a CPU."""
     cores: int
     """Processors that this process may use."""
     threads: int
