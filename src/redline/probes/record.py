@@ -6,6 +6,9 @@ to fall into.
 
 from dataclasses import dataclass
 
+FAMILIES = ("compute", "memory", "overhead", "roofline", "collectives")
+"""What can be asked for by name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:

@@ -15,12 +15,16 @@ from redline.launch.run_record import RankRecord
 def machine(own: Sequence[RankRecord]) -> dict[str, Any]:
     accelerators = sorted({name for one in own for name in one.facts.get("accelerators", [])})
     return {
-        "cpu": _field_of("/proc/cpuinfo", "model name") or platform.processor(),
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "memory": _field_of("/proc/meminfo", "MemTotal"),
         "system": f"{platform.system()} {platform.release()}",
         "accelerators": accelerators,
     }
+
+
+def processor_name() -> str:
+    return _field_of("/proc/cpuinfo", "model name") or platform.processor()
 
 
 def _field_of(path: str, name: str) -> str:

@@ -1,0 +1,68 @@
+"""Cases are sampled in turn; one that cannot be measured is declined once, with the reason."""
+
+from collections.abc import Callable
+
+from redline.probes.bench import Case, Effort, Samples, first_line, take
+from redline.probes.device import Device
+
+EFFORT = Effort(rounds=4, sample_ns=100, call_limit_ns=1000)
+
+
+class Told(Device):
+    """A device whose calls last as long as they say."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def timed_ns(self, call: Callable[[], object], repeats: int) -> float:
+        name, time_ns = call()  # type: ignore[misc]
+        self.order.append(name)
+        self.last_repeats = repeats
+        return float(time_ns)
+
+
+def case(name: str, time_ns: float) -> Case[str]:
+    return Case(key=name, prepare=lambda: lambda: (name, time_ns), about=f"case {name}")
+
+
+def test_each_round_has_every_case_once() -> None:
+    device, samples = Told(), Samples[str]()
+    take([case("a", 10), case("b", 20), case("c", 200)], device, EFFORT, samples)
+    rounds = device.order[6:]  # each was tried twice before
+    assert [sorted(rounds[at : at + 3]) for at in range(0, 12, 3)] == [["a", "b", "c"]] * 4
+    assert len({tuple(rounds[at : at + 3]) for at in range(0, 12, 3)}) > 1
+    assert samples.passes == {"a": [[10.0] * 4], "b": [[20.0] * 4], "c": [[200.0] * 4]}
+    assert samples.estimate("b", 0.0).value == 20
+
+
+def test_passes_are_kept_apart() -> None:
+    samples = Samples[str]()
+    for time_ns in (10, 30):
+        take([case("a", time_ns)], Told(), EFFORT, samples)
+    assert samples.passes == {"a": [[10.0] * 4, [30.0] * 4]}
+    assert samples.fastest("a", 0.0).value == 10
+    assert samples.fastest("a", 0.0).high == 30
+
+
+def test_what_cannot_be_measured_is_declined_once_and_not_tried_again() -> None:
+    tried = []
+
+    def fails() -> Callable[[], object]:
+        tried.append(1)
+        raise RuntimeError("not for this type\nand a long story")
+
+    samples = Samples[str]()
+    cases = [Case(key=name, prepare=fails, about="fp8") for name in "ab"] + [case("slow", 5e9), case("good", 10)]
+    for _ in range(2):
+        take(cases, Told(), EFFORT, samples)
+    assert len(tried) == 1
+    assert [(one.what, one.why) for one in samples.declines()] == [
+        ("fp8", "not for this type"),
+        ("case slow", "one call takes 5.0 s"),
+    ]
+    assert list(samples.passes) == ["good"]
+
+
+def test_the_reason_is_one_line_even_where_an_error_says_nothing() -> None:
+    assert first_line(MemoryError()) == "MemoryError"
+    assert len(first_line(RuntimeError("x" * 1000))) == 200

@@ -1,0 +1,103 @@
+"""A noisy machine is told, and by what; a system that does not say is not taken for a quiet one."""
+
+from pathlib import Path
+
+import pytest
+
+from redline.probes.conditions import (
+    UNKNOWN,
+    Counters,
+    drop,
+    judge,
+    read_counters,
+    read_frequencies,
+    spread,
+)
+from redline.probes.record import Conditions
+
+BEFORE = Counters(all_s=1000.0, idle_s=500.0, steal_s=10.0, ours_s=5.0, throttled_s=1.0, wall_s=0.0)
+AFTER = Counters(all_s=1200.0, idle_s=600.0, steal_s=10.0, ours_s=105.0, throttled_s=1.0, wall_s=100.0)
+
+
+def judged(after: Counters = AFTER, **others: float) -> Conditions:
+    known = {"load_before": 0.1, "frequency_drop": 0.0, "beat_spread": 0.01, **others}
+    return judge(BEFORE, after, processors=2, **known)  # type: ignore[arg-type]
+
+
+def changed(**changes: float) -> Counters:
+    return Counters(**{**{name: getattr(AFTER, name) for name in Counters.__dataclass_fields__}, **changes})
+
+
+def test_a_quiet_machine_has_nothing_to_be_said() -> None:
+    found = judged()
+    assert found.noisy == ()
+    assert (found.steal_share, found.other_share, found.throttled_share) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "found"),
+    [
+        ("steal", 0.1, judged(changed(steal_s=30.0, ours_s=85.0)).steal_share),
+        ("other", 0.2, judged(changed(ours_s=65.0)).other_share),
+        ("throttled", 0.05, judged(changed(throttled_s=6.0)).throttled_share),
+    ],
+)
+def test_shares_are_of_the_time_between(name: str, share: float, found: float) -> None:
+    assert found == pytest.approx(share), name
+
+
+@pytest.mark.parametrize(
+    ("after", "others", "noisy"),
+    [
+        (changed(steal_s=30.0, ours_s=85.0), {}, ("steal",)),
+        (changed(ours_s=65.0), {}, ("other",)),
+        (changed(throttled_s=6.0), {}, ("throttled",)),
+        (AFTER, {"load_before": 3.0}, ("load",)),
+        (AFTER, {"frequency_drop": 0.3}, ("frequency",)),
+        (AFTER, {"beat_spread": 0.2, "load_before": 3.0}, ("load", "beat")),
+    ],
+)
+def test_a_noisy_machine_is_told_by_what(after: Counters, others: dict[str, float], noisy: tuple[str, ...]) -> None:
+    assert judged(after, **others).noisy == noisy
+
+
+def test_a_system_that_does_not_say_is_unknown_not_quiet() -> None:
+    found = judge(Counters(), Counters(wall_s=50.0), load_before=-1, frequency_drop=-1, beat_spread=0.0, processors=2)
+    assert (found.steal_share, found.other_share, found.throttled_share) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    assert found.noisy == ()
+
+
+def test_the_beat_and_the_clock() -> None:
+    assert spread([]) == 0.0
+    assert spread([100.0] * 9) == 0.0
+    assert spread([100.0] * 5 + [110.0] * 5) == pytest.approx(0.0476, abs=0.001)
+    assert drop([]) == UNKNOWN
+    assert drop([3000.0, 2400.0, 2900.0]) == pytest.approx(0.2)
+
+
+def test_the_counters_of_the_system_are_read(tmp_path: Path) -> None:
+    for name, text in {
+        "proc/stat": "cpu  100 0 100 300 100 0 0 50 0 0\ncpu0 1 2 3\n",
+        "proc/cpuinfo": "model name : x\ncpu MHz\t\t: 2100.5\ncpu MHz\t\t: 3000\n",
+        "sys/fs/cgroup/cpu.stat": "usage_usec 5\nthrottled_usec 2500000\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = read_counters(tmp_path)
+    assert found.all_s is not None
+    assert found.idle_s is not None
+    assert found.steal_s is not None
+    assert found.idle_s / found.all_s == pytest.approx(400 / 650)
+    assert found.steal_s / found.all_s == pytest.approx(50 / 650)
+    assert found.throttled_s == 2.5
+    assert read_frequencies(tmp_path) == [2100.5, 3000.0]
+
+
+def test_a_system_without_these_files_is_no_failure(tmp_path: Path) -> None:
+    found = read_counters(tmp_path)
+    assert (found.all_s, found.throttled_s) == (None, None)
+    assert read_frequencies(tmp_path) == []
+
+
+def test_this_system_counts() -> None:
+    assert read_counters().ours_s > 0
