@@ -31,7 +31,7 @@ _STEP, _QUICK_STEP = 4, 8
 _FEWEST_BYTES, _MOST_BYTES = 256 << 20, 4 << 30
 _CUDA_BYTES = 1 << 30
 _LINE_BYTES = 64
-_ALLOCATED_BYTES = (64 << 10, 4 << 20, 64 << 20, 256 << 20)
+_ALLOCATED_BYTES = (16 << 10, 1 << 20, 64 << 20, 256 << 20)
 """An allocator keeps the small ones for the next time; the large ones go back to the system and cost page faults."""
 _TRANSFERRED_BYTES = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
 

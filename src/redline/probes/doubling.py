@@ -1,0 +1,101 @@
+"""The doubling test: twice the batch in hardly more time means that the time was overhead, not work.
+
+With a time of overhead + work * batch, the ratio of both times is 1 + the share of the work: 1 where all is overhead, 2
+where all is work. Overhead is here whatever does not grow with the batch: Python, operators, launches, and the reading
+of weights that a larger batch shares.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from redline.errors import InputError
+from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.record import Doubling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redline.probes.device import Device
+
+    Step = Callable[[int], Callable[[], object]]
+    """Makes ready what a step with so large a batch needs, and gives the step."""
+
+_PASSES = 3
+_EVEN_RATIO = 1.5
+_BATCHES, _QUICK_BATCHES = (1, 4, 16, 64, 256, 1024), (1, 16, 128, 1024)
+_LAYERS = 3
+_CPU_WIDTH, _CUDA_WIDTH = 64, 1024
+_EFFORT = Effort(rounds=10, sample_ns=2_000_000, call_limit_ns=200_000_000)
+_QUICK_EFFORT = Effort(rounds=6, sample_ns=1_000_000, call_limit_ns=200_000_000)
+
+
+def doubling(step: Step, batch: int, device: Device, effort: Effort, noise: float) -> Doubling:
+    """Of one step, by samples with the batch and with twice as much in turn."""
+    samples: Samples[int] = Samples()
+    for _ in range(_PASSES):
+        take(_cases(step, [batch]), device, effort, samples)
+    found = _doublings(samples, [batch], noise)
+    if not found:
+        what, why = next(iter(samples.declined.items()))
+        raise InputError(f"{what} cannot be timed: {why}. Give a smaller batch, or a step that runs by itself.")
+    return found[0]
+
+
+def overhead_share(doubling: Doubling) -> float:
+    """The part of the time that does not grow with the batch."""
+    return min(1.0, max(0.0, 2 - doubling.ratio))
+
+
+def is_overhead(doubling: Doubling) -> bool:
+    """Whether more of the time is overhead than work: that is so below a ratio of 1.5, halfway between 1 and 2."""
+    return doubling.ratio < _EVEN_RATIO
+
+
+def overhead_up_to(points: Sequence[Doubling]) -> int | None:
+    """The largest batch that is mostly overhead, as are all smaller ones. None where not even the smallest is."""
+    largest = None
+    for point in sorted(points, key=lambda point: point.batch):
+        if not is_overhead(point):
+            break
+        largest = point.batch
+    return largest
+
+
+# --- of this machine --------------------------------------------------------------------------------------------------
+
+
+def doubling_points(device: Device, *, quick: bool, noise: float) -> tuple[Doubling, ...]:
+    """Of a small network, from one row to a thousand: up to where this machine has more overhead than work in it."""
+    samples: Samples[int] = Samples()
+    batches = _QUICK_BATCHES if quick else _BATCHES
+    for _ in range(_PASSES):
+        take(_cases(_network(device), batches), device, _QUICK_EFFORT if quick else _EFFORT, samples)
+    return _doublings(samples, batches, noise)
+
+
+def _network(device: Device) -> Step:
+    """Linear layers and activations, forward only."""
+    import torch
+
+    width = _CUDA_WIDTH if device.is_cuda else _CPU_WIDTH
+    layers = [torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()) for _ in range(_LAYERS)]
+    network = torch.nn.Sequential(*layers).to(device.torch_device).requires_grad_(requires_grad=False)
+    return lambda batch: partial(network, torch.ones(batch, width, device=device.torch_device))
+
+
+def _cases(step: Step, batches: Sequence[int]) -> list[Case[int]]:
+    """A batch and its double are neighbours, so that they are timed close to each other."""
+    both = dict.fromkeys(size for batch in batches for size in (batch, 2 * batch))
+    return [Case(key=size, prepare=partial(step, size), about=f"a step with a batch of {size}") for size in both]
+
+
+def _doublings(samples: Samples[int], batches: Sequence[int], noise: float) -> tuple[Doubling, ...]:
+    return tuple(
+        Doubling(
+            batch=batch, time_ns=samples.estimate(batch, noise), doubled_time_ns=samples.estimate(2 * batch, noise)
+        )
+        for batch in batches
+        if batch in samples.passes and 2 * batch in samples.passes
+    )
