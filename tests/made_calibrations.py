@@ -265,6 +265,7 @@ def calibration(**changed: Any) -> Calibration:
             memory_bytes=16 << 30,
             cores=8,
             threads=8,
+            multiprocessors=0,
             host="node-a",
             software=(("torch", "2.13.0"), ("python", "3.11.2"), ("redline", "0.1.0")),
         ),
@@ -278,7 +279,7 @@ def calibration(**changed: Any) -> Calibration:
         bandwidths=bandwidths(),
         overheads=(
             OverheadPoint(name="python_call", time_ns=around(48)),
-            OverheadPoint(name="add_tiny", time_ns=around(910, 0.04)),
+            OverheadPoint(name="dispatch", time_ns=around(910, 0.04, outliers=2)),
         ),
         loaders=(
             LoaderPoint(workers=0, pinned=False, batch_bytes=4 * MIB, batch_time_ns=around(1.1e6)),

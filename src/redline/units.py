@@ -20,6 +20,14 @@ def format_bytes(size_bytes: int) -> str:
     return _scaled(size_bytes, _BYTES, digits=3)
 
 
+def format_buffer(size_bytes: int) -> str:
+    """2_097_152 -> "2 MiB": sizes that were chosen are often powers of two. Others as any: "2.10 MB"."""
+    for unit, unit_bytes in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= unit_bytes and size_bytes % unit_bytes == 0:
+            return f"{size_bytes // unit_bytes:,} {unit}"
+    return format_bytes(size_bytes)
+
+
 def format_ns(duration_ns: int) -> str:
     """1_234_567 -> "1.235 ms"; durations below 1 us are exact: "870 ns"."""
     if abs(duration_ns) < 1000:

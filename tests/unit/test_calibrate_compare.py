@@ -84,7 +84,7 @@ def test_faster_slower_and_the_ratio() -> None:
     assert row_of(found, "best_matmul", "bf16").verdict is Verdict.SLOWER
     assert row_of(found, "python_call", "").verdict is Verdict.SLOWER
     assert row_of(found, "law_fixed", "fp32").verdict is Verdict.SAME
-    assert [one.quantity for one in found.only_first] == ["add_tiny"]
+    assert [one.quantity for one in found.only_first] == ["dispatch"]
 
 
 def test_what_only_one_has_is_listed() -> None:
@@ -113,10 +113,10 @@ def test_the_largest_size_is_the_main_figure_of_a_bandwidth() -> None:
     full: Calibration = calibration()
     mains = [figure for figure in figures(full) if figure.family == "memory" and figure.is_main]
     assert [(figure.quantity, figure.of) for figure in mains] == [
-        ("copy", "268 MB"),
-        ("triad", "268 MB"),
-        ("sum", "268 MB"),
-        ("allocate", "67.1 MB"),
+        ("copy", "256 MiB"),
+        ("triad", "256 MiB"),
+        ("sum", "256 MiB"),
+        ("allocate", "64 MiB"),
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.units import format_bytes, format_count, format_ns, format_rate, parse_bytes
+from redline.units import format_buffer, format_bytes, format_count, format_ns, format_rate, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,11 @@ def test_sizes_that_make_no_sense_are_explained(text: str, message: str) -> None
 def test_formatted_sizes_parse_back_within_their_digits(size_bytes: int) -> None:
     parsed = parse_bytes(format_bytes(size_bytes).replace(",", ""))
     assert abs(parsed - size_bytes) * 200 <= size_bytes
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(4, "4 B"), (1 << 10, "1 KiB"), (1536, "1.54 kB"), (3 << 20, "3 MiB"), (1 << 40, "1,024 GiB"), (10**6, "1.00 MB")],
+)
+def test_buffers_are_shown_in_powers_of_two_where_they_are_such(size_bytes: int, text: str) -> None:
+    assert format_buffer(size_bytes) == text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from redline.probes.record import Calibration, CollectiveLaw, Collectives, Estimate, Law, rate
-from redline.units import format_bytes
+from redline.units import format_buffer
 
 
 class Verdict(StrEnum):
@@ -149,7 +149,7 @@ def _memory(calibration: Calibration) -> Iterator[Measured]:
     for point in calibration.bandwidths:
         largest[point.kind] = max(largest.get(point.kind, 0), point.working_bytes)
     for point in calibration.bandwidths:
-        size = format_bytes(point.working_bytes)
+        size = format_buffer(point.working_bytes)
         made = _main if point.working_bytes == largest[point.kind] else _point
         if point.kind == "allocate":
             yield made("memory", "allocate", size, "ns", point.time_ns)
@@ -162,7 +162,7 @@ def _overhead(calibration: Calibration) -> Iterator[Measured]:
         yield _main("overhead", point.name, "", "ns", point.time_ns)
     for loader in calibration.loaders:
         pinned = " pinned" if loader.pinned else ""
-        of = f"{loader.workers}{pinned} {format_bytes(loader.batch_bytes)}"
+        of = f"{loader.workers}{pinned} {format_buffer(loader.batch_bytes)}"
         yield _main("overhead", "loader", of, "ns", loader.batch_time_ns)
     for doubling in calibration.doublings:
         yield _point("overhead", "step_of_batch", str(doubling.batch), "ns", doubling.time_ns)
@@ -185,7 +185,7 @@ def _collectives(found: Collectives) -> Iterator[Measured]:
         yield _main("collectives", "latency", _of(law), "ns", _as_wide_as_its_error(law.latency_ns, law))
         yield _main("collectives", "rate", _of(law), "B/s", _as_wide_as_its_error(law.bytes_per_s, law))
     for point in found.points:
-        of = f"{point.operation} {point.group} {point.ranks} {format_bytes(point.size_bytes)}"
+        of = f"{point.operation} {point.group} {point.ranks} {format_buffer(point.size_bytes)}"
         yield _point("collectives", "collective_time", of, "ns", point.time_ns)
     for rank in found.ranks:
         yield _point("collectives", "rank_work", str(rank.rank), "ns", rank.work_ns)

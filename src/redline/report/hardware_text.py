@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from redline.hardware.machine import FIGURE_UNITS, PEAK, Figure, Machine
+from redline.report.figure_words import label
 from redline.report.words import plural, printable, table
 from redline.units import format_ns, format_rate
 
@@ -106,33 +107,7 @@ def _figure_row(machine: Machine, name: str, sources: list[str]) -> tuple[str, .
         remark += " low confidence"
     if figure.spread is not None:
         remark += f" spread {100 * figure.spread:.1f} %"
-    return _label(name), _value(machine, name), str(figure.origin), figure.date, remark
-
-
-def _label(name: str) -> str:
-    """peak_flops_per_s.bf16 -> peak bf16; the unit is in the value."""
-    quantity, _, of_what = name.partition(".")
-    words = {
-        PEAK: "peak",
-        "best_matmul_flops_per_s": "best matmul",
-        "memory_bytes": "memory",
-        "memory_bytes_per_s": "memory bandwidth",
-        "fabric_bytes_per_s": "fabric, per direction",
-        "pair_bytes_per_s": "one pair, per direction",
-        "fabric_devices": "devices in the fabric",
-        "nic_bytes_per_s": "network, per direction",
-        "pcie_bytes_per_s": "PCIe, per direction",
-        "power_w": "power",
-        "launch_ns": "launch",
-        "dispatch_ns": "host time of an operator",
-        "sustained_matmul_flops_per_s": "sustained matmul",
-        "matmul_compute_flops_per_s": "matmul, by arithmetic",
-        "matmul_memory_bytes_per_s": "matmul, by memory",
-        "matmul_fixed_ns": "matmul, fixed",
-        "collective_latency_ns": "latency",
-        "collective_bytes_per_s": "rate",
-    }
-    return f"{words.get(quantity, quantity)} {of_what.replace('.', ' ')}".rstrip()
+    return label(name), _value(machine, name), str(figure.origin), figure.date, remark
 
 
 def _value(machine: Machine, name: str) -> str:
