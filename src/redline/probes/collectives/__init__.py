@@ -1,0 +1,1 @@
+"""What the ranks of a process group do together, measured: times, laws, slow ranks and slow links."""

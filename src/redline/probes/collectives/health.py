@@ -1,0 +1,132 @@
+"""Which ranks are slow at the same work, and which pairs of ranks have a slow link: from samples to names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from redline.probes.collectives.levels import level_of
+from redline.probes.record import Declined, Estimate, PairSpeed, RankSpeed
+from redline.probes.statistics import estimate
+
+SLOW_RANK = 1.25
+SLOW_LINK = 2.0
+MOST_PARTNERS = 63
+_FEW_PAIRS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankTimes:
+    """What one rank needed for the same piece of work, again and again, while all others did it too."""
+
+    rank: int
+    host: str
+    device: str
+    wall_ns: Sequence[float]
+    cpu_share: Sequence[float]
+    """Processor time that it got in each, as a share of the wall time; empty where the work is not the processor's."""
+
+
+def rank_speeds(times: Sequence[RankTimes]) -> tuple[RankSpeed, ...]:
+    """A rank is slow where it needs a quarter more than the usual one, and their intervals are apart.
+
+    The usual one is the median rank, and with an even number of them the faster one in the middle: of two, the faster.
+    """
+    estimates = [estimate([one.wall_ns]) for one in times]
+    usual = sorted(estimates, key=lambda one: one.value)[(len(estimates) - 1) // 2]
+    return tuple(_rank_speed(one, found, usual) for one, found in zip(times, estimates, strict=True))
+
+
+def _rank_speed(times: RankTimes, found: Estimate, usual: Estimate) -> RankSpeed:
+    ratio = found.value / usual.value
+    return RankSpeed(
+        rank=times.rank,
+        host=times.host,
+        device=times.device,
+        work_ns=found,
+        ratio=ratio,
+        slow=ratio > SLOW_RANK and found.low > usual.high,
+        cpu_share=median(times.cpu_share) if times.cpu_share else -1.0,
+    )
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+Pair = tuple[int, int]
+
+
+def tournament(ranks: int, most_partners: int = MOST_PARTNERS) -> list[list[Pair]]:
+    """Rounds in which each rank meets another one, until all have met, or each has met so many.
+
+    One rank stays, the others move on by one place from round to round; those at opposite places meet. With an odd
+    number of ranks, one rests.
+    """
+    places = list(range(ranks)) + [-1] * (ranks % 2)
+    rounds = []
+    for _ in range(len(places) - 1):
+        met = zip(places[: len(places) // 2], reversed(places), strict=False)
+        rounds.append([(min(pair), max(pair)) for pair in met if -1 not in pair])
+        places = [places[0], places[-1], *places[1:-1]]
+    if len(rounds) <= most_partners:
+        return rounds
+    return [rounds[turn * len(rounds) // most_partners] for turn in range(most_partners)]
+
+
+def pairs_declined(ranks: int, most_partners: int = MOST_PARTNERS) -> tuple[Declined, ...]:
+    """What the tournament leaves out."""
+    if ranks <= most_partners + 1:
+        return ()
+    why = f"there are {ranks:,} ranks: each was measured with {most_partners} of the others"
+    return (Declined(what="links between all pairs of ranks", why=why),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTimes:
+    """Exchanges between two ranks: each sends to the other at once, and waits for what the other sent."""
+
+    latency_ns: Sequence[float]
+    """Of the smallest message."""
+    transfer_ns: Sequence[float]
+    """Of a large one."""
+
+
+def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_bytes: int) -> tuple[PairSpeed, ...]:
+    """A link is slow where it needs more than twice as long as the usual one of its level, at its best.
+
+    What a link can do is told by its fastest exchange: other load on the machine makes exchanges slow, never fast. And
+    its fastest has to be slower than what the usual link takes in the middle, so that chance names nobody.
+    """
+    found = []
+    for level in ("node", "across"):
+        of_level = {pair: one for pair, one in times.items() if level_of(*pair, nodes) == level}
+        if of_level:
+            latency = _usual([one.latency_ns for one in of_level.values()])
+            transfer = _usual([one.transfer_ns for one in of_level.values()])
+            found += [_pair(pair, level, one, latency, transfer, transfer_bytes) for pair, one in of_level.items()]
+    return tuple(sorted(found, key=lambda one: (one.first, one.second)))
+
+
+def _usual(samples: Sequence[Sequence[float]]) -> Sequence[float]:
+    """Of the link in the middle. Of three or fewer, of the best: a bad host is at the end of two links of three."""
+    ordered = sorted(samples, key=min)
+    return ordered[0] if len(ordered) <= _FEW_PAIRS else ordered[(len(ordered) - 1) // 2]
+
+
+def _pair(
+    pair: Pair, level: str, times: PairTimes, latency: Sequence[float], transfer: Sequence[float], size_bytes: int
+) -> PairSpeed:
+    return PairSpeed(
+        first=pair[0],
+        second=pair[1],
+        level=level,
+        latency_ns=min(times.latency_ns),
+        bytes_per_s=size_bytes / min(times.transfer_ns) * 1e9,
+        latency_ratio=min(times.latency_ns) / min(latency),
+        bandwidth_ratio=min(transfer) / min(times.transfer_ns),
+        slow=_is_slow(times.latency_ns, latency) or _is_slow(times.transfer_ns, transfer),
+    )
+
+
+def _is_slow(samples: Sequence[float], usual: Sequence[float]) -> bool:
+    return min(samples) > SLOW_LINK * min(usual) and min(samples) > median(usual)

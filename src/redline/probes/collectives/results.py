@@ -1,0 +1,90 @@
+"""From the times of all ranks to points: which cases there are, and how long each took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from redline.probes.collectives.levels import Groups
+from redline.probes.collectives.textbook import OPERATIONS, size_bytes
+from redline.probes.record import CollectivePoint, Declined
+from redline.probes.statistics import estimate
+from redline.units import format_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One operation, in all groups of a level at once, at one size."""
+
+    operation: str
+    level: str
+    ranks: int
+    """In each group."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What the harness found."""
+
+    cases: tuple[Case, ...]
+    samples_ns: tuple[tuple[float, ...], ...]
+    """Of the slowest rank, by round and case."""
+    correct: tuple[bool, ...]
+    dropped: tuple[Case, ...]
+    """For which there was no time."""
+
+
+def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[Case]:
+    """Everything that is to be measured; small sizes that an operation has to round up to the same are one."""
+    found = {
+        Case(
+            operation=operation,
+            level=level,
+            ranks=len(groups[0]),
+            size_bytes=size_bytes(operation, len(groups[0]), about),
+        ): None
+        for level, groups in levels.items()
+        for about in sizes
+        for operation in OPERATIONS
+    }
+    return list(found)
+
+
+def points(measured: Measured) -> tuple[CollectivePoint, ...]:
+    series = zip(*measured.samples_ns, strict=True)
+    found = [
+        _point(case, samples, is_right)
+        for case, samples, is_right in zip(measured.cases, series, measured.correct, strict=True)
+    ]
+    order = list(OPERATIONS)
+    return tuple(sorted(found, key=lambda one: (-one.ranks, one.group, order.index(one.operation), one.size_bytes)))
+
+
+def _point(case: Case, samples: Sequence[float], is_right: bool) -> CollectivePoint:
+    middle = len(samples) // 2
+    time_ns = estimate([samples[:middle], samples[middle:]])  # two halves: what drifts meanwhile widens the interval
+    rate = case.size_bytes / time_ns.value * 1e9
+    return CollectivePoint(
+        operation=case.operation,
+        group=case.level,
+        ranks=case.ranks,
+        size_bytes=case.size_bytes,
+        time_ns=time_ns,
+        algorithm_bytes_per_s=rate,
+        bus_bytes_per_s=rate * OPERATIONS[case.operation].bus_factor(case.ranks),
+        correct=is_right,
+    )
+
+
+def declined(measured: Measured, call_limit_s: float) -> tuple[Declined, ...]:
+    """Sizes that were dropped, once for each operation and level."""
+    least: dict[tuple[str, str], int] = {}
+    for case in measured.dropped:
+        key = (case.operation, case.level)
+        least[key] = min(case.size_bytes, least.get(key, case.size_bytes))
+    why = f"a smaller message takes longer than {call_limit_s:g} s"
+    return tuple(
+        Declined(what=f"{operation} ({level}) of {format_bytes(size)} and more", why=why)
+        for (operation, level), size in least.items()
+    )

@@ -1,0 +1,127 @@
+"""Starts the ranks with torchrun, waits for them, and reads what they leave. torch is not imported here."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from redline.errors import InputError, RedlineError, UsageError
+from redline.probes.collectives.outcome import RESULT, failures
+from redline.probes.collectives.shown import Shown
+from redline.probes.record import Collectives
+
+if TYPE_CHECKING:
+    from typing import IO
+
+T = TypeVar("T")
+_MODULE = "redline.probes.collectives.worker"
+_SECONDS, _QUICK_SECONDS = 50.0, 8.0
+_END_S = 15.0
+_KEPT_LINES = 200
+_MEETING = ("--nnodes", "--rdzv", "--master", "--node-rank", "--standalone")  # options that say where ranks meet
+_OF_TORCHRUN = re.compile(r"[WIE]\d{4} |W\d{4}|\[W\d{3,4} ")  # how its log lines begin
+_FAILED = re.compile(r"E\d{4} |Traceback ")
+_SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
+_ERROR = re.compile(r"(?:[\w.]*Error|torchrun: error|run\.py: error)\b.*: *\S")
+
+
+def measure_collectives(torchrun: Sequence[str], *, quick: bool, seconds: float | None = None) -> Collectives | None:
+    """What the ranks measured; None on a node that does not hold the first rank. `torchrun` are options of torchrun."""
+    budget_s = seconds if seconds is not None else _QUICK_SECONDS if quick else _SECONDS
+    words = ["--seconds", f"{budget_s:g}", *(["--quick"] if quick else [])]
+    return _left_by_ranks(torchrun, words, Collectives)
+
+
+def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
+    """What each operation does to small tensors; None on a node that does not hold the first rank."""
+    return _left_by_ranks(torchrun, ["--show"], tuple[Shown, ...])
+
+
+def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T]) -> T | None:
+    import msgspec
+
+    if importlib.util.find_spec("torch") is None:
+        raise InputError("collectives need torch, which is not installed: install it, or leave out --nproc-per-node")
+    with tempfile.TemporaryDirectory(prefix="redline-") as name:
+        folder = Path(name)
+        code, tail = _run(command(torchrun, folder, words))
+        if code:
+            raise failure(folder, tail, code)
+        path = folder / RESULT
+        return msgspec.json.decode(path.read_bytes(), type=kind) if path.exists() else None
+
+
+def command(torchrun: Sequence[str], folder: Path, words: Sequence[str]) -> list[str]:
+    """Ranks of one machine meet at a free port, unless the user says where."""
+    is_said = any(word.replace("_", "-").startswith(_MEETING) for word in torchrun)
+    options = [*torchrun] if is_said else ["--standalone", *torchrun]
+    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", _MODULE, "--folder", str(folder), *words]
+
+
+def _environment() -> Mapping[str, str]:
+    """One thread per rank and few warnings, as torchrun would choose, but without its saying so; the user's own win."""
+    return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"} | os.environ
+
+
+def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
+    """The exit code, and the last lines of all that was said. Ctrl-C ends the ranks, then us."""
+    started = subprocess.Popen(
+        words,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # so that Ctrl-C reaches it once, from us
+    )
+    try:
+        assert started.stdout is not None
+        tail = _handed_on(started.stdout)
+        return started.wait(), tail
+    except BaseException:
+        _end(started)
+        raise
+
+
+def _end(started: subprocess.Popen[str]) -> None:
+    started.send_signal(signal.SIGINT)
+    try:
+        started.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+
+def _handed_on(output: IO[str]) -> Sequence[str]:
+    """What ranks say goes to stderr as it comes; what torchrun says of itself and of their failure is only kept."""
+    tail: deque[str] = deque(maxlen=_KEPT_LINES)
+    is_over = False
+    for line in output:
+        tail.append(line.rstrip())
+        is_over = is_over or _FAILED.match(line) is not None
+        if not is_over and not _OF_TORCHRUN.match(line):
+            sys.stderr.write(line)
+    return tail
+
+
+def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
+    """The rank that failed first, in its own words; otherwise what torchrun says."""
+    for first in failures(folder):
+        if first.is_usage:
+            return UsageError(f"calibrate: {first.line}")
+        return InputError(f"the collectives could not be measured: rank {first.rank} failed\n{first.line}")
+    killed = next((found[1] for line in tail if (found := _SIGNAL.search(line))), None)
+    if killed is not None:
+        return InputError(f"the collectives could not be measured: a rank was ended by {killed}")
+    said = next((line.strip() for line in reversed(tail) if _ERROR.search(line)), f"exit code {code}")
+    return InputError(f"the collectives could not be measured: torchrun failed\n{said[:300]}")

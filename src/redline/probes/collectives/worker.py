@@ -1,0 +1,178 @@
+"""What torchrun runs on every rank: joins the process group, measures or shows, and the first rank writes the result.
+
+A rank that fails leaves one line in the folder and ends; torchrun then ends the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from redline.artifacts import write_atomic
+from redline.errors import UsageError
+from redline.probes.bench import first_line
+from redline.probes.collectives import results
+from redline.probes.collectives.agree import everyones
+from redline.probes.collectives.harness import Effort, Harness
+from redline.probes.collectives.health import pair_speeds, pairs_declined, rank_speeds
+from redline.probes.collectives.health_probe import Who, pair_times, rank_times
+from redline.probes.collectives.law import laws
+from redline.probes.collectives.levels import Groups, levels, sizes
+from redline.probes.collectives.operations import Buffers, Circle, fill, is_right, prepared, result
+from redline.probes.collectives.outcome import RESULT, Failure, failure_path
+from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.textbook import ELEMENT_BYTES, OPERATIONS, due, size_bytes
+from redline.probes.device import Device
+from redline.probes.record import Collectives
+
+_TIMEOUT = timedelta(minutes=3)
+_SHOWN_BYTES = 4 * ELEMENT_BYTES
+_MIB = 1 << 20
+
+
+def main(words: Sequence[str]) -> int:
+    options = _options(words)
+    try:
+        device = _join()
+        found = _show(device) if options.show else _measure(device, options)
+        if dist.get_rank() == 0:
+            with write_atomic(options.folder / RESULT) as file:
+                file.write(msgspec.json.encode(found))
+        dist.destroy_process_group()
+    except Exception as error:  # noqa: BLE001 (whatever torch, a driver or the network raises is told in one line)
+        _leave(options.folder, error)
+        return 1
+    return 0
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="redline.probes.collectives.worker")
+    parser.add_argument("--folder", type=Path, required=True, help="where the result goes")
+    parser.add_argument("--seconds", type=float, default=50.0, help="for the collectives alone")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller messages")
+    parser.add_argument("--show", action="store_true", help="contents before and after instead of times")
+    return parser.parse_args(words)
+
+
+def _leave(folder: Path, error: Exception) -> None:
+    rank = int(os.environ.get("RANK", "0"))
+    failure = Failure(rank=rank, at_ns=time.time_ns(), line=first_line(error), is_usage=isinstance(error, UsageError))
+    failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
+
+
+def _join() -> Device:
+    """NCCL with a device for each rank where there is CUDA, gloo otherwise."""
+    if int(os.environ["WORLD_SIZE"]) < 2:
+        raise UsageError("collectives need at least two ranks: give --nproc-per-node 2 or more")
+    device = Device()
+    if device.is_cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if device.is_cuda else "gloo", timeout=_TIMEOUT)
+    return device
+
+
+def _who(device: Device) -> Who:
+    """Nodes are told apart by torchrun: names of hosts may be the same."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    return Who(
+        rank=dist.get_rank(),
+        node=int(os.environ.get("GROUP_RANK", "0")),
+        host=socket.gethostname(),
+        device=f"cuda:{local}" if device.is_cuda else "cpu",
+    )
+
+
+def _circles(found: dict[str, Groups], device: Device) -> dict[str, Circle | None]:
+    """The group of this rank at each level; every rank has to make every group."""
+    own = dist.get_rank()
+    where = torch.device("cuda", torch.cuda.current_device()) if device.is_cuda else torch.device("cpu")
+    circles: dict[str, Circle | None] = {}
+    for level, groups in found.items():
+        circles[level] = None
+        for ranks in groups:
+            group = None if level == "world" else dist.new_group(list(ranks))
+            if own in ranks:
+                circles[level] = Circle(group=group, ranks=ranks, position=ranks.index(own), device=where)
+    return circles
+
+
+# --- measure ----------------------------------------------------------------------------------------------------------
+
+
+def _measure(device: Device, options: argparse.Namespace) -> Collectives:
+    everyone = everyones(_who(device))
+    nodes = [who.node for who in everyone]
+    found = levels(nodes)
+    circles = _circles(found, device)
+    world = circles["world"]
+    assert world is not None
+    speeds = rank_speeds(rank_times(everyone, world, device, 8 if options.quick else 16))
+    transfer_bytes = (16 if device.is_cuda else 1) * _MIB
+    links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
+    effort = Effort(seconds=options.seconds, call_limit_s=0.1 if options.quick else 0.5)
+    measured = _measured(found, circles, device, effort, quick=options.quick)
+    points = results.points(measured)
+    return Collectives(
+        backend=dist.get_backend(),
+        world=world.size,
+        hosts=len(set(nodes)),
+        points=points,
+        laws=laws(points),
+        ranks=speeds,
+        pairs=links,
+        declined=(*pairs_declined(world.size), *results.declined(measured, effort.call_limit_s)),
+    )
+
+
+def _measured(
+    found: dict[str, Groups], circles: dict[str, Circle | None], device: Device, effort: Effort, *, quick: bool
+) -> results.Measured:
+    cases = results.cases(found, _sizes(device, quick=quick))
+    buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
+    return Harness(circles, device).measure(cases, buffers, effort)
+
+
+def _sizes(device: Device, *, quick: bool) -> list[int]:
+    most = (64 if quick else 256) if device.is_cuda else (4 if quick else 16)
+    return sizes(most * _MIB, step=16 if quick else 4)
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+
+def _show(device: Device) -> tuple[Shown, ...]:
+    world = _circles({"world": (tuple(range(dist.get_world_size())),)}, device)["world"]
+    assert world is not None
+    return tuple(_shown(operation, world) for operation in OPERATIONS)
+
+
+def _shown(operation: str, world: Circle) -> Shown:
+    size = size_bytes(operation, world.size, _SHOWN_BYTES)
+    give, take = Buffers(size, world.device).of(operation, world, size)
+    fill(operation, world, size, give, take)
+    before = tuple(map(int, give.tolist()))
+    prepared(operation, world, give, take)()
+    held = result(operation, give, take)
+    is_defined = due(operation, world.position, world.size, size) is not None
+    after = tuple(map(int, held.tolist())) if is_defined else None
+    told = everyones((before, after, is_right(operation, world, size, held)))
+    return Shown(
+        operation=operation,
+        before=tuple(one[0] for one in told),
+        after=tuple(one[1] for one in told),
+        correct=all(one[2] for one in told),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
