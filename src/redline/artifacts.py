@@ -69,7 +69,7 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     refuse_unless_free(path, force=force)
     # A link keeps pointing where it did: what it points at is replaced, not the link.
     target = Path(os.path.realpath(path))
-    part = target.with_name(f"{target.name[:80]}.{os.urandom(4).hex()}.part")
+    part = _part_of(target)
     file = io.BufferedWriter(_PartFile(part, path), buffer_size=1 << 20)
     try:
         yield file
@@ -81,6 +81,10 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             file.close()
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _part_of(target: Path) -> Path:
+    return target.with_name(f"{target.name[:80]}.{os.urandom(4).hex()}.part")
 
 
 class _PartFile(io.FileIO):
@@ -114,6 +118,14 @@ def refuse_unless_free(path: Path, *, force: bool) -> None:
             raise OutputError(f"{path} already exists; use --force to replace it, or choose another name")
     except OSError as error:
         raise _output_error(path, error) from error
+
+
+def refuse_unless_writable(path: Path, *, force: bool) -> None:
+    """Raise OutputError where a file could not be written either: said before work that takes minutes, not after."""
+    refuse_unless_free(path, force=force)
+    part = _part_of(Path(os.path.realpath(path)))
+    _PartFile(part, path).close()
+    part.unlink(missing_ok=True)
 
 
 def _commit(descriptor: int, part: Path, target: Path, shown: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redline import __version__
-from redline.artifacts import Envelope, check_envelope, write_atomic
+from redline.artifacts import Envelope, check_envelope, refuse_unless_writable, write_atomic
 from redline.errors import InputError, OutputError
 
 ENVELOPE = Envelope(kind="plan", schema_version=2, made_by="redline plan config.json")
@@ -136,6 +136,18 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     target = tmp_path / "absent" / "out"
     expected = f"cannot write {target}: the folder {target.parent} does not exist; create it first"
     assert _message_of_writing(target) == expected
+
+
+def test_what_could_not_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    refuse_unless_writable(tmp_path / "new.json", force=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputError, match=r"the folder .*/none does not exist; create it first$"):
+        refuse_unless_writable(tmp_path / "none" / "a.json", force=False)
+    (tmp_path / "old.json").write_text("kept")
+    with pytest.raises(OutputError, match=r"already exists; use --force"):
+        refuse_unless_writable(tmp_path / "old.json", force=False)
+    refuse_unless_writable(tmp_path / "old.json", force=True)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:

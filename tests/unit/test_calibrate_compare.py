@@ -1,12 +1,17 @@
 """Two calibrations side by side: overlapping intervals are the same, and no figure gets lost."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from redline.probes.compare import FAMILIES, Comparison, Row, Verdict, compare, figures, verdict_of
-from redline.probes.record import Calibration, Estimate, OverheadPoint
-from tests.made_calibrations import around, bare_calibration, calibration, collectives, gpu_calibration, peak
+from redline.probes.compare import Comparison, Row, Verdict, compare, figures, verdict_of
+from redline.probes.record import FAMILIES, Calibration, Estimate, OverheadPoint
+from redline.report import calibrate_compare_json, calibrate_compare_text
+from redline.report.language import speaking
+from redline.report.layout import width_of
+from tests.conftest import ROOT
+from tests.made_calibrations import NOISY, around, bare_calibration, calibration, collectives, gpu_calibration, peak
 
 
 def row_of(found: Comparison, quantity: str, of: str) -> Row:
@@ -124,3 +129,57 @@ def test_a_value_of_zero_has_no_ratio() -> None:
     zero = Estimate(value=0.0, low=0.0, high=1.0, samples=1)
     row = compare(calibration(), calibration()).rows[0]
     assert replace(row, first=zero).ratio == float("inf")
+
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+GOLDEN = ROOT / "tests" / "golden" / "calibrate"
+
+
+def changed() -> Comparison:
+    """Another day: a new torch, a faster bf16, a slower memory, and nothing of the roofline."""
+    old = calibration()
+    slower = tuple(
+        replace(point, time_ns=around(1.5 * point.time_ns.value)) if point.kind == "copy" else point
+        for point in old.bandwidths
+    )
+    new = calibration(
+        date="2026-11-22T08:00:00+00:00",
+        subject=replace(old.subject, software=(("torch", "2.14.0"), ("python", "3.11.2"))),
+        conditions=NOISY,
+        peaks=(old.peaks[0], peak("bf16", 2 * 1.55e12)),
+        bandwidths=slower,
+        roofline=None,
+    )
+    return compare(old, new)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
+    with speaking(language):
+        text = calibrate_compare_text.render(changed())
+    path = GOLDEN / ("compare.txt" if language == "en" else "compare.zh.txt")
+    if update_golden:
+        path.write_text(text)
+    assert text == path.read_text()
+    assert max(map(width_of, text.split("\n"))) <= calibrate_compare_text.WIDTH
+
+
+def test_the_first_line_of_a_comparison() -> None:
+    same = compare(calibration(), calibration())
+    count = len(same.rows)
+    assert calibrate_compare_text.summary(same) == f"B is the same as A within the intervals, in all {count} figures"
+    nothing = compare(calibration(), bare_calibration())
+    assert calibrate_compare_text.summary(nothing) == "the two calibrations have no figure in common"
+    assert calibrate_compare_text.render(nothing, unicode=False).isascii()
+
+
+def test_json_of_a_comparison_has_every_figure() -> None:
+    found = changed()
+    record = json.loads(calibrate_compare_json.render(found, synthetic=True))
+    assert (record["kind"], record["synthetic"]) == ("calibration-comparison", True)
+    assert len(record["rows"]) == len(found.rows)
+    assert len(record["only_first"]) == len(found.only_first) > 0
+    row = next(row for row in record["rows"] if (row["quantity"], row["of"]) == ("best_matmul", "bf16"))
+    assert (row["verdict"], row["ratio"], row["unit"], row["family"]) == ("faster", 2.0, "FLOP/s", "compute")
+    assert row["first"]["low"] < row["first"]["value"] < row["first"]["high"]

@@ -116,8 +116,15 @@ def test_slow_ranks_and_pairs_come_first() -> None:
     lines = [line for line in render(SICK, cpu_machine()).split("\n\n")[1].split("\n") if line.startswith("  ! ")]
     assert lines == [
         "  ! rank 3 on host node-a needs 1.9 times as long as the median rank for the same arithmetic",
-        "  ! the link between ranks 0 and 2 is slow: latency 400.0 us, 10 times that of the median pair;",
+        "  ! the link between ranks 0 and 2 is slow: latency 400.0 us, 10 times what is usual; bandwidth",
     ]
+
+
+def test_a_slow_rank_whose_core_others_use_is_told_so() -> None:
+    slow = replace(collectives(slow=True).ranks[3], cpu_share=0.55)
+    assert say.slow_rank(slow, 4).endswith("; it got 55.0 % of its core, so something else runs there")
+    assert say.slow_rank(slow, 2).startswith("rank 3 on host node-a needs 1.9 times as long as the other rank for")
+    assert "core" not in say.slow_rank(replace(slow, cpu_share=0.99), 4)
 
 
 def test_a_wrong_result_comes_before_all_else() -> None:
@@ -157,9 +164,9 @@ def test_every_cause_of_noise_is_said_with_its_figure() -> None:
 
 
 def test_doubling_says_how_far_it_is_free() -> None:
-    assert say.doubling(doublings()).startswith("Doubling the batch of a small step is free up to 8:")
+    assert say.doubling(doublings()).startswith("Doubling the batch of a small network is mostly free up to 8:")
     costly = [replace(one, doubled_time_ns=around(2 * one.time_ns.value)) for one in doublings()]
-    assert say.doubling(costly) == "Doubling the batch of a small step is never free: 2 take 2.0 times as long as 1."
+    assert say.doubling(costly) == "Doubling the batch of a small network is never free: 2 take 2.0 times as long as 1."
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

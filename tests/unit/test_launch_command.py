@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redline import cli
 from redline.errors import UsageError
 from redline.launch.outside import command as module
-from redline.launch.outside.command import command, split
+from redline.launch.outside.command import command, split, split_options
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,21 @@ from redline.launch.outside.command import command, split
 )
 def test_split(typed: str, ours: str, torchrun: str, job: str) -> None:
     assert split(typed.split()) == (ours.split(), torchrun.split(), job.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours", "torchrun"),
+    [
+        ("", "", ""),
+        ("--compare a.json b.json -o c.txt", "--compare a.json b.json -o c.txt", ""),
+        ("--nproc-per-node 2 --quick", "--quick", "--nproc-per-node 2"),
+        ("--only memory --nproc_per_node=2 -q --standalone", "--only memory -q", "--nproc_per_node=2 --standalone"),
+        ("a --nnodes 2 b --rdzv-endpoint=h:1", "a b", "--nnodes 2 --rdzv-endpoint=h:1"),
+        ("--nproc-per-node", "", "--nproc-per-node"),
+    ],
+)
+def test_options_of_torchrun_are_told_from_others_anywhere(typed: str, ours: str, torchrun: str) -> None:
+    assert split_options(typed.split()) == (ours.split(), torchrun.split())
 
 
 def test_every_option_of_ours_that_takes_a_value_is_known_to_the_splitter() -> None:

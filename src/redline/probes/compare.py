@@ -24,7 +24,7 @@ class Measured:
     """One figure of a calibration."""
 
     family: str
-    """One of `FAMILIES`."""
+    """One of `record.FAMILIES`."""
     quantity: str
     """What it is, such as best_matmul; with `of`, its name."""
     of: str
@@ -69,7 +69,6 @@ class Comparison:
     only_second: tuple[Measured, ...]
 
 
-FAMILIES = ("compute", "memory", "overhead", "roofline", "collectives")
 _LOWER_IS_BETTER = frozenset({"ns"})
 _NEITHER_IS_BETTER = frozenset({"FLOP/byte"})
 

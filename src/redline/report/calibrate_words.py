@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from redline.probes.compare import figures
+from redline.probes.doubling import overhead_up_to
 from redline.probes.record import (
     Calibration,
     CollectivePoint,
@@ -23,6 +24,7 @@ from redline.units import format_buffer, format_ns, format_rate
 
 _NAME_LIMIT = 60
 _MOST_NAMED = 8  # slow ranks or pairs
+_WHOLE_CORE = 0.9  # of the processor time; with less, somebody else has the rest
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
@@ -81,8 +83,8 @@ MOVEMENTS: Mapping[str, str] = {
 OVERHEADS: Mapping[str, str] = {
     "python_add": marked("Python adds two numbers"),
     "python_call": marked("Python calls an empty function"),
-    "dispatch": marked("operator on one number, result into a tensor that is there"),
-    "tiny_op": marked("operator on one number, result into a new tensor"),
+    "dispatch": marked("operator on one number, into a given tensor"),
+    "tiny_op": marked("operator on one number, into a new tensor"),
     "item": marked("one number of a tensor to Python"),
     "module_call": marked("call of an empty module"),
     "linear_tiny": marked("linear layer of 8 features, forward"),
@@ -106,7 +108,7 @@ QUANTITIES: Mapping[str, str] = {
     "law_compute": marked("law: compute roof"),
     "law_memory": marked("law: memory roof"),
     "law_fixed": marked("law: fixed time"),
-    "loader": marked("batch of a data loader, workers"),
+    "loader": marked("data loader, workers"),
     "step_of_batch": marked("step of batch"),
     "ridge": marked("ridge"),
     "flat_bandwidth": marked("bandwidth below the ridge"),
@@ -216,7 +218,7 @@ def troubles(found: Collectives | None) -> Iterator[str]:
     if found is None:
         return
     yield from _most([_wrong(one) for one in found.points if not one.correct])
-    yield from _most([slow_rank(one) for one in sorted(found.ranks, key=_by_ratio) if one.slow])
+    yield from _most([slow_rank(one, found.world) for one in sorted(found.ranks, key=_by_ratio) if one.slow])
     yield from _most([slow_pair(one) for one in found.pairs if one.slow])
 
 
@@ -239,15 +241,24 @@ def _wrong(one: CollectivePoint) -> str:
     )
 
 
-def slow_rank(one: RankSpeed) -> str:
-    text = _("rank {rank} on host {host} needs {ratio} times as long as the median rank for the same arithmetic")
-    return text.format(rank=one.rank, host=printable(one.host, _NAME_LIMIT), ratio=times(one.ratio))
+def slow_rank(one: RankSpeed, world: int) -> str:
+    text = (
+        _("rank {rank} on host {host} needs {ratio} times as long as the median rank for the same arithmetic")
+        if world > 2
+        else _("rank {rank} on host {host} needs {ratio} times as long as the other rank for the same arithmetic")
+    )
+    said = text.format(rank=one.rank, host=printable(one.host, _NAME_LIMIT), ratio=times(one.ratio))
+    if not 0 <= one.cpu_share < _WHOLE_CORE:
+        return said
+    return clauses(
+        [said, _("it got {share} of its core, so something else runs there").format(share=percent(one.cpu_share))]
+    )
 
 
 def slow_pair(one: PairSpeed) -> str:
     text = _(
-        "the link between ranks {first} and {second} is slow: latency {latency}, {more} times that of the median pair; "
-        "bandwidth {rate}, {share} of the median"
+        "the link between ranks {first} and {second} is slow: latency {latency}, {more} times what is usual; bandwidth "
+        "{rate}, {share} of what is usual"
     )
     return text.format(
         first=one.first,
@@ -289,30 +300,21 @@ def ridge(found: Roofline) -> str:
     )
 
 
-_FREE_RATIO = 1.25  # nearer to overhead alone (1) than to work alone (2)
-
-
-def free_batch(doublings: Sequence[Doubling]) -> int | None:
-    """The largest batch that costs hardly more than half of it; None where even the first doubling costs time."""
-    last = None
-    for one in sorted(doublings, key=lambda one: one.batch):
-        if one.ratio > _FREE_RATIO:
-            break
-        last = 2 * one.batch
-    return last
-
-
 def doubling(doublings: Sequence[Doubling]) -> str:
+    """Up to which batch a step is overhead rather than work."""
     ordered = sorted(doublings, key=lambda one: one.batch)
-    first, last = ordered[0], ordered[-1]
-    free = free_batch(ordered)
+    last, free = ordered[-1], overhead_up_to(ordered)
     if free is None:
-        text = _("Doubling the batch of a small step is never free: {twice} take {ratio} times as long as {batch}.")
-        return text.format(batch=first.batch, twice=2 * first.batch, ratio=times(first.ratio))
+        text = _("Doubling the batch of a small network is never free: {twice} take {ratio} times as long as {batch}.")
+        return text.format(batch=ordered[0].batch, twice=2 * ordered[0].batch, ratio=times(ordered[0].ratio))
     text = _(
-        "Doubling the batch of a small step is free up to {free}: until then its time is overhead, {time}. A batch of "
-        "{twice} takes {ratio} times as long as one of {batch}."
+        "Doubling the batch of a small network is mostly free up to {free}: {first} takes {time}, most of it overhead. "
+        "Twice {batch} takes {ratio} times as long."
     )
     return text.format(
-        free=free, time=figure(first.time_ns, "ns"), batch=last.batch, twice=2 * last.batch, ratio=times(last.ratio)
+        free=free,
+        first=ordered[0].batch,
+        time=figure(ordered[0].time_ns, "ns"),
+        batch=last.batch,
+        ratio=times(last.ratio),
     )

@@ -51,24 +51,47 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             return ours, torchrun, list(words[at + 1 :])
         if word in MODULE:
             return ours, torchrun, list(words[at:])
-        name = word.removeprefix("--").partition("=")[0].replace("_", "-")
-        if word.startswith("--") and name in _WITHOUT_VALUE:
-            if name in _NOT_OURS:
-                raise UsageError(f"run: --{name} of torchrun does not go with Redline: {_NOT_OURS[name]}")
-            torchrun.append(word)
-        elif word.startswith("--") and name in _WITH_VALUE:
-            taken = 1 if "=" in word else 2
+        taken = _torchrun_words(word)
+        if taken:
+            _refuse_what_is_not_ours(word)
             torchrun += words[at : at + taken]
-            at += taken - 1
         elif word.startswith("-"):
-            ours.append(word)
-            if _takes_value(word):
-                ours += words[at + 1 : at + 2]
-                at += 1
+            taken = 2 if _takes_value(word) else 1
+            ours += words[at : at + taken]
         else:
             return ours, torchrun, list(words[at:])
-        at += 1
+        at += taken
     return ours, torchrun, []
+
+
+def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words for Redline and options of torchrun, of a verb that starts no script of the user."""
+    ours: list[str] = []
+    torchrun: list[str] = []
+    at = 0
+    while at < len(words):
+        taken = _torchrun_words(words[at])
+        (torchrun if taken else ours).extend(words[at : at + max(taken, 1)])
+        at += max(taken, 1)
+    return ours, torchrun
+
+
+def _torchrun_words(word: str) -> int:
+    """How many words an option of torchrun is with its value; 0 for what is no such option."""
+    name = _option_name(word)
+    if not word.startswith("--") or name not in (*_WITH_VALUE, *_WITHOUT_VALUE):
+        return 0
+    return 1 if "=" in word or name in _WITHOUT_VALUE else 2
+
+
+def _option_name(word: str) -> str:
+    return word.removeprefix("--").partition("=")[0].replace("_", "-")
+
+
+def _refuse_what_is_not_ours(word: str) -> None:
+    name = _option_name(word)
+    if name in _NOT_OURS:
+        raise UsageError(f"run: --{name} of torchrun does not go with Redline: {_NOT_OURS[name]}")
 
 
 _OWN_WITH_VALUE = (

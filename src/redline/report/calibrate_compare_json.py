@@ -1,0 +1,63 @@
+"""Two calibrations side by side as JSON; docs/reference/calibrate.md describes every field."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from redline.artifacts import Envelope
+from redline.probes.compare import Comparison, Measured, Row
+from redline.probes.record import Calibration, Estimate
+
+KIND = "calibration-comparison"
+SCHEMA_VERSION = 1
+
+
+def render(found: Comparison, *, synthetic: bool = False) -> str:
+    return json.dumps(as_record(found, synthetic=synthetic), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_record(found: Comparison, *, synthetic: bool = False) -> dict[str, Any]:
+    envelope = Envelope(
+        kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline calibrate --compare", synthetic=synthetic
+    )
+    return {
+        **envelope.to_dict(),
+        "first": _side(found.first),
+        "second": _side(found.second),
+        "rows": [_row(row) for row in found.rows],
+        "only_first": [_figure(one) for one in found.only_first],
+        "only_second": [_figure(one) for one in found.only_second],
+    }
+
+
+def _side(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "name": calibration.subject.name,
+        "host": calibration.subject.host,
+        "date": calibration.date,
+        "seconds": calibration.seconds,
+        "quick": calibration.quick,
+        "noisy": list(calibration.conditions.noisy),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "family": row.family,
+        "quantity": row.quantity,
+        "of": row.of,
+        "unit": row.unit,
+        "first": _estimate(row.first),
+        "second": _estimate(row.second),
+        "ratio": row.ratio if row.first.value else None,
+        "verdict": str(row.verdict),
+    }
+
+
+def _figure(one: Measured) -> dict[str, Any]:
+    named = {"family": one.family, "quantity": one.quantity, "of": one.of, "unit": one.unit}
+    return {**named, "estimate": _estimate(one.estimate)}
+
+
+def _estimate(one: Estimate) -> dict[str, Any]:
+    return asdict(one)

@@ -1,0 +1,51 @@
+"""What each collective does to a few numbers, before and after, rank by rank: to learn from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from redline.probes.collectives.shown import Shown
+from redline.report.language import _, marked
+from redline.report.words import printable, table
+
+_MOST_RANKS = 8
+_MOST_NUMBERS = 8
+
+MEANINGS: Mapping[str, str] = {
+    "broadcast": marked("the first rank gives, all get the same"),
+    "reduce": marked("all give, the first rank gets the sum"),
+    "all_reduce": marked("all give, all get the sum"),
+    "gather": marked("all give a part, the first rank gets them one after another"),
+    "all_gather": marked("all give a part, all get them one after another"),
+    "scatter": marked("the first rank gives, each gets a part"),
+    "reduce_scatter": marked("all give, each gets a part of the sum"),
+    "all_to_all": marked("each gives every rank a part, and gets one from every rank"),
+    "send_recv": marked("each gives to the next rank, and gets from the one before"),
+    "barrier": marked("nothing is exchanged; nobody goes on before all have come"),
+}
+
+
+def render(found: Sequence[Shown]) -> str:
+    blocks = [list(_operation(one)) for one in found]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _operation(one: Shown) -> Iterator[str]:
+    name = printable(one.operation, 40)
+    known = one.operation in MEANINGS
+    yield _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[one.operation])) if known else name
+    if not one.correct:
+        yield "  " + _("WRONG: this is not what the definition says")
+    if not any(one.before) and not any(one.after):
+        return
+    pairs = list(zip(one.before, one.after, strict=True))
+    rows = [(str(rank), _numbers(before), _numbers(after)) for rank, (before, after) in enumerate(pairs[:_MOST_RANKS])]
+    yield from (f"  {line}" for line in table((_("rank"), _("before"), _("after")), rows))
+    if len(pairs) > _MOST_RANKS:
+        yield "  " + _("and {count} more ranks").format(count=len(pairs) - _MOST_RANKS)
+
+
+def _numbers(values: Sequence[int] | None) -> str:
+    if values is None:
+        return _("not defined")
+    shown = " ".join(map(str, values[:_MOST_NUMBERS]))
+    more = " ..." if len(values) > _MOST_NUMBERS else ""
+    return f"[{shown}{more}]" if values else "-"
