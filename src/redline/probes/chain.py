@@ -1,0 +1,99 @@
+"""Makes the loop of repeated multiply-adds, for processors by the system's C compiler, for CUDA by torch.compile."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redline.probes.bench import first_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from redline.probes.device import Device
+
+_SOURCE = Path(__file__).with_name("chain.c")
+_COMPILERS = ("cc", "gcc", "clang")
+_OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
+_COMPILE_S = 60
+
+
+class NoCompilerError(Exception):
+    """The loop cannot be made here."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The loop, ready to be called."""
+
+    method: str
+    block: int
+    """Arrays have a multiple of so many elements."""
+    call: Callable[[torch.Tensor, torch.Tensor, int], Callable[[], object]]
+    """Takes where to read, where to write and how many multiply-adds; gives a call."""
+
+
+def make_chain(device: Device) -> Chain:
+    """Raises NoCompilerError where there is no compiler, or none that can do it."""
+    return Chain("torch.compile", 1, _compiled_by_torch) if device.is_cuda else _compiled_by_system()
+
+
+def _compiled_by_system() -> Chain:
+    compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
+    if compiler is None:
+        raise NoCompilerError(f"no C compiler: none of {', '.join(_compilers())} is on the path")
+    with tempfile.TemporaryDirectory(prefix="redline-") as folder:
+        library = Path(folder) / "chain.so"
+        _compile(compiler, library)
+        loaded = ctypes.CDLL(str(library))  # stays in memory when the file is gone
+    return Chain(f"{Path(compiler).name} {' '.join(_OPTIONS[:2])}", int(loaded.block()), partial(_bound, loaded))
+
+
+def _compilers() -> tuple[str, ...]:
+    return tuple(name for name in (os.environ.get("CC", ""), *_COMPILERS) if name)
+
+
+def _compile(compiler: str, library: Path) -> None:
+    command = [compiler, *_OPTIONS, str(_SOURCE), "-o", str(library)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoCompilerError(f"{compiler}: {first_line(error)}") from error
+    if done.returncode:
+        raise NoCompilerError(f"{compiler} failed: {_first_error(done.stderr)}")
+
+
+def _first_error(text: str) -> str:
+    lines = text.strip().splitlines() or ["it said nothing"]
+    return next((line for line in lines if "error" in line), lines[0])
+
+
+def _bound(library: ctypes.CDLL, source: torch.Tensor, target: torch.Tensor, repeats: int) -> Callable[[], object]:
+    import torch
+
+    threads = torch.get_num_threads()
+
+    def call() -> None:
+        pointers = ctypes.c_void_p(source.data_ptr()), ctypes.c_void_p(target.data_ptr())
+        library.chain(*pointers, ctypes.c_long(source.numel()), ctypes.c_long(repeats), ctypes.c_int(threads))
+
+    return call
+
+
+def _compiled_by_torch(source: torch.Tensor, target: torch.Tensor, repeats: int) -> Callable[[], object]:
+    import torch
+
+    def chain(values: torch.Tensor, into: torch.Tensor) -> None:
+        for _ in range(repeats):
+            values = values * 0.5 + 1.0
+        into.copy_(values)
+
+    return partial(torch.compile(chain, fullgraph=True, dynamic=False), source, target)

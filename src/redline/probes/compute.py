@@ -1,0 +1,131 @@
+"""How fast matmuls, convolutions and attention are, by shape and type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from redline.probes.bench import Case, Samples, first_line
+from redline.probes.products import Number, Operands, first_flops_per_s, numbers, suits, varied
+from redline.probes.record import KernelPoint
+from redline.probes.shapes import Attention, Convolution, Cost, Product, attentions, convolutions, product_of, products
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redline.probes.device import Device
+
+MATMUL, CONVOLUTION, ATTENTION = "matmul", "convolution", "attention"
+_LONGEST_S, _QUICK_LONGEST_S = 0.06, 0.015
+_MEMORY_SHARE = 8  # no kernel takes more than one part in so many of the free memory
+_LAYER_TYPES = {"fp32": ("float32", 4), "bf16": ("bfloat16", 2)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """What is timed. See `KernelPoint`."""
+
+    family: str
+    dtype: str
+    shape: str
+    flops: int
+    bytes: int
+
+
+def cases(device: Device, *, quick: bool) -> list[Case[Kernel]]:
+    """Shapes whose call would take longer than some milliseconds here are left out."""
+    found = [case for number in numbers(device) for case in _matmuls(number, device, quick=quick)]
+    for dtype in _LAYER_TYPES:
+        found += [_convolution(one, dtype, device) for one in convolutions(is_cuda=device.is_cuda, quick=quick)]
+        found += [_attention(one, dtype, device) for one in attentions(is_cuda=device.is_cuda, quick=quick)]
+    return found
+
+
+def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]:
+    """In the order in which they were measured."""
+    return tuple(
+        KernelPoint(
+            family=kernel.family,
+            dtype=kernel.dtype,
+            shape=kernel.shape,
+            flops=kernel.flops,
+            bytes=kernel.bytes,
+            time_ns=samples.estimate(kernel, noise),
+        )
+        for kernel in samples.passes
+    )
+
+
+def matmul_again(kernel: Kernel, device: Device) -> Case[Kernel]:
+    """The case of a matmul that was measured before."""
+    number = next(one for one in numbers(device) if one.name == kernel.dtype)
+    product = product_of(kernel.shape)
+    return _matmul(number, product, Operands(device, [product]))
+
+
+# --- matmul -----------------------------------------------------------------------------------------------------------
+
+
+def _matmuls(number: Number, device: Device, *, quick: bool) -> list[Case[Kernel]]:
+    try:
+        speed = first_flops_per_s(number, device)
+    except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
+        return [_declined(number, first_line(error))]
+    most_flops = speed * (_QUICK_LONGEST_S if quick else _LONGEST_S)
+    most_bytes = device.free_bytes() // _MEMORY_SHARE
+    chosen = [product for product in products(quick=quick) if suits(number, product, device)]
+    costs = {product: product.cost(number.operand_bytes, number.result_bytes) for product in chosen}
+    kept = [product for product, cost in costs.items() if cost.flops <= most_flops and cost.bytes <= most_bytes]
+    operands = Operands(device, kept)
+    return [_matmul(number, product, operands) for product in kept]
+
+
+def _matmul(number: Number, product: Product, operands: Operands) -> Case[Kernel]:
+    cost = product.cost(number.operand_bytes, number.result_bytes)
+    return _case(MATMUL, number.name, str(product), cost, partial(operands.call, number, product))
+
+
+def _declined(number: Number, why: str) -> Case[Kernel]:
+    """A case that says once for all shapes why there is none of this type."""
+
+    def prepare() -> Callable[[], object]:
+        raise RuntimeError(why)
+
+    key = Kernel(family=MATMUL, dtype=number.name, shape="", flops=0, bytes=0)
+    return Case(key=key, prepare=prepare, about=f"{MATMUL} in {number.name}")
+
+
+# --- convolution and attention ----------------------------------------------------------------------------------------
+
+
+def _convolution(shape: Convolution, dtype: str, device: Device) -> Case[Kernel]:
+    torch_dtype, element_bytes = _LAYER_TYPES[dtype]
+
+    def prepare() -> Callable[[], object]:
+        import torch
+
+        sizes = (shape.batch, shape.channels, shape.size, shape.size), (shape.channels, shape.channels, 3, 3)
+        # Channels last is what convolutions are fastest in, on CPUs as on GPUs.
+        data, weight = (varied(size, torch_dtype, device).to(memory_format=torch.channels_last) for size in sizes)
+        return partial(torch.nn.functional.conv2d, data, weight, padding=1)
+
+    return _case(CONVOLUTION, dtype, str(shape), shape.cost(element_bytes), prepare)
+
+
+def _attention(shape: Attention, dtype: str, device: Device) -> Case[Kernel]:
+    torch_dtype, element_bytes = _LAYER_TYPES[dtype]
+
+    def prepare() -> Callable[[], object]:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        sizes = (shape.batch, shape.heads, shape.length, shape.size)
+        query, key, value = (varied(sizes, torch_dtype, device) for _ in range(3))
+        return partial(scaled_dot_product_attention, query, key, value, is_causal=shape.causal)
+
+    return _case(ATTENTION, dtype, str(shape), shape.cost(element_bytes), prepare)
+
+
+def _case(family: str, dtype: str, shape: str, cost: Cost, prepare: Callable[[], Callable[[], object]]) -> Case[Kernel]:
+    key = Kernel(family=family, dtype=dtype, shape=shape, flops=cost.flops, bytes=cost.bytes)
+    return Case(key=key, prepare=prepare, about=f"{family} in {dtype}, {shape}")

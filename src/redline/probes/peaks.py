@@ -1,0 +1,72 @@
+"""The best rate of matmuls in each type: of the fastest sample, and when the device has been busy for seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redline.probes.compute import MATMUL, Kernel, matmul_again
+from redline.probes.record import Peak, rate
+from redline.probes.statistics import estimate
+
+if TYPE_CHECKING:
+    from redline.probes.bench import Samples
+    from redline.probes.device import Device
+
+_BIN_S = 0.2
+
+
+def peaks(samples: Samples[Kernel], device: Device, *, noise: float, sustain_s: float) -> tuple[Peak, ...]:
+    """One per type that was measured, in the order in which they were. Keeps the device busy for as long as told."""
+    kernels = _fastest(samples).values()
+    bursts = [(kernel, _burst(kernel, samples, noise)) for kernel in kernels]
+    if sustain_s <= 0:
+        return tuple(burst for _, burst in bursts)
+    return tuple(_sustained(burst, kernel, device, noise=noise, sustain_s=sustain_s) for kernel, burst in bursts)
+
+
+def _fastest(samples: Samples[Kernel]) -> dict[str, Kernel]:
+    """The matmul of each type that did most per second."""
+    best: dict[str, tuple[float, Kernel]] = {}
+    for kernel in samples.passes:
+        if kernel.family == MATMUL:
+            speed = kernel.flops / samples.fastest(kernel, 0.0).value
+            best[kernel.dtype] = max(best.get(kernel.dtype, (0.0, kernel)), (speed, kernel), key=lambda pair: pair[0])
+    return {dtype: kernel for dtype, (_, kernel) in best.items()}
+
+
+def _burst(kernel: Kernel, samples: Samples[Kernel], noise: float) -> Peak:
+    return Peak(
+        dtype=kernel.dtype,
+        shape=kernel.shape,
+        burst_flops_per_s=rate(kernel.flops, samples.fastest(kernel, noise)),
+        sustained_flops_per_s=None,
+        sustained_s=0.0,
+    )
+
+
+def _sustained(peak: Peak, kernel: Kernel, device: Device, *, noise: float, sustain_s: float) -> Peak:
+    """The same matmul over and over; what its last half comes to is the sustained rate."""
+    bins = _busy(kernel, device, sustain_s)
+    late = [time_ns for at_s, time_ns in bins if at_s >= bins[-1][0] / 2]
+    return replace(
+        peak,
+        sustained_flops_per_s=rate(kernel.flops, estimate([late], noise)),
+        sustained_s=sustain_s,
+        curve=tuple((round(at_s, 3), kernel.flops / time_ns * 1e9) for at_s, time_ns in bins),
+    )
+
+
+def _busy(kernel: Kernel, device: Device, sustain_s: float) -> list[tuple[float, float]]:
+    """Seconds since the start and nanoseconds of a call, for parts of a fraction of a second each."""
+    call = matmul_again(kernel, device).prepare()
+    device.timed_ns(call, 1)
+    repeats = max(1, round(_BIN_S * 1e9 / device.timed_ns(call, 1)))
+    bins: list[tuple[float, float]] = []
+    began_s = ended_s = time.perf_counter()
+    while ended_s - began_s < sustain_s:
+        started_s, time_ns = ended_s, device.timed_ns(call, repeats)
+        ended_s = time.perf_counter()
+        bins.append(((started_s + ended_s) / 2 - began_s, time_ns))
+    return bins
