@@ -70,7 +70,8 @@ def test_a_system_that_does_not_say_is_unknown_not_quiet() -> None:
 def test_the_beat_and_the_clock() -> None:
     assert spread([]) == 0.0
     assert spread([100.0] * 9) == 0.0
-    assert spread([100.0] * 5 + [110.0] * 5) == pytest.approx(0.0476, abs=0.001)
+    assert spread([98.0, 99.0, 100.0, 101.0, 102.0]) == pytest.approx(0.0148, abs=0.001)
+    assert spread([100.0] * 18 + [6000.0] * 2) == 0.0
     assert drop([]) == UNKNOWN
     assert drop([3000.0, 2400.0, 2900.0]) == pytest.approx(0.2)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from redline.probes.device import Device
 from redline.probes.record import Conditions
+from redline.probes.statistics import MAD_TO_SIGMA
 
 UNKNOWN = -1.0
 _BEAT_SIZE = 256
@@ -86,11 +87,11 @@ def _beat_call(device: Device) -> Callable[[], object]:
 
 
 def spread(beats: Sequence[float]) -> float:
-    """Half the distance between the tenth and the ninetieth percentile, as a share of the median."""
+    """The standard deviation as a share of the median, by what is usual: a few interruptions do not move medians."""
     if not beats:
         return 0.0
-    low, middle, high = np.percentile(beats, (10, 50, 90))
-    return float((high - low) / 2 / middle)
+    middle = np.median(beats)
+    return float(MAD_TO_SIGMA * np.median(np.abs(np.asarray(beats) - middle)) / middle)
 
 
 def drop(frequencies: Sequence[float]) -> float:

@@ -1,14 +1,14 @@
 """From repeated timings to an estimate: where the warm-up ends, the median with its interval, outliers."""
 
 from collections.abc import Sequence
-from math import sqrt
+from math import hypot, sqrt
 
 import numpy as np
 
 from redline.probes.record import Estimate
 
 _CONFIDENCE_Z = 1.96  # 95 % of a normal distribution
-_MAD_TO_SIGMA = 1.4826  # of a normal distribution
+MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _FAR_SIGMAS = 5.0
 _SEEN_CHANGE = 0.02  # a first part that is less slower than this is no warm-up
 _FEWEST = 6  # samples in which a change can be seen
@@ -42,7 +42,8 @@ def estimate(passes: Sequence[Sequence[float]], noise: float = 0.0) -> Estimate:
     """The median of all samples but the warm-up of each pass.
 
     The interval holds the median of the population with 95 % (order statistics), and the medians of all passes, which
-    lie apart in time; `noise`, a share of the value, is added to it as an independent cause.
+    lie apart in time; `noise`, a share of the value, is added to it as an independent cause. Times are above zero, and
+    so are both ends.
     """
     kept = [np.asarray(part, dtype=float)[warm_up_end(part) :] for part in passes if len(part)]
     if not kept:
@@ -53,8 +54,8 @@ def estimate(passes: Sequence[Sequence[float]], noise: float = 0.0) -> Estimate:
     medians = [float(np.median(part)) for part in kept]
     return Estimate(
         value=middle,
-        low=middle - _wider(middle - min(low, *medians), noise * middle),
-        high=middle + _wider(max(high, *medians) - middle, noise * middle),
+        low=middle / (1 + hypot(middle / min(low, *medians) - 1, noise)),
+        high=middle * (1 + hypot(max(high, *medians) / middle - 1, noise)),
         samples=len(samples),
         outliers=outliers(samples),
     )
@@ -69,10 +70,6 @@ def _median_interval(ordered: np.ndarray) -> tuple[float, float]:
     return float(ordered[first]), float(ordered[last])
 
 
-def _wider(half: float, other: float) -> float:
-    return sqrt(half * half + other * other)
-
-
 def fastest(passes: Sequence[Sequence[float]], noise: float = 0.0) -> Estimate:
     """The least time of all: what is possible when nothing disturbs. It reaches to the slowest pass's least time."""
     least = sorted(min(part) for part in passes if len(part))
@@ -80,8 +77,8 @@ def fastest(passes: Sequence[Sequence[float]], noise: float = 0.0) -> Estimate:
         raise ValueError("an estimate needs a sample")
     return Estimate(
         value=least[0],
-        low=least[0] * (1 - noise),
-        high=least[0] + _wider(least[-1] - least[0], noise * least[0]),
+        low=least[0] / (1 + noise),
+        high=least[0] * (1 + hypot(least[-1] / least[0] - 1, noise)),
         samples=sum(map(len, passes)),
     )
 
@@ -90,5 +87,5 @@ def outliers(samples: Sequence[float] | np.ndarray) -> int:
     """Samples further from the median than five times what is usual."""
     series = np.asarray(samples, dtype=float)
     middle = np.median(series)
-    usual = _MAD_TO_SIGMA * float(np.median(np.abs(series - middle)))
+    usual = MAD_TO_SIGMA * float(np.median(np.abs(series - middle)))
     return int((np.abs(series - middle) > max(_FAR_SIGMAS * usual, 0.01 * abs(middle))).sum())
