@@ -199,6 +199,8 @@ class CollectivePoint:
     """As nccl-tests count it: the larger of what a rank gives and what it gets; 0 of a barrier."""
     time_ns: Estimate
     """Until the slowest rank was done."""
+    fastest_ns: float
+    """The least of all samples: what is possible when nothing disturbs. Laws are fitted to it."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
     correct: bool
@@ -206,7 +208,7 @@ class CollectivePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveLaw:
-    """The time of one operation in one group: latency + size / rate."""
+    """The least time of one operation in one group: latency + size / rate."""
 
     operation: str
     group: str

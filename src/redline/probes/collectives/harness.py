@@ -15,9 +15,8 @@ from redline.probes.collectives.operations import Buffers, Call, Circle, barrier
 from redline.probes.collectives.results import Case, Measured
 from redline.probes.device import Device
 
-_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 60
-_WANTED_ROUNDS = 15
-_SAMPLE_NS = (500_000, 20_000_000)
+_FEWEST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 40, 100
+_SAMPLE_NS = (500_000, 4_000_000)
 _MOST_REPEATS = 1000
 
 
@@ -96,7 +95,7 @@ class Harness:
     # --- times ----------------------------------------------------------------------------------------------------
 
     def _repeats(self, calls: Sequence[Call | None], until_s: float) -> list[int]:
-        """How many calls make a sample of each case, for enough rounds in the time that is left. The first rank decides."""
+        """How many calls make a sample of each case, for enough rounds in the time left. The first rank decides."""
         once = [min(row) for row in zip(*(self._row(calls, [1] * len(calls), 0) for _ in range(2)), strict=True)]
         slowest_ns = largest([once], self._device)[0]
         spare_ns = (until_s - time.monotonic()) * 1e9

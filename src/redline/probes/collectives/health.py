@@ -23,17 +23,18 @@ class RankTimes:
     rank: int
     host: str
     device: str
-    wall_ns: Sequence[float]
+    wall_ns: Sequence[Sequence[float]]
+    """By pass; passes lie apart in time."""
     cpu_share: Sequence[float]
     """Processor time that it got in each, as a share of the wall time; empty where the work is not the processor's."""
 
 
 def rank_speeds(times: Sequence[RankTimes]) -> tuple[RankSpeed, ...]:
-    """A rank is slow where it needs a quarter more than the usual one, and their intervals are apart.
+    """A rank is slow where it needs a quarter more than the usual one, and their intervals are apart: in every pass.
 
     The usual one is the median rank, and with an even number of them the faster one in the middle: of two, the faster.
     """
-    estimates = [estimate([one.wall_ns]) for one in times]
+    estimates = [estimate(one.wall_ns) for one in times]
     usual = sorted(estimates, key=lambda one: one.value)[(len(estimates) - 1) // 2]
     return tuple(_rank_speed(one, found, usual) for one, found in zip(times, estimates, strict=True))
 

@@ -28,30 +28,39 @@ class Who:
     device: str
 
 
-def rank_times(everyone: Sequence[Who], world: Circle, device: Device, samples: int) -> tuple[RankTimes, ...]:
+Samples = list[tuple[float, float]]
+"""Wall time of one piece of work in ns, and the share of processor time."""
+
+
+def work_samples(world: Circle, device: Device, count: int) -> Samples:
     """All ranks do the same matmuls at the same time."""
     work = _work(device)
     work()
     once_ns = max(1.0, min(device.timed_ns(work, 1) for _ in range(5)))
     repeats = told([max(1, round(_WORK_NS / once_ns))], device)[0]
     meet = barrier(world)
-    own: list[tuple[float, float]] = []
-    for _ in range(samples):
+    own: Samples = []
+    for _ in range(count):
         meet()
         device.synchronise()
         cpu_ns = time.process_time_ns()
         wall_ns = device.timed_ns(work, repeats)
         share = (time.process_time_ns() - cpu_ns) / (wall_ns * repeats) / torch.get_num_threads()
         own.append((wall_ns, share))
+    return own
+
+
+def rank_times(everyone: Sequence[Who], passes: Sequence[Samples], device: Device) -> tuple[RankTimes, ...]:
+    """What all ranks sampled."""
     return tuple(
         RankTimes(
             rank=who.rank,
             host=who.host,
             device=who.device,
-            wall_ns=[wall for wall, _ in rows],
-            cpu_share=[] if device.is_cuda else [share for _, share in rows],
+            wall_ns=[[wall for wall, _ in rows] for rows in parts],
+            cpu_share=[] if device.is_cuda else [share for rows in parts for _, share in rows],
         )
-        for who, rows in zip(everyone, everyones(own), strict=True)
+        for who, parts in zip(everyone, everyones(passes), strict=True)
     )
 
 

@@ -42,7 +42,11 @@ def unseen_errors(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> li
 
 
 def laws(points: Sequence[CollectivePoint]) -> tuple[CollectiveLaw, ...]:
-    """One for each operation and group of which enough sizes were measured."""
+    """One for each operation and group of which enough sizes were measured.
+
+    They are fitted to the fastest samples. On a CPU the threads of a rank compete with those of others for cores, so that
+    some calls wait for the scheduler, many times as long as the call itself takes: chance, which has no law.
+    """
     series: dict[tuple[str, str, int], list[CollectivePoint]] = {}
     for point in points:
         if point.size_bytes:
@@ -53,7 +57,7 @@ def laws(points: Sequence[CollectivePoint]) -> tuple[CollectiveLaw, ...]:
 def _law(points: Sequence[CollectivePoint]) -> CollectiveLaw:
     ordered = sorted(points, key=lambda point: point.size_bytes)
     sizes = [float(point.size_bytes) for point in ordered]
-    times = [point.time_ns.value for point in ordered]
+    times = [point.fastest_ns for point in ordered]
     latency_ns, rate = fit(sizes, times)
     errors = unseen_errors(sizes, times)
     return CollectiveLaw(

@@ -71,6 +71,7 @@ def _point(case: Case, samples: Sequence[float], is_right: bool) -> CollectivePo
         ranks=case.ranks,
         size_bytes=case.size_bytes,
         time_ns=time_ns,
+        fastest_ns=min(samples),
         algorithm_bytes_per_s=rate,
         bus_bytes_per_s=rate * OPERATIONS[case.operation].bus_factor(case.ranks),
         correct=is_right,

@@ -111,7 +111,7 @@ def _handed_on(output: IO[str]) -> Sequence[str]:
         is_over = is_over or _FAILED.match(line) is not None
         if not is_over and not _OF_TORCHRUN.match(line):
             sys.stderr.write(line)
-    return tail
+    return list(tail)
 
 
 def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
@@ -120,8 +120,13 @@ def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
         if first.is_usage:
             return UsageError(f"calibrate: {first.line}")
         return InputError(f"the collectives could not be measured: rank {first.rank} failed\n{first.line}")
-    killed = next((found[1] for line in tail if (found := _SIGNAL.search(line))), None)
+    cause = tail[_position(tail, "Root Cause") :]
+    killed = next((found[1] for line in cause if (found := _SIGNAL.search(line))), None)
     if killed is not None:
         return InputError(f"the collectives could not be measured: a rank was ended by {killed}")
     said = next((line.strip() for line in reversed(tail) if _ERROR.search(line)), f"exit code {code}")
     return InputError(f"the collectives could not be measured: torchrun failed\n{said[:300]}")
+
+
+def _position(lines: Sequence[str], beginning: str) -> int:
+    return next((at for at, line in enumerate(lines) if line.startswith(beginning)), len(lines))

@@ -25,7 +25,7 @@ from redline.probes.collectives import results
 from redline.probes.collectives.agree import everyones
 from redline.probes.collectives.harness import Effort, Harness
 from redline.probes.collectives.health import pair_speeds, pairs_declined, rank_speeds
-from redline.probes.collectives.health_probe import Who, pair_times, rank_times
+from redline.probes.collectives.health_probe import Who, pair_times, rank_times, work_samples
 from redline.probes.collectives.law import laws
 from redline.probes.collectives.levels import Groups, levels, sizes
 from redline.probes.collectives.operations import Buffers, Circle, fill, is_right, prepared, result
@@ -38,6 +38,7 @@ from redline.probes.record import Collectives
 _TIMEOUT = timedelta(minutes=3)
 _SHOWN_BYTES = 4 * ELEMENT_BYTES
 _MIB = 1 << 20
+_WORK_SAMPLES = 10  # in each of two passes, before and after the collectives
 
 
 def main(words: Sequence[str]) -> int:
@@ -116,11 +117,12 @@ def _measure(device: Device, options: argparse.Namespace) -> Collectives:
     circles = _circles(found, device)
     world = circles["world"]
     assert world is not None
-    speeds = rank_speeds(rank_times(everyone, world, device, 8 if options.quick else 16))
+    passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
     effort = Effort(seconds=options.seconds, call_limit_s=0.1 if options.quick else 0.5)
     measured = _measured(found, circles, device, effort, quick=options.quick)
+    passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
     return Collectives(
         backend=dist.get_backend(),
@@ -128,7 +130,7 @@ def _measure(device: Device, options: argparse.Namespace) -> Collectives:
         hosts=len(set(nodes)),
         points=points,
         laws=laws(points),
-        ranks=speeds,
+        ranks=rank_speeds(rank_times(everyone, passes, device)),
         pairs=links,
         declined=(*pairs_declined(world.size), *results.declined(measured, effort.call_limit_s)),
     )
