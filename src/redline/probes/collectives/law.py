@@ -44,8 +44,8 @@ def unseen_errors(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> li
 def laws(points: Sequence[CollectivePoint]) -> tuple[CollectiveLaw, ...]:
     """One for each operation and group of which enough sizes were measured.
 
-    They are fitted to the fastest samples. On a CPU the threads of a rank compete with those of others for cores, so that
-    some calls wait for the scheduler, many times as long as the call itself takes: chance, which has no law.
+    They are fitted to the fastest samples. On a CPU the threads of a rank compete with those of others for cores, so
+    that some calls wait for the scheduler, many times as long as the call itself takes: chance, which has no law.
     """
     series: dict[tuple[str, str, int], list[CollectivePoint]] = {}
     for point in points:
