@@ -268,7 +268,7 @@ def ranks(found: Collectives) -> Shown:
         )
         for one in found.ranks
     )
-    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("to the median"), "")
+    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("to the median"), _("remark"))
     return shown(_("ranks"), head, rows)
 
 
@@ -285,14 +285,14 @@ def pairs(found: Collectives) -> Shown:
         )
         for one in sorted(found.pairs, key=lambda one: (not one.slow, one.bandwidth_ratio))
     )
-    head = (_("ranks"), _("level"), _("latency"), _("to the median"), _("bandwidth"), _("to the median"), "")
+    head = (_("ranks"), _("level"), _("latency"), _("to the median"), _("bandwidth"), _("to the median"), _("remark"))
     return shown(_("pairs"), head, rows)
 
 
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 
-def against_catalogue(calibration: Calibration, machine: Machine) -> Shown | None:
+def against_catalogue(machine: Machine) -> Shown | None:
     """Published figures beside measured ones; None where the catalogue does not have the machine."""
     base = catalogue.record(machine.base)
     if base is None:

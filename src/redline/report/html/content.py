@@ -82,9 +82,16 @@ def script_words() -> dict[str, str]:
         "size": _("payload in bytes"),
         "bus": _("bus bandwidth in bytes per second"),
         "memory_roof": _("memory {rate}"),
+        "copy": _("Copy"),
+        "copied": _("Copied"),
+        **table_words(),
+    }
+
+
+def table_words() -> dict[str, str]:
+    """What tables say, on every page."""
+    return {
         "rows": _("{shown} of {all} rows"),
         "show_all": _("Show all {all} rows"),
         "show_fewer": _("Show fewer"),
-        "copy": _("Copy"),
-        "copied": _("Copied"),
     }

@@ -1,16 +1,10 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
-from redline import __version__
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.strip import Strip
@@ -21,17 +15,14 @@ from redline.report.html.cards import page_cards
 from redline.report.html.content import Content, content_of, script_words
 from redline.report.html.definitions import account_definitions, definitions
 from redline.report.html.facts import facts_of, on_cpu
-from redline.report.html.policy import embedded_json, policy_of, script_of
+from redline.report.html.frame import frame, template
 from redline.report.html.reading import dropped_words, failure_words
 from redline.report.html.strip_words import strip_words
 from redline.report.html.waterfall import redline_percent, waterfall_rows
-from redline.report.language import _, spoken
-from redline.report.layout import glued
 from redline.report.redaction import Removed
 from redline.report.words import printable
 from redline.trace.job import Failure
 
-_FOLDER = Path(__file__).parent
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80
 
@@ -53,10 +44,10 @@ def render(
     """
     screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     content = content_of(diagnosis, strip)
-    return _template().render(
-        **_frame(content),
+    return template("template.html.j2").render(
+        **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_words()),
+        **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
-        job=_job_name(diagnosis),
         screen=screen,
         facts=facts_of(diagnosis, outline, findings.verdict, captured),
         waterfall=list(waterfall_rows(screen)),
@@ -70,20 +61,9 @@ def render(
     )
 
 
-def _frame(content: Content) -> dict[str, Any]:
-    """Everything that is in the page whatever it says, and the data that its scripts get."""
-    scripts = script_of(get_plotlyjs()), script_of(_file("report.js"))
-    data = {"charts": content.charts, "tables": content.tables, "words": script_words()}
+def _notes(content: Content) -> dict[str, Any]:
+    """What is said about charts beside them."""
     return {
-        "_": _,
-        "language": {"zh": "zh-CN"}.get(spoken(), spoken()),
-        "version": __version__,
-        "policy": policy_of(scripts),
-        "scripts": scripts,
-        "style": Markup(_file("style.css")),  # a file that we ship
-        "data": embedded_json(data),
-        "charts": content.charts,
-        "tables": content.tables,
         "missing": content.missing,
         "roofline_note": content.of_chart("roofline", "left_out") or "",
         "steps_per_bar": content.of_chart("steps", "steps_per_bar") or 1,
@@ -99,23 +79,6 @@ def _findings(findings: Findings, ranks: int) -> dict[str, Any]:
         "more_cards": cards[_OPEN_CARDS:],
         "remarks": page_cards(findings.remarks, ranks, codes),
     }
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["glued"] = glued
-    return environment.get_template("template.html.j2")
-
-
-def _file(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _job_name(diagnosis: Diagnosis) -> str:

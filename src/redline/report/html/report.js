@@ -267,7 +267,9 @@
     }) };
   }
 
-  const drawers = { steps, strip, ranks, roofline, collectives };
+  // Pages of other kinds bring their own charts.
+  const helpers = { words, axis, logarithmic, titled, layout, literal, lines, filled, colour, kinds, shapes, glyphs, peakLabels, isNarrow };
+  const drawers = { steps, strip, ranks, roofline, collectives, ...(window.moreDrawers ? window.moreDrawers(helpers) : {}) };
 
   function draw() {
     document.querySelectorAll("[data-chart]").forEach((element) => {

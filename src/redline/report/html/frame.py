@@ -1,0 +1,58 @@
+"""What every page has, whatever it says: style, scripts and their data, the policy that allows no others."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from redline import __version__
+from redline.report.html.policy import embedded_json, policy_of, script_of
+from redline.report.language import _, spoken
+from redline.report.layout import glued
+
+_FOLDER = Path(__file__).parent
+
+
+def frame(
+    title: str,
+    *,
+    charts: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[str, Mapping[str, Any]],
+    words: Mapping[str, str],
+    drawers: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The values of `base.html.j2`. `drawers` are scripts with further kinds of charts."""
+    scripts = [script_of(text) for text in (get_plotlyjs(), *map(_file, drawers), _file("report.js"))]
+    return {
+        "_": _,
+        "title": title,
+        "language": {"zh": "zh-CN"}.get(spoken(), spoken()),
+        "version": __version__,
+        "policy": policy_of(scripts),
+        "scripts": scripts,
+        "style": Markup(_file("style.css")),  # a file that we ship
+        "data": embedded_json({"charts": charts, "tables": tables, "words": words}),
+        "charts": charts,
+        "tables": tables,
+    }
+
+
+@cache
+def template(name: str) -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["glued"] = glued
+    return environment.get_template(name)
+
+
+def _file(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
