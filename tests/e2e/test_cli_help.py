@@ -17,6 +17,19 @@ BARE = [sys.executable, "-c", "pass"]
 
 # A new flag is added here on purpose, never by accident.
 FLAGS = {
+    "calibrate": [
+        "--compare PROFILE",
+        "--force",
+        "--json",
+        "--lang LANG",
+        "--only FAMILIES",
+        "--quick",
+        "--report PAGE",
+        "--show",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+    ],
     "diagnose": [
         "--collectives",
         "--fail-on LIMIT",

@@ -56,7 +56,10 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     ("arguments", "message"),
     [
         (["inspct"], "there is no verb 'inspct'; did you mean 'inspect'?"),
-        (["xyz"], "there is no verb 'xyz'; there are: run, inspect, merge, diagnose, explain, digest, hardware"),
+        (
+            ["xyz"],
+            "there is no verb 'xyz'; there are: run, calibrate, inspect, merge, diagnose, explain, digest, hardware",
+        ),
         (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
         (
             ["inspect"],

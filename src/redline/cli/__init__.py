@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("calibrate", "plan", "compare", "tune")
+PLANNED = ("plan", "compare", "tune")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -171,6 +171,7 @@ def _verb(name: str, summary: str) -> Verb:
 
 VERBS = {
     "run": _verb("run", "start a job unchanged, watch its steps, and capture a few of them"),
+    "calibrate": _verb("calibrate", "measure what this machine can do, for diagnose and as a health check"),
     "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
     "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
     "diagnose": _verb("diagnose", "say where the time went, why, and what to change"),

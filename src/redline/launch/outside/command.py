@@ -53,7 +53,9 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             return ours, torchrun, list(words[at:])
         taken = _torchrun_words(word)
         if taken:
-            _refuse_what_is_not_ours(word)
+            name = _option_name(word)
+            if name in _NOT_OURS:
+                raise UsageError(f"run: --{name} of torchrun does not go with Redline: {_NOT_OURS[name]}")
             torchrun += words[at : at + taken]
         elif word.startswith("-"):
             taken = 2 if _takes_value(word) else 1
@@ -65,12 +67,15 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words for Redline and options of torchrun, of a verb that starts no script of the user."""
+    """Words for Redline and options of torchrun, of a verb that starts no script of the user.
+
+    Options that are about a script are not taken for torchrun's.
+    """
     ours: list[str] = []
     torchrun: list[str] = []
     at = 0
     while at < len(words):
-        taken = _torchrun_words(words[at])
+        taken = 0 if _option_name(words[at]) in _NOT_OURS else _torchrun_words(words[at])
         (torchrun if taken else ours).extend(words[at : at + max(taken, 1)])
         at += max(taken, 1)
     return ours, torchrun
@@ -86,12 +91,6 @@ def _torchrun_words(word: str) -> int:
 
 def _option_name(word: str) -> str:
     return word.removeprefix("--").partition("=")[0].replace("_", "-")
-
-
-def _refuse_what_is_not_ours(word: str) -> None:
-    name = _option_name(word)
-    if name in _NOT_OURS:
-        raise UsageError(f"run: --{name} of torchrun does not go with Redline: {_NOT_OURS[name]}")
 
 
 _OWN_WITH_VALUE = (

@@ -1,0 +1,186 @@
+"""`redline calibrate` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from redline.cli.arguments import add_language, language, refuse_unknown_format
+from redline.cli.output import deliver, point_to, quoted, remark, show, speaks_unicode
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redline.verbs.calibrate import Calibrated
+
+USAGE = "redline calibrate [options] [options of torchrun]\n       redline calibrate --compare A.json B.json [options]"
+DESCRIPTION = """\
+Measure what this machine can do, in a few minutes, and write a profile that `redline diagnose --machine` takes. With
+options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., ...) collectives among the processes that it starts are
+measured too, and slow ranks and slow links are named. It needs torch, and a machine that does nothing else meanwhile.
+"""
+PROFILE = "machine.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the profile (default: {PROFILE})")
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument("--quick", action="store_true", help="under a minute: fewer repetitions, shapes and sizes")
+    parser.add_argument(
+        "--only", metavar="FAMILIES", help="of compute,memory,overhead,roofline,collectives (default: all)"
+    )
+    parser.add_argument("--report", metavar="PAGE", help="write a page with charts, such as machine.html")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--show", action="store_true", help="show what collectives do to a few numbers, and measure nothing"
+    )
+    parser.add_argument(
+        "--compare", nargs=2, metavar="PROFILE", help="two profiles figure by figure, and measure nothing"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    add_language(parser)
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Options of torchrun are handed on to it."""
+    from redline.launch.outside.command import split_options
+
+    ours, torchrun = split_options(words)
+    return parser.parse_args(ours, argparse.Namespace(torchrun=torchrun))
+
+
+def run(options: argparse.Namespace) -> int:
+    spoken = language(options)
+    if options.compare:
+        return _compare(options, spoken)
+    if options.show:
+        return _show(options, spoken)
+    return _calibrate(options, spoken)
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def _calibrate(options: argparse.Namespace, spoken: str) -> int:
+    from redline.verbs.calibrate import calibrate
+
+    output = options.output or PROFILE
+    _refuse_early(output, options)
+    found = calibrate(
+        quick=options.quick, only=_families(options), torchrun=options.torchrun, tell=_progress(options.quiet)
+    )
+    if found is None:
+        if not options.quiet:
+            remark("redline: this machine took part; the first machine has the results")
+        return 0
+    found.save(output, made_by="redline calibrate", force=options.force)
+    _print(found, output, options, spoken)
+    if options.report:
+        deliver(_page(found, spoken), options.report, force=options.force)
+    if not options.quiet:
+        _point_onwards(output, options)
+    return 0
+
+
+def _families(options: argparse.Namespace) -> list[str] | None:
+    return None if options.only is None else [one.strip() for one in options.only.split(",") if one.strip()]
+
+
+def _refuse_early(output: str, options: argparse.Namespace) -> None:
+    """What would fail after minutes of measuring fails before."""
+    from pathlib import Path
+
+    from redline.artifacts import refuse_unless_writable
+
+    if output.endswith(".html"):
+        raise UsageError(f"calibrate: {output}: -o names the profile, which is JSON; for a page give --report {output}")
+    if not output.endswith(".json"):
+        raise UsageError(f"calibrate: {output}: a profile is JSON; give the file a name that ends in .json")
+    if options.report is not None and not options.report.endswith(".html"):
+        raise UsageError(f"calibrate: {options.report}: the page is HTML; give the file a name that ends in .html")
+    for path in filter(None, (output, options.report)):
+        refuse_unless_writable(Path(path), force=options.force)
+
+
+def _progress(quiet: bool) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        if not quiet and sys.stderr is not None:
+            print(f"redline: {text}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
+    from pathlib import Path
+
+    from redline.report import calibrate_text
+    from redline.report.language import speaking
+
+    if options.json:
+        show(Path(output).read_text(encoding="utf-8"))
+        return
+    with speaking(spoken):
+        show(calibrate_text.render(found.calibration, found.machine, unicode=speaks_unicode()))
+
+
+def _page(found: Calibrated, spoken: str) -> str:
+    from redline.report.html import calibrate_page
+    from redline.report.language import speaking
+
+    with speaking(spoken):
+        return calibrate_page.render(found.calibration, found.machine)
+
+
+def _point_onwards(output: str, options: argparse.Namespace) -> None:
+    if options.report:
+        point_to(f"open {quoted([options.report])} in a browser")
+    point_to(f"redline diagnose TRACE --machine {quoted([output])}")
+
+
+# --- without measuring ------------------------------------------------------------------------------------------------
+
+
+def _compare(options: argparse.Namespace, spoken: str) -> int:
+    from redline.report import calibrate_compare_json, calibrate_compare_text
+    from redline.report.language import speaking
+    from redline.verbs.calibrate import compare, load_calibrated
+
+    _refuse("--compare measures nothing", options, ("quick", "only", "show", "report", "torchrun"))
+    refuse_unknown_format("calibrate --compare", options.output)
+    first, second = map(load_calibrated, options.compare)
+    found = compare(first, second)
+    if options.json or str(options.output or "").endswith(".json"):
+        text = calibrate_compare_json.render(found, synthetic=first.machine.synthetic or second.machine.synthetic)
+    else:
+        with speaking(spoken):
+            unicode = options.output is not None or speaks_unicode()
+            text = calibrate_compare_text.render(found, unicode=unicode)
+    deliver(text, options.output, force=options.force)
+    return 0
+
+
+def _show(options: argparse.Namespace, spoken: str) -> int:
+    _refuse("--show measures nothing", options, ("quick", "only", "report", "json", "output"))
+    if not options.torchrun:
+        raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
+    from redline.probes.collectives.start import show_collectives
+    from redline.report import collectives_shown_text
+    from redline.report.language import speaking
+
+    found = show_collectives(options.torchrun)
+    if found is not None:
+        with speaking(spoken):
+            show(collectives_shown_text.render(found))
+    return 0
+
+
+def _refuse(why: str, options: argparse.Namespace, names: Sequence[str]) -> None:
+    for name in names:
+        if getattr(options, name):
+            given = "the options of torchrun" if name == "torchrun" else f"--{name}"
+            raise UsageError(f"calibrate: {why}, so it does not go with {given}")
