@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redline.probes.bench import Case, Samples, first_line
+from redline.probes.law import FEWEST
 from redline.probes.products import Number, Operands, first_flops_per_s, numbers, suits, varied
 from redline.probes.record import KernelPoint
 from redline.probes.shapes import Attention, Convolution, Cost, Product, attentions, convolutions, product_of, products
@@ -72,13 +73,22 @@ def _matmuls(number: Number, device: Device, *, quick: bool) -> list[Case[Kernel
         speed = first_flops_per_s(number, device)
     except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
         return [_declined(number, first_line(error))]
-    most_flops = speed * (_QUICK_LONGEST_S if quick else _LONGEST_S)
-    most_bytes = device.free_bytes() // _MEMORY_SHARE
     chosen = [product for product in products(quick=quick) if suits(number, product, device)]
-    costs = {product: product.cost(number.operand_bytes, number.result_bytes) for product in chosen}
-    kept = [product for product, cost in costs.items() if cost.flops <= most_flops and cost.bytes <= most_bytes]
+    kept = _short(chosen, number, speed * (_QUICK_LONGEST_S if quick else _LONGEST_S), device.free_bytes())
     operands = Operands(device, kept)
     return [_matmul(number, product, operands) for product in kept]
+
+
+def _short(chosen: list[Product], number: Number, most_flops: float, free_bytes: int) -> list[Product]:
+    """Those that are small enough, and always as many as a law needs."""
+    costs = {product: product.cost(number.operand_bytes, number.result_bytes) for product in chosen}
+    ordered = sorted(costs.values(), key=lambda cost: cost.flops)
+    enough = ordered[min(FEWEST, len(ordered)) - 1].flops
+    return [
+        product
+        for product, cost in costs.items()
+        if cost.flops <= max(most_flops, enough) and cost.bytes <= free_bytes // _MEMORY_SHARE
+    ]
 
 
 def _matmul(number: Number, product: Product, operands: Operands) -> Case[Kernel]:

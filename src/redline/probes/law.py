@@ -9,7 +9,7 @@ import numpy as np
 
 from redline.probes.record import Estimate, KernelPoint, Law
 
-_FEWEST = 5
+FEWEST = 5
 _FOLDS = 5
 _REPLICATES = 40
 _SEED = 6
@@ -24,7 +24,7 @@ _NEXT = 0.45  # how much of the box the next round looks at
 
 def fit_law(points: Sequence[KernelPoint]) -> Law | None:
     """The law that is least wrong on average, in logarithms; None for fewer than five shapes."""
-    if len(points) < _FEWEST:
+    if len(points) < FEWEST:
         return None
     timings = _Timings.of(points)
     constants = _fit(timings)
