@@ -1,0 +1,271 @@
+"""Checks what `redline calibrate` measures against independent measures, in turns in one process.
+
+    python -m scripts.check_calibration stream
+    python -m scripts.check_calibration peaks
+    python -m scripts.check_calibration ridge
+
+`stream`: the bandwidth of memory against a STREAM in C with OpenMP, which gcc compiles for it: the same sizes, the same
+threads, bytes counted alike. Ends with 1 where the two differ by more than 5 % in the median of rounds.
+
+Plain loops in C write as torch does: a cache line is fetched before it is written, which costs traffic that STREAM does
+not count. Stores that bypass the caches save it. They are shown, and not compared: no operator of torch uses them.
+
+`peaks`: the best matmul in fp32 and bf16 against a bare loop around torch.mm over the same shapes and further ones, in
+turns shape by shape. Ends with 1 where the best of both differ by more than 5 %.
+
+`ridge`: the ridge of the roofline experiment against the best matmul in fp32 over the bandwidth of a copy of the same
+size, in turns. Ends with 1 where the two differ by more than 20 %.
+"""
+
+import argparse
+import ctypes
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from redline.probes import compute, intensity, memory, shapes
+from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.compute import Kernel
+from redline.probes.device import Device
+from redline.probes.intensity import Load
+from redline.probes.memory import Movement
+from redline.probes.peaks import peaks as peaks_of
+from redline.probes.record import Estimate, Peak, Roofline, rate
+from redline.units import format_bytes, format_rate
+
+PASSES = 4
+TOLERANCE = 0.05
+
+
+# --- stream -----------------------------------------------------------------------------------------------------------
+
+STREAM = Path(__file__).parent / "stream.c"
+GCC = ("gcc", "-O3", "-march=native", "-funroll-loops", "-fopenmp", "-fno-tree-loop-distribute-patterns")
+"""The pattern that is turned off would make a call of memcpy of the loop, which may bypass the caches."""
+WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
+"""As wide as torch's own loops: with narrow ones, C is some percent slower."""
+ARRAYS = {"copy": 2, "triad": 3, "copy_bypassing": 2, "triad_bypassing": 3}
+
+
+class Rested(Device):
+    """Threads of torch and of the library in C keep a core busy for a while after their work; this waits for them."""
+
+    def timed_ns(self, call: Callable[[], object], repeats: int) -> float:
+        time.sleep(0.01)
+        return super().timed_ns(call, repeats)
+
+
+def compiled(folder: Path) -> ctypes.CDLL:
+    target = folder / "stream.so"
+    subprocess.run([*GCC, *WIDE, "-shared", "-fPIC", str(STREAM), "-o", str(target)], check=True)
+    library = ctypes.CDLL(str(target))
+    library.make.restype = ctypes.c_void_p
+    return library
+
+
+def c_cases(library: ctypes.CDLL, largest_bytes: int) -> tuple[list[Case[Movement]], list[Case[Movement]]]:
+    """The plain loops, and those that bypass the caches: on one array of its own, cut as the probe cuts its own."""
+    array = library.make(ctypes.c_size_t(largest_bytes // 4))
+    names = [name for name in ARRAYS if hasattr(library, name)]
+    cases = [c_case(library, name, array, largest_bytes // ARRAYS[name] // 64 * 64) for name in names]
+    return cases[:2], cases[2:]
+
+
+def c_case(library: ctypes.CDLL, name: str, array: int, each_bytes: int) -> Case[Movement]:
+    parts = [ctypes.c_void_p(array + number * each_bytes) for number in range(ARRAYS[name])]
+    call = partial(getattr(library, name), *parts, ctypes.c_size_t(each_bytes // 4))
+    together = each_bytes * ARRAYS[name]
+    key = Movement(kind=f"C {name}", working_bytes=together, moved_bytes=together)
+    return Case(key=key, prepare=lambda: call, about=key.kind)
+
+
+def stream(arguments: argparse.Namespace) -> int:
+    device = Rested("cpu")
+    largest_bytes = memory.largest_bytes(device, quick=arguments.quick)
+    ours = [
+        case
+        for case in memory.cases(device, quick=arguments.quick)
+        if case.key.kind in ARRAYS and case.key.working_bytes > largest_bytes // 2
+    ]
+    samples: Samples[Movement] = Samples()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, bypassing = c_cases(compiled(Path(folder)), largest_bytes)
+        pairs = sorted([*ours, *plain], key=lambda case: case.key.kind.removeprefix("C "))
+        for turn in range(PASSES):
+            effort = Effort(rounds=arguments.rounds, sample_ns=1, call_limit_ns=10**10)
+            take(pairs if turn % 2 else pairs[::-1], device, effort, samples)  # whoever is first has no advantage
+            take(bypassing, device, effort, samples)
+    print(f"arrays of {format_bytes(largest_bytes)} together, {PASSES} x {arguments.rounds} rounds")
+    for key in samples.passes:
+        speed, best = (rate(key.moved_bytes, one(key, 0.0)) for one in (samples.estimate, samples.fastest))
+        print(f"  {key.kind:18} {shown(speed)}, best {format_rate(best.value, 'B')}")
+    return compared(samples)
+
+
+def compared(samples: Samples[Movement]) -> int:
+    """By the ratio within each round: what slows the machine down for a while slows down both."""
+    ours, theirs = (fastest_of(samples, kinds) for kinds in (("copy", "triad"), ("C copy", "C triad")))
+    ratios = per_s(samples, ours) / per_s(samples, theirs)
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+    is_close = abs(middle - 1) <= TOLERANCE
+    print(
+        f"{ours.kind} of redline / {theirs.kind}, within each round: {middle:.3f} (quartiles {low:.3f} to {high:.3f})"
+    )
+    print(f"{'within' if is_close else 'NOT within'} {TOLERANCE:.0%}")
+    return 0 if is_close else 1
+
+
+def fastest_of(samples: Samples[Movement], kinds: tuple[str, ...]) -> Movement:
+    """As `memory_bytes_per_s` chooses."""
+    keys = [key for key in samples.passes if key.kind in kinds]
+    return max(keys, key=lambda key: key.moved_bytes / samples.estimate(key, 0.0).value)
+
+
+def per_s(samples: Samples[Movement], key: Movement) -> np.ndarray:
+    return key.moved_bytes * 1e9 / np.concatenate([np.asarray(times_ns) for times_ns in samples.passes[key]])
+
+
+def shown(speed: Estimate) -> str:
+    return f"{format_rate(speed.value, 'B')} ({speed.low / 1e9:.1f} to {speed.high / 1e9:.1f})"
+
+
+# --- peaks ------------------------------------------------------------------------------------------------------------
+
+FURTHER = (
+    (384,) * 3,
+    (1536,) * 3,
+    (3072,) * 3,
+    (2048, 2048, 1024),
+    (4096, 2048, 1024),
+    (4096, 1024, 2048),
+    (4096, 512, 512),
+)
+SAMPLE_NS = 2_000_000
+
+
+def peaks(arguments: argparse.Namespace) -> int:
+    device = Device("cpu")
+    cases = [case for case in compute.cases(device, quick=arguments.quick) if case.key.family == compute.MATMUL]
+    results = [
+        peak(dtype, [case for case in cases if case.key.dtype == dtype], device, arguments.rounds) for dtype in BARE
+    ]
+    return max(results)
+
+
+BARE = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def peak(dtype: str, cases: list[Case[Kernel]], device: Device, rounds: int) -> int:
+    """Ours and theirs take turns on each shape; the further shapes are theirs alone."""
+    samples: Samples[Kernel] = Samples()
+    bare: dict[str, list[float]] = {}
+    effort = Effort(rounds=1, sample_ns=SAMPLE_NS, call_limit_ns=10**10)
+    further = [shapes.Product(*sizes) for sizes in FURTHER]
+    for _ in range(rounds):
+        for case in cases:
+            take([case], device, effort, samples)
+            bare.setdefault(case.key.shape, []).append(bare_flops_per_s(shapes.product_of(case.key.shape), dtype))
+        for product in further:
+            bare.setdefault(str(product), []).append(bare_flops_per_s(product, dtype))
+    (ours,) = peaks_of(samples, device, noise=0.0, sustain_s=0.0)
+    return compared_peaks(ours, {shape: max(found) for shape, found in bare.items()})
+
+
+def bare_flops_per_s(product: shapes.Product, dtype: str) -> float:
+    left, right = (
+        torch.randn(product.m, product.k, dtype=BARE[dtype]),
+        torch.randn(product.k, product.n, dtype=BARE[dtype]),
+    )
+    out = torch.empty(product.m, product.n, dtype=BARE[dtype])
+    torch.mm(left, right, out=out)
+    began_ns, calls = time.perf_counter_ns(), 0
+    while not calls or time.perf_counter_ns() - began_ns < SAMPLE_NS:
+        torch.mm(left, right, out=out)
+        calls += 1
+    return calls * 2 * product.m * product.n * product.k / (time.perf_counter_ns() - began_ns) * 1e9
+
+
+def compared_peaks(ours: Peak, bare: dict[str, float]) -> int:
+    best = max(bare, key=lambda shape: bare[shape])
+    ratio = ours.burst_flops_per_s.value / bare[best]
+    print(f"{ours.dtype}: redline {format_rate(ours.burst_flops_per_s.value, 'FLOP')} at {ours.shape}, ", end="")
+    print(f"bare torch.mm {format_rate(bare[best], 'FLOP')} at {best}; ratio {ratio:.3f}, ", end="")
+    print(f"at the same shape {ours.burst_flops_per_s.value / bare[ours.shape]:.3f}")
+    return 0 if abs(ratio - 1) <= TOLERANCE else 1
+
+
+# --- ridge ------------------------------------------------------------------------------------------------------------
+
+RIDGE_TOLERANCE = 0.20
+
+
+def ridge(arguments: argparse.Namespace) -> int:
+    """Three families in turns, as a calibration does it."""
+    device, quick = Device("cpu"), arguments.quick
+    loads = intensity.cases(device, quick=quick)
+    copies = [case for case in memory.cases(device, quick=quick) if case.key.kind == "copy"][-1:]
+    matmuls = [case for case in compute.cases(device, quick=quick) if is_large_fp32(case.key)]
+    taken: tuple[Samples[Load], Samples[Movement], Samples[Kernel]] = Samples(), Samples(), Samples()
+    for _ in range(PASSES):
+        effort = Effort(rounds=max(1, arguments.rounds // 2), sample_ns=SAMPLE_NS, call_limit_ns=10**10)
+        take(loads, device, effort, taken[0])
+        take(copies, device, effort, taken[1])
+        take(matmuls, device, effort, taken[2])
+    found = intensity.roofline(taken[0], noise=0.0)
+    (copy,) = memory.points(taken[1], noise=0.0)
+    (best,) = peaks_of(taken[2], device, noise=0.0, sustain_s=0.0)
+    if found is None:
+        print(*taken[0].declined.values())
+        return 1
+    return compared_ridges(found, best.burst_flops_per_s.value, copy.bytes_per_s.value)
+
+
+def is_large_fp32(kernel: Kernel) -> bool:
+    return kernel.family == compute.MATMUL and kernel.dtype == "fp32" and kernel.flops >= 1e9
+
+
+def compared_ridges(found: Roofline, flops_per_s: float, bytes_per_s: float) -> int:
+    for point in found.points:
+        print(f"  {point.flops_per_byte:6.2f} FLOP/B {point.time_ns.value / 1e6:8.1f} ms", end="")
+        print(f" {point.flops / point.time_ns.value:8.1f} GFLOP/s {point.bytes / point.time_ns.value:6.1f} GB/s")
+    ours = found.ridge_flops_per_byte
+    print(
+        f"experiment: {format_rate(found.peak_flops_per_s.value, 'FLOP')}, {shown(found.bandwidth_bytes_per_s)}", end=""
+    )
+    print(f": ridge {ours.value:.2f} ({ours.low:.2f} to {ours.high:.2f}) FLOP/B")
+    apart = flops_per_s / bytes_per_s
+    print(f"separately: {format_rate(flops_per_s, 'FLOP')}, {format_rate(bytes_per_s, 'B')}: ridge {apart:.2f} FLOP/B")
+    print(f"ratio {ours.value / apart:.3f}")
+    return 0 if abs(ours.value / apart - 1) <= RIDGE_TOLERANCE else 1
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    checks = parser.add_subparsers(required=True, metavar="check")
+    for run, text in (
+        (stream, "bandwidth of memory against STREAM in C"),
+        (peaks, "the best matmuls against a bare loop around torch.mm"),
+        (ridge, "the ridge of the roofline experiment against peak and bandwidth"),
+    ):
+        check = checks.add_parser(run.__name__, help=text)
+        check.add_argument("--quick", action="store_true", help="with the sizes of `redline calibrate --quick`")
+        check.add_argument("--rounds", type=int, default=10, help="samples of each in a pass")
+        check.set_defaults(run=run)
+    arguments = parser.parse_args()
+    result: int = arguments.run(arguments)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
