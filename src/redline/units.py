@@ -22,9 +22,10 @@ def format_bytes(size_bytes: int) -> str:
 
 def format_buffer(size_bytes: int) -> str:
     """2_097_152 -> "2 MiB": sizes that were chosen are often powers of two. Others as any: "2.10 MB"."""
-    for unit, unit_bytes in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= unit_bytes and size_bytes % unit_bytes == 0:
-            return f"{size_bytes // unit_bytes:,} {unit}"
+    for unit, unit_bytes in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        count, rest = divmod(size_bytes, unit_bytes)
+        if 0 < count < 1024 and not rest:
+            return f"{count} {unit}"
     return format_bytes(size_bytes)
 
 

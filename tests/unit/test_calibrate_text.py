@@ -59,7 +59,14 @@ def test_text(golden: str, found: Calibration, machine: Machine, language: str, 
 
 @pytest.mark.parametrize(
     ("low", "high", "text"),
-    [(98, 102, "±2.0 %"), (98, 109, "±9.0 %"), (80, 101, "±20 %"), (100, 100, "±0.0 %"), (90.06, 100, "±9.9 %")],
+    [
+        (98, 102, "±2.0 %"),
+        (98, 109, "±9.0 %"),
+        (80, 101, "±20 %"),
+        (100, 100, "±0.0 %"),
+        (90.06, 100, "±9.9 %"),
+        (60, 825, "-40 % +725 %"),
+    ],
 )
 def test_an_interval_reaches_to_its_further_end(low: float, high: float, text: str) -> None:
     assert say.interval(Estimate(value=100, low=low, high=high, samples=3)) == text

@@ -116,7 +116,15 @@ def test_formatted_sizes_parse_back_within_their_digits(size_bytes: int) -> None
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [(4, "4 B"), (1 << 10, "1 KiB"), (1536, "1.54 kB"), (3 << 20, "3 MiB"), (1 << 40, "1,024 GiB"), (10**6, "1.00 MB")],
+    [
+        (4, "4 B"),
+        (1 << 10, "1 KiB"),
+        (1536, "1.54 kB"),
+        (3 << 20, "3 MiB"),
+        (1 << 40, "1 TiB"),
+        (9408 << 10, "9.63 MB"),
+        (10**6, "1.00 MB"),
+    ],
 )
 def test_buffers_are_shown_in_powers_of_two_where_they_are_such(size_bytes: int, text: str) -> None:
     assert format_buffer(size_bytes) == text

@@ -49,7 +49,8 @@ def summary(found: Comparison) -> str:
         return _("the two calibrations have no figure in common")
     if set(counts) == {Verdict.SAME}:
         return _("B is the same as A within the intervals, in all {count} figures").format(count=len(found.rows))
-    told = listed(f"{counts[one]} {_(VERDICTS[one])}" for one in Verdict if counts[one])
+    named = {one: _(VERDICTS[one]) for one in Verdict}
+    told = listed(f"{counts[one]} {named[one]}" for one in Verdict if counts[one])
     return _("B beside A, of {count} figures: {told}").format(count=len(found.rows), told=told)
 
 

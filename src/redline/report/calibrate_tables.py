@@ -48,7 +48,7 @@ def kernels(calibration: Calibration, machine: Machine) -> Shown:
 
 def _kernels_note(peaks: Sequence[Peak]) -> str:
     longest = max(peak.sustained_s for peak in peaks)
-    return _("sustained: after {seconds:.0f} s of nothing else").format(seconds=longest)
+    return _("sustained: over the second half of {seconds:.0f} s of nothing else").format(seconds=longest)
 
 
 def _peak_row(peak: Peak, base: Machine | None) -> tuple[str, ...]:

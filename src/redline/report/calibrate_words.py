@@ -39,10 +39,14 @@ def amount(value: float, unit: str) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """How far the further end of the interval is from the value."""
+    """How far the further end of the interval is from the value; both ends where that is more than the value itself."""
     if not estimate.value:
         return ""
-    reach = max(estimate.high - estimate.value, estimate.value - estimate.low) / estimate.value
+    below = (estimate.value - estimate.low) / estimate.value
+    above = (estimate.high - estimate.value) / estimate.value
+    reach = max(below, above)
+    if reach >= 1:
+        return f"-{100 * below:.0f} % +{100 * above:.0f} %"
     return f"±{100 * reach:.1f} %" if reach < 0.0995 else f"±{100 * reach:.0f} %"
 
 

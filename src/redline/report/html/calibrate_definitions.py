@@ -8,7 +8,7 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("interval"),
         marked(
-            "Everything is timed several times, in passes that lie minutes apart. The value is the median; ± "
+            "Everything is timed several times, in passes that lie apart. The value is the median; ± "
             "reaches to the further end of the interval in which the median lies with 95 %, widened to the "
             "medians of all passes and by what the same short piece of work varied meanwhile."
         ),
@@ -22,7 +22,7 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     ),
     (
         marked("sustained"),
-        marked("The same matmul when nothing else has run for seconds: clocks have dropped by then."),
+        marked("The same matmul over and over, the second half of that time: clocks have dropped by then."),
     ),
     (
         marked("law of matmuls"),
