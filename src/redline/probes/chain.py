@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.probes.bench import first_line
-
 if TYPE_CHECKING:
     import torch
 
@@ -53,7 +51,7 @@ def _compiled_by_system() -> Chain:
     with tempfile.TemporaryDirectory(prefix="redline-") as folder:
         library = Path(folder) / "chain.so"
         _compile(compiler, library)
-        loaded = ctypes.CDLL(str(library))  # stays in memory when the file is gone
+        loaded = _loaded(library)  # stays in memory when the file is gone
     return Chain(f"{Path(compiler).name} {' '.join(_OPTIONS[:2])}", int(loaded.block()), partial(_bound, loaded))
 
 
@@ -65,10 +63,19 @@ def _compile(compiler: str, library: Path) -> None:
     command = [compiler, *_OPTIONS, str(_SOURCE), "-o", str(library)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoCompilerError(f"{compiler}: {first_line(error)}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NoCompilerError(f"{compiler} failed: it did not end within {_COMPILE_S} s") from error
+    except OSError as error:
+        raise NoCompilerError(f"{compiler} failed: {error.strerror}") from error
     if done.returncode:
         raise NoCompilerError(f"{compiler} failed: {_first_error(done.stderr)}")
+
+
+def _loaded(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:  # such as a temporary folder from which nothing may be run
+        raise NoCompilerError(f"what the C compiler made cannot be loaded: {error}") from error
 
 
 def _first_error(text: str) -> str:
