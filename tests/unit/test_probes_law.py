@@ -71,7 +71,7 @@ def test_without_noise_the_constants_are_found(constants: Constants) -> None:
 @settings(max_examples=10, deadline=None)
 @given(MACHINES, st.integers(0, 1000))
 def test_with_noise_they_are_found_about(constants: Constants, seed: int) -> None:
-    law = fitted(timed(constants, noise=0.05, seed=seed))
+    law = fitted(timed(constants, noise=0.03, seed=seed))
     assert values(law) == pytest.approx(constants, rel=0.25)
     assert law.error_median < 0.15
     assert law.error_median <= law.error_p90
