@@ -1,6 +1,7 @@
 """The tables of a calibration, as cells: kernels, the law of matmuls, memory, overhead, loaders, collectives."""
 
 from collections.abc import Iterable, Sequence
+from math import log2
 
 from redline.hardware import catalogue
 from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine
@@ -87,8 +88,9 @@ def _best(points: Sequence[KernelPoint], with_peak: set[str]) -> list[KernelPoin
     return list(found.values())
 
 
-def laws(calibration: Calibration) -> Shown:
-    head = (_("dtype"), _("compute roof"), _("memory roof"), _("fixed time"), _("median error"), _("p90"), _("shapes"))
+def laws(calibration: Calibration, *, verbose: bool) -> Shown:
+    head = (_("dtype"), _("compute roof"), _("memory roof"), _("fixed time"), _("error"), _("p90"), _("shapes"))
+    shown_columns = len(head) if verbose else len(head) - 2
     rows = (
         (
             law.dtype,
@@ -98,11 +100,11 @@ def laws(calibration: Calibration) -> Shown:
             percent(law.error_median),
             percent(law.error_p90),
             str(law.points),
-        )
+        )[:shown_columns]
         for law in calibration.laws
     )
     title = _("the law of matmuls: max(FLOPs / compute roof, bytes / memory roof) + fixed time")
-    return shown(title, head, rows, [_("errors are those of shapes that the fit had not seen")])
+    return shown(title, head[:shown_columns], rows, [_("error: median of the shapes that the fit had not seen")])
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ def bandwidths(calibration: Calibration, *, verbose: bool) -> Shown:
 
 def _doublings(point: BandwidthPoint) -> int:
     """Working sets of about the same size are one row."""
-    return round(point.working_bytes).bit_length()
+    return round(log2(max(point.working_bytes, 1)))
 
 
 def _size(found: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
@@ -228,10 +230,10 @@ def collectives(found: Collectives, *, verbose: bool) -> Shown:
         _("latency"),
         _("bus bandwidth"),
         _("at"),
-        _("law's error"),
+        _("error"),
         _("results"),
     )
-    notes = [_("latency and error are those of the law: latency + size / rate")]
+    notes = [_("latency, and error at sizes that the fit had not seen, are those of the law: latency + size / rate")]
     if len(rows) < len(largest):
         notes.append(_("other operations in subgroups: see the page (--report) or the profile"))
     return shown(_("collectives"), head, rows, notes)

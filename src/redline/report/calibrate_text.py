@@ -51,7 +51,7 @@ def _troubles(calibration: Calibration) -> Iterator[str]:
 
 def _tables(calibration: Calibration, machine: Machine) -> Iterator[Shown]:
     yield tables.kernels(calibration, machine)
-    yield tables.laws(calibration)
+    yield tables.laws(calibration, verbose=False)
     yield tables.bandwidths(calibration, verbose=False)
     yield tables.movements(calibration)
     yield tables.overheads(calibration)

@@ -39,15 +39,18 @@ def amount(value: float, unit: str) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """How far the further end of the interval is from the value; both ends where that is more than the value itself."""
+    """How far the further end is from the value; where that is more than the value itself, both ends as multiples."""
     if not estimate.value:
         return ""
-    below = (estimate.value - estimate.low) / estimate.value
-    above = (estimate.high - estimate.value) / estimate.value
-    reach = max(below, above)
+    low, high = estimate.low / estimate.value, estimate.high / estimate.value
+    reach = max(1 - low, high - 1)
     if reach >= 1:
-        return f"-{100 * below:.0f} % +{100 * above:.0f} %"
+        return f"{low:.2f}x..{_multiple(high)}x"
     return f"±{100 * reach:.1f} %" if reach < 0.0995 else f"±{100 * reach:.0f} %"
+
+
+def _multiple(high: float) -> str:
+    return f"{high:.1f}" if high < 10 else f"{high:.0f}" if high < 100 else ">99"
 
 
 def figure(estimate: Estimate | None, unit: str) -> str:

@@ -46,6 +46,7 @@ def visible(text: str) -> str:
 
 def test_it_says_what_is_wrong_and_how_noisy_it_was() -> None:
     text = visible(calibrate_page.render(SICK, cpu_machine()))
+    assert SICK.roofline is not None
     for line in (*say.troubles(SICK.collectives), say.noise(NOISY), say.ridge(SICK.roofline), say.headline(SICK)):
         assert line in text
     assert "Synthetic: made up, not measured." in text

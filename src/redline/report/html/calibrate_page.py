@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.hardware import catalogue
-from redline.hardware.machine import Machine
+from redline.hardware.machine import DTYPES, Machine
 from redline.probes.compare import work_unit
 from redline.probes.memory import memory_bytes_per_s
-from redline.probes.record import Calibration, CollectivePoint, Estimate
+from redline.probes.record import Calibration, CollectivePoint, Estimate, Peak
 from redline.report import calibrate_tables as tables
 from redline.report import calibrate_words as say
 from redline.report.figure_words import label_of
@@ -77,7 +77,7 @@ def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, S
     """Those that have rows."""
     made = {
         "kernels": tables.kernels(calibration, machine),
-        "laws": tables.laws(calibration),
+        "laws": tables.laws(calibration, verbose=True),
         "bandwidths": tables.bandwidths(calibration, verbose=True),
         "movements": tables.movements(calibration),
         "overheads": tables.overheads(calibration),
@@ -113,8 +113,10 @@ def _headline(calibration: Calibration) -> str:
     return name
 
 
-def _fastest(calibration: Calibration) -> list[Any]:
-    return sorted(calibration.peaks, key=lambda peak: -peak.burst_flops_per_s.value)
+def _fastest(calibration: Calibration) -> list[Peak]:
+    """Types of numbers as people name them; how fp32 may be computed besides is for the table."""
+    plain = [peak for peak in calibration.peaks if peak.dtype in DTYPES]
+    return sorted(plain, key=lambda peak: -peak.burst_flops_per_s.value)
 
 
 def _facts(calibration: Calibration) -> Iterator[Fact]:

@@ -223,10 +223,11 @@
     const kept = [];
     sorted.forEach((peak) => {
       const last = kept[kept.length - 1];
-      if (last && (Math.log10(last.value / peak.value) / decades) * height < 15) {
+      if (last && (Math.log10(last.lowest / peak.value) / decades) * height < 15) {
         last.name = `${last.name}; ${peak.name}`;
+        last.lowest = peak.value;
       } else {
-        kept.push({ ...peak });
+        kept.push({ ...peak, lowest: peak.value });
       }
     });
     return kept;

@@ -10,7 +10,7 @@ from redline.report.shown import Shown
 MOST_ROWS = 400
 _AMOUNT = re.compile(
     r"(?P<number>-?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: (?P<prefix>[KMGT]i|[numkMGTPE]?)(?P<unit>s|B|B/s|FLOP/s|OP/s|%))?"
-    r"(?: ±[\d.]+ %| -\d+ % \+\d+ %)?"  # an interval
+    r"(?: ±[\d.]+ %| [\d.]+x\.\.>?[\d.]+x)?"  # an interval
 )
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _PREFIXES |= {"Ki": 1024.0, "Mi": 1024.0**2, "Gi": 1024.0**3, "Ti": 1024.0**4}
