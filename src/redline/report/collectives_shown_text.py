@@ -1,62 +1,51 @@
-"""What each collective does to a few numbers on every rank, before and after, as plain text."""
+"""What each collective does to a few numbers, before and after, rank by rank: to learn from."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from redline.probes.collectives.shown import Shown
 from redline.report.language import _, marked
-from redline.report.layout import left, right, width_of, wrapped
+from redline.report.words import printable, table
 
-_WIDTH = 100
 _MOST_RANKS = 8
-_MOST_NUMBERS = 12
+_MOST_NUMBERS = 8
 
-_MEANINGS = {
-    "broadcast": marked("every rank gets what the first rank has"),
-    "reduce": marked("the first rank gets the sum of what all ranks have"),
-    "all_reduce": marked("every rank gets the sum of what all ranks have"),
-    "gather": marked("the first rank gets what all ranks have, one after another"),
-    "all_gather": marked("every rank gets what all ranks have, one after another"),
-    "scatter": marked("every rank gets its own part of what the first rank has"),
-    "reduce_scatter": marked("every rank gets its own part of the sum of what all ranks have"),
-    "all_to_all": marked("every rank gets its own part from each rank: rows become columns"),
-    "send_recv": marked("every rank sends to the next one, and receives from the one before"),
-    "barrier": marked("every rank waits until all have come; nothing is sent that a program could see"),
+MEANINGS: Mapping[str, str] = {
+    "broadcast": marked("the first rank gives, all get the same"),
+    "reduce": marked("all give, the first rank gets the sum"),
+    "all_reduce": marked("all give, all get the sum"),
+    "gather": marked("all give a part, the first rank gets them one after another"),
+    "all_gather": marked("all give a part, all get them one after another"),
+    "scatter": marked("the first rank gives, each gets a part"),
+    "reduce_scatter": marked("all give, each gets a part of the sum"),
+    "all_to_all": marked("each gives every rank a part, and gets one from every rank"),
+    "send_recv": marked("each gives to the next rank, and gets from the one before"),
+    "barrier": marked("nothing is exchanged; nobody goes on before all have come"),
 }
 
 
-def render(shown: Sequence[Shown]) -> str:
-    """One block for each operation."""
-    return "\n".join("\n".join(_block(one)) + "\n" for one in shown)
+def render(found: Sequence[Shown]) -> str:
+    blocks = [list(_operation(one)) for one in found]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _block(one: Shown) -> Iterator[str]:
-    yield from wrapped(_(_MEANINGS[one.operation]), _WIDTH, f"{one.operation}: ", "  ")
-    if not any(one.before):
-        return
-    ranks = range(min(len(one.before), _MOST_RANKS))
-    names = [_("rank {rank}").format(rank=rank) for rank in ranks]
-    befores = [_numbers(one.before[rank], _cell(one)) for rank in ranks]
-    width, name_width = max(map(width_of, befores)), max(map(width_of, names))
-    for rank in ranks:
-        after = _numbers(one.after[rank], _cell(one))
-        yield f"  {left(names[rank], name_width)}  {left(befores[rank], width)}  ->  {after}"
-    if len(one.before) > _MOST_RANKS:
-        yield "  " + _("and so on, up to rank {rank}").format(rank=len(one.before) - 1)
+def _operation(one: Shown) -> Iterator[str]:
+    name = printable(one.operation, 40)
+    known = one.operation in MEANINGS
+    yield _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[one.operation])) if known else name
     if not one.correct:
-        yield "  " + _("This is not what the operation is defined to do: something between the ranks is broken.")
+        yield "  " + _("WRONG: this is not what the definition says")
+    if not any(one.before) and not any(one.after):
+        return
+    pairs = list(zip(one.before, one.after, strict=True))
+    rows = [(str(rank), _numbers(before), _numbers(after)) for rank, (before, after) in enumerate(pairs[:_MOST_RANKS])]
+    yield from (f"  {line}" for line in table((_("rank"), _("before"), _("after")), rows))
+    if len(pairs) > _MOST_RANKS:
+        yield "  " + _("and {count} more ranks").format(count=len(pairs) - _MOST_RANKS)
 
 
-def _cell(one: Shown) -> int:
-    """Columns of the longest number."""
-    return max(len(str(number)) for numbers in (*one.before, *one.after) for number in numbers or (0,))
-
-
-def _numbers(numbers: Sequence[int] | None, width: int) -> str:
-    if numbers is None:
-        return _("(not defined)")
-    if not numbers:
-        return _("(nothing)")
-    more = [" ..."] if len(numbers) > _MOST_NUMBERS else []
-    return "[" + " ".join(right(str(number), width) for number in numbers[:_MOST_NUMBERS]) + "".join(more) + "]"
+def _numbers(values: Sequence[int] | None) -> str:
+    if values is None:
+        return _("not defined")
+    shown = " ".join(map(str, values[:_MOST_NUMBERS]))
+    more = " ..." if len(values) > _MOST_NUMBERS else ""
+    return f"[{shown}{more}]" if values else "-"
