@@ -1,0 +1,97 @@
+"""`redline calibrate`: what this machine can do, measured, as a profile that other verbs take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from redline.errors import InputError, UsageError
+from redline.hardware.machine import Machine
+from redline.hardware.profile import load_calibration, save_profile
+from redline.probes.compare import Comparison
+from redline.probes.compare import compare as compare_calibrations
+from redline.probes.record import FAMILIES, Calibration
+
+if TYPE_CHECKING:
+    from redline.probes.record import Collectives
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """All that was measured, and the machine that it describes."""
+
+    calibration: Calibration
+    machine: Machine
+
+    def save(self, path: str | Path, *, made_by: str = "redline.calibrate", force: bool = False) -> None:
+        """Write the profile: the figures that `diagnose` takes with --machine, and all measurements behind them."""
+        measured = msgspec.to_builtins(self.calibration)
+        save_profile(self.machine, Path(path), made_by=made_by, force=force, calibration=measured)
+
+
+def calibrate(
+    *,
+    quick: bool = False,
+    only: Sequence[str] | None = None,
+    torchrun: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> Calibrated | None:
+    """Measure this machine, or only some families of it.
+
+    Collectives are measured among processes that torchrun starts with its options `torchrun`. None on a machine that
+    took part in the collectives of others and keeps no result of its own.
+    """
+    _require_torch()
+    families = chosen(only, has_processes=bool(torchrun))
+    collectives = _collectives(torchrun, quick=quick, tell=tell) if "collectives" in families else None
+    if torchrun and collectives is None:
+        return None
+    from redline.probes.calibrate import calibrate_device
+    from redline.probes.figures import machine_of
+
+    calibration = calibrate_device([one for one in families if one != "collectives"], quick=quick, tell=tell)
+    calibration = replace(calibration, collectives=collectives)
+    return Calibrated(calibration=calibration, machine=machine_of(calibration))
+
+
+def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...]:
+    """The families to measure: those asked for; without a wish all that can be."""
+    unknown = [one for one in only or () if one not in FAMILIES]
+    if unknown:
+        raise UsageError(f"calibrate: there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
+    wanted = tuple(one for one in FAMILIES if only is None or one in only)
+    if only is not None and "collectives" in wanted and not has_processes:
+        raise UsageError("calibrate: collectives need processes; say how many, such as --nproc-per-node 2")
+    return wanted if has_processes else tuple(one for one in wanted if one != "collectives")
+
+
+def _collectives(torchrun: Sequence[str], *, quick: bool, tell: Callable[[str], None]) -> Collectives | None:
+    from redline.probes.collectives.start import measure_collectives
+
+    tell("collectives")
+    return measure_collectives(torchrun, quick=quick)
+
+
+def _require_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise UsageError("calibrate: torch is not installed here; install it as your machine needs it (pytorch.org)")
+
+
+def load_calibrated(path: str | Path) -> Calibrated:
+    """A profile that `redline calibrate` wrote."""
+    machine, record = load_calibration(Path(path))
+    try:
+        return Calibrated(calibration=msgspec.convert(record, Calibration), machine=machine)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: its measurements are not sound: {error}; calibrate anew") from error
+
+
+def compare(first: Calibrated, second: Calibrated) -> Comparison:
+    """Two machines or two days, figure by figure."""
+    return compare_calibrations(first.calibration, second.calibration)
