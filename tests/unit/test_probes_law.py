@@ -15,7 +15,7 @@ from redline.probes.shapes import Product, products
 Constants = tuple[float, float, float]
 """FLOP/s, bytes per second, nanoseconds."""
 
-SMALLEST = Product(128, 128, 128).cost(2, 2)
+SMALLEST = Product(32, 32, 32).cost(2, 2)
 
 
 def machine(compute_power: float, ridge: float, share: float) -> Constants:
@@ -25,7 +25,7 @@ def machine(compute_power: float, ridge: float, share: float) -> Constants:
     return compute, memory, share * smallest_ns
 
 
-MACHINES = st.builds(machine, st.floats(11, 15), st.floats(20, 300), st.floats(1.5, 20))
+MACHINES = st.builds(machine, st.floats(11, 15), st.floats(20, 300), st.floats(1.5, 200))
 
 
 def time_of(product: Product, constants: Constants) -> float:
