@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redline.probes.device import Device
 
 MATMUL, CONVOLUTION, ATTENTION = "matmul", "convolution", "attention"
-_LONGEST_S, _QUICK_LONGEST_S = 0.06, 0.015
+_LONGEST_S, _QUICK_LONGEST_S = 0.06, 0.03
 _MEMORY_SHARE = 8  # no kernel takes more than one part in so many of the free memory
 _LAYER_TYPES = {"fp32": ("float32", 4), "bf16": ("bfloat16", 2)}
 

@@ -80,17 +80,18 @@ class Attention:
 _QUICK_PRODUCTS = (
     Product(32, 32, 32),  # hardly any work: what a call costs by itself
     Product(128, 128, 128),
+    Product(256, 256, 256),
     Product(512, 512, 512),
     Product(1024, 1024, 1024),
     Product(4096, 4096, 4096),
     Product(2048, 1024, 1024),
     Product(4096, 1024, 1024),
+    Product(2048, 4096, 1024),
     Product(1, 4096, 4096),
     Product(8, 4096, 4096),
     Product(64, 4096, 4096),
 )
 _MORE_PRODUCTS = (
-    Product(256, 256, 256),
     Product(768, 768, 768),
     Product(2048, 2048, 2048),
     Product(8192, 8192, 8192),
@@ -103,7 +104,6 @@ _MORE_PRODUCTS = (
     # The layers of transformers, in training: tokens, features out, features in.
     Product(512, 3072, 768),
     Product(512, 768, 3072),
-    Product(2048, 4096, 1024),
     Product(8192, 4096, 4096),
     Product(8192, 14336, 4096),
     # Decoding: few tokens, and a matrix that caches hardly hold.
