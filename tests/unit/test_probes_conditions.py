@@ -21,7 +21,7 @@ AFTER = Counters(all_s=1200.0, idle_s=600.0, steal_s=10.0, ours_s=105.0, throttl
 
 def judged(after: Counters = AFTER, **others: float) -> Conditions:
     known = {"load_before": 0.1, "frequency_drop": 0.0, "beat_spread": 0.01, **others}
-    return judge(BEFORE, after, processors=2, **known)  # type: ignore[arg-type]
+    return judge(BEFORE, after, processors=2, **known)
 
 
 def changed(**changes: float) -> Counters:
