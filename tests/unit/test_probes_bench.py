@@ -28,7 +28,7 @@ def case(name: str, time_ns: float) -> Case[str]:
 def test_each_round_has_every_case_once() -> None:
     device, samples = Told(), Samples[str]()
     take([case("a", 10), case("b", 20), case("c", 200)], device, EFFORT, samples)
-    rounds = device.order[6:]  # each was tried twice before
+    rounds = device.order[9:]  # each was tried before
     assert [sorted(rounds[at : at + 3]) for at in range(0, 12, 3)] == [["a", "b", "c"]] * 4
     assert len({tuple(rounds[at : at + 3]) for at in range(0, 12, 3)}) > 1
     assert samples.passes == {"a": [[10.0] * 4], "b": [[20.0] * 4], "c": [[200.0] * 4]}
