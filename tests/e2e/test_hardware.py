@@ -157,7 +157,7 @@ def test_the_page_has_every_key_of_a_profile(profile: Path) -> None:
     documented = {row[0].strip("`") for row in rows_of(section(PAGE, "Profiles"))}
     record = json.loads(profile.read_text())
     figure = {f"figures.NAME.{key}" for key in record["figures"]["launch_ns"]}
-    assert documented == {*record, *figure, "vendor", "architecture"}
+    assert documented == {*record, *figure, "vendor", "architecture", "calibration"}
 
 
 def test_the_page_has_every_column() -> None:

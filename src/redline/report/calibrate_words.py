@@ -44,7 +44,7 @@ def interval(estimate: Estimate) -> str:
         return ""
     low, high = estimate.low / estimate.value, estimate.high / estimate.value
     reach = max(1 - low, high - 1)
-    if reach >= 1:
+    if reach >= 0.995:  # it would be shown as 100 %
         return f"{low:.2f}x..{_multiple(high)}x"
     return f"±{100 * reach:.1f} %" if reach < 0.0995 else f"±{100 * reach:.0f} %"
 
