@@ -1,0 +1,42 @@
+"""A trace of a CPU has no roof in the catalogue; with the profile of a calibration it is rated, and says against what."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.hardware.machine import Origin
+from redline.hardware.profile import load_profile
+from tests.conftest import ROOT, run_redline
+
+TRACE = ROOT / "tests/data/recorded/plain_loop.pt.trace.json.gz"
+
+
+def diagnosed(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """The line of the MFU, and the JSON."""
+    text = run_redline("diagnose", str(TRACE), *options, cwd=folder).stdout
+    record = json.loads(run_redline("diagnose", str(TRACE), *options, "--json", cwd=folder).stdout)
+    return next(line for line in text.splitlines() if line.startswith("MFU")), record
+
+
+def test_a_trace_of_a_cpu_is_declined_without_a_profile_and_rated_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run_redline("calibrate", "--quick", "--only", "compute,memory", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    machine = load_profile(tmp_path / "machine.json")
+    peak, bandwidth = machine.peak_flops_per_s("fp32"), machine.memory_bytes_per_s
+    assert peak is not None
+    assert bandwidth is not None
+    assert peak.origin is bandwidth.origin is Origin.CALIBRATED
+
+    line, record = diagnosed(tmp_path)
+    assert line.startswith("MFU       not known: the catalogue has no peaks of CPUs; ")
+    assert record["utilisation"] is None
+
+    line, record = diagnosed(tmp_path, "--machine", "machine.json")
+    assert "; peak: calibrated, within " in line
+    assert record["utilisation"]["peak_origins"] == ["calibrated"]
+    assert record["utilisation"]["peaks"] == {"fp32": peak.value}
+    assert 0 < record["utilisation"]["mfu"] <= 1.5
+    assert record["utilisation"]["peak_spread"] == peak.spread
