@@ -1,4 +1,4 @@
-"""A trace of a CPU has no roof in the catalogue; with the profile of a calibration it is rated, and says against what."""
+"""Without a profile, a trace of a CPU is declined; with that of a calibration it is rated, and says against what."""
 
 import json
 from pathlib import Path
