@@ -3,6 +3,7 @@
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
     from redline.launch.inside.api import region, step
+    from redline.verbs.calibrate import calibrate
     from redline.verbs.diagnose import diagnose
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__", "diagnose", "digest", "find_hardware", "inspect", "merge", "region", "step"]
+__all__ = ["__version__", "calibrate", "diagnose", "digest", "find_hardware", "inspect", "merge", "region", "step"]
 
 _HOME_OF = {
+    "calibrate": "redline.verbs.calibrate",
     "diagnose": "redline.verbs.diagnose",
     "digest": "redline.verbs.digest",
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves

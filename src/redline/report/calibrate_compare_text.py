@@ -35,7 +35,7 @@ def render(found: Comparison, *, unicode: bool = True) -> str:
 
 
 def _head(found: Comparison) -> Iterator[str]:
-    yield from wrapped(f"redline: {summary(found)}", WIDTH, rest="  ")
+    yield from wrapped(summary(found), WIDTH, rest="  ")
     for label, side in (("A", found.first), ("B", found.second)):
         yield from _fact(label, say.headline(side))
         yield from _fact("", say.noise(side.conditions))

@@ -19,7 +19,7 @@ _PLAIN = str.maketrans({"±": "~"})
 def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) -> str:
     """Without `unicode`, intervals are marked with a letter that every terminal has."""
     blocks = [
-        [*wrapped(f"redline: {say.headline(calibration)}", WIDTH, rest="  "), *_facts(calibration)],
+        [*wrapped(say.headline(calibration), WIDTH, rest="  "), *_facts(calibration)],
         list(_troubles(calibration)),
         *(list(_block(one)) for one in _tables(calibration, machine)),
         list(_experiments(calibration)),
