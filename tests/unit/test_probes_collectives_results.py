@@ -42,4 +42,4 @@ def test_sizes_that_would_take_too_long_are_said_once() -> None:
     )
     (said,) = declined(Measured(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
     assert said.what == "reduce (across) of 1.05 MB and more"
-    assert said.why == "a smaller message takes longer than 0.5 s"
+    assert said.why == "one call takes longer than 0.5 s"

@@ -84,7 +84,10 @@ def pairs_declined(ranks: int, most_partners: int = MOST_PARTNERS) -> tuple[Decl
 
 @dataclass(frozen=True, kw_only=True)
 class PairTimes:
-    """Exchanges between two ranks: each sends to the other at once, and waits for what the other sent."""
+    """Exchanges between two ranks: each sends to the other at once, and waits for what the other sent.
+
+    One time for each of several passes: the fastest of it.
+    """
 
     latency_ns: Sequence[float]
     """Of the smallest message."""

@@ -14,7 +14,7 @@ from redline.probes.collectives.operations import Call, Circle, barrier, exchang
 from redline.probes.device import Device
 
 _WORK_NS = 40_000_000  # much longer than a turn that the scheduler gives to one of two processes
-_EXCHANGES = 10
+_SMALL, _LARGE = 20, 2  # exchanges in a row
 _LONG_PASS_S = 2.0
 
 
@@ -77,41 +77,47 @@ def _work(device: Device) -> Call:
 def pair_times(world: Circle, device: Device, transfer_bytes: int, passes: int) -> dict[Pair, PairTimes]:
     """Everybody meets everybody, several times over; fewer times where a link is very slow."""
     rounds = tournament(world.size)
-    small = torch.zeros(2, 1, device=device.torch_device)
-    large = torch.zeros(2, transfer_bytes // 4, device=device.torch_device)
+    small, large = (torch.zeros(2, count, device=device.torch_device) for count in (1, transfer_bytes // 4))
     meet = barrier(world)
-    own = torch.full((passes, len(rounds), 2), float("nan"), dtype=torch.float64)
-    for turn in range(passes):
+    own: list[list[tuple[float, float]]] = []
+    while len(own) < passes:
         began_s = time.monotonic()
-        for number, pairs in enumerate(rounds):
+        own.append([])
+        for pairs in rounds:
             meet()
-            partner = _partner(world.position, pairs)
+            partner = next((sum(pair) - world.position for pair in pairs if world.position in pair), None)
+            found = (0.0, 0.0)
             if partner is not None:
-                own[turn, number, 0] = _exchanged_ns(small, partner, device, _EXCHANGES)
-                own[turn, number, 1] = _exchanged_ns(large, partner, device, 1)
+                found = _exchanged_ns(small, partner, device, _SMALL), _exchanged_ns(large, partner, device, _LARGE)
+            own[-1].append(found)
         if largest([[time.monotonic() - began_s]], device)[0][0] > _LONG_PASS_S:
-            own = own[: turn + 1]
             break
     return _by_pair(rounds, everyones(own))
 
 
-def _partner(rank: int, pairs: Sequence[Pair]) -> int | None:
-    return next((sum(pair) - rank for pair in pairs if rank in pair), None)
+def _exchanged_ns(messages: torch.Tensor, partner: int, device: Device, count: int) -> float:
+    """The fastest of so many exchanges.
 
-
-def _exchanged_ns(messages: torch.Tensor, partner: int, device: Device, repeats: int) -> float:
+    An exchange takes as long as the slower side says: one that comes late finds the other's message waiting for it, and
+    believes that it took no time.
+    """
     call = exchange(None, (messages[0], partner), (messages[1], partner))
-    if repeats > 1:
-        call()
     device.synchronise()
-    return device.timed_ns(call, repeats)
+    mine = torch.tensor([device.timed_ns(call, 1) for _ in range(count)], device=device.torch_device)
+    others = torch.empty_like(mine)
+    exchange(None, (mine, partner), (others, partner))()
+    return float(torch.maximum(mine, others).min())
 
 
-def _by_pair(rounds: Sequence[Sequence[Pair]], table: Sequence[torch.Tensor]) -> dict[Pair, PairTimes]:
-    """The slower of both ranks' times counts."""
+def _by_pair(
+    rounds: Sequence[Sequence[Pair]], table: Sequence[Sequence[Sequence[tuple[float, float]]]]
+) -> dict[Pair, PairTimes]:
+    """Both ranks of a pair know the same times."""
     found = {}
     for number, pairs in enumerate(rounds):
-        for first, second in pairs:
-            both = torch.maximum(table[first][:, number], table[second][:, number])
-            found[first, second] = PairTimes(latency_ns=both[:, 0].tolist(), transfer_ns=both[:, 1].tolist())
+        for pair in pairs:
+            samples = [turn[number] for turn in table[pair[0]]]
+            found[pair] = PairTimes(
+                latency_ns=[latency for latency, _ in samples], transfer_ns=[transfer for _, transfer in samples]
+            )
     return found

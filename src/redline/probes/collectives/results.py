@@ -31,7 +31,7 @@ class Measured:
     samples_ns: tuple[tuple[float, ...], ...]
     """Of the slowest rank, by round and case."""
     correct: tuple[bool, ...]
-    dropped: tuple[Case, ...]
+    dropped: tuple[Case, ...] = ()
     """For which there was no time."""
 
 
@@ -84,7 +84,7 @@ def declined(measured: Measured, call_limit_s: float) -> tuple[Declined, ...]:
     for case in measured.dropped:
         key = (case.operation, case.level)
         least[key] = min(case.size_bytes, least.get(key, case.size_bytes))
-    why = f"a smaller message takes longer than {call_limit_s:g} s"
+    why = f"one call takes longer than {call_limit_s:g} s"
     return tuple(
         Declined(what=f"{operation} ({level}) of {format_bytes(size)} and more", why=why)
         for (operation, level), size in least.items()

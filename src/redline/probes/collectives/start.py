@@ -74,7 +74,7 @@ def _environment() -> Mapping[str, str]:
 
 def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
     """The exit code, and the last lines of all that was said. Ctrl-C ends the ranks, then us."""
-    started = subprocess.Popen(
+    with subprocess.Popen(
         words,
         env=_environment(),
         stdin=subprocess.DEVNULL,
@@ -83,14 +83,14 @@ def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
         text=True,
         errors="replace",
         start_new_session=True,  # so that Ctrl-C reaches it once, from us
-    )
-    try:
-        assert started.stdout is not None
-        tail = _handed_on(started.stdout)
-        return started.wait(), tail
-    except BaseException:
-        _end(started)
-        raise
+    ) as started:
+        try:
+            assert started.stdout is not None
+            tail = _handed_on(started.stdout)
+            return started.wait(), tail
+        except BaseException:
+            _end(started)
+            raise
 
 
 def _end(started: subprocess.Popen[str]) -> None:

@@ -9,6 +9,7 @@ import argparse
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -44,7 +45,7 @@ _WORK_SAMPLES = 10  # in each of two passes, before and after the collectives
 def main(words: Sequence[str]) -> int:
     options = _options(words)
     try:
-        device = _join()
+        device = _join(options)
         found = _show(device) if options.show else _measure(device, options)
         if dist.get_rank() == 0:
             with write_atomic(options.folder / RESULT) as file:
@@ -59,7 +60,8 @@ def main(words: Sequence[str]) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="redline.probes.collectives.worker")
     parser.add_argument("--folder", type=Path, required=True, help="where the result goes")
-    parser.add_argument("--seconds", type=float, default=50.0, help="for the collectives alone")
+    parser.add_argument("--seconds", type=float, default=50.0, help="for the collectives; 0 for the health check alone")
+    parser.add_argument("--join-seconds", type=float, default=180.0, help="in which the ranks have to find each other")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller messages")
     parser.add_argument("--show", action="store_true", help="contents before and after instead of times")
     return parser.parse_args(words)
@@ -71,15 +73,27 @@ def _leave(folder: Path, error: Exception) -> None:
     failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
 
 
-def _join() -> Device:
+def _join(options: argparse.Namespace) -> Device:
     """NCCL with a device for each rank where there is CUDA, gloo otherwise."""
     if int(os.environ["WORLD_SIZE"]) < 2:
         raise UsageError("collectives need at least two ranks: give --nproc-per-node 2 or more")
     device = Device()
     if device.is_cuda:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    late = threading.Timer(options.join_seconds, _give_up, [options])
+    late.daemon = True
+    late.start()
     dist.init_process_group("nccl" if device.is_cuda else "gloo", timeout=_TIMEOUT)
+    dist.barrier()
+    late.cancel()
     return device
+
+
+def _give_up(options: argparse.Namespace) -> None:
+    """A rank whose partners are gone may wait for them without end, in code that no exception reaches."""
+    why = f"the ranks did not find each other within {options.join_seconds:g} s: is the network between them open?"
+    _leave(options.folder, TimeoutError(why))
+    os._exit(1)
 
 
 def _who(device: Device) -> Who:
@@ -120,7 +134,7 @@ def _measure(device: Device, options: argparse.Namespace) -> Collectives:
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
-    effort = Effort(seconds=options.seconds, call_limit_s=0.1 if options.quick else 0.5)
+    effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 1.0)
     measured = _measured(found, circles, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
@@ -139,7 +153,9 @@ def _measure(device: Device, options: argparse.Namespace) -> Collectives:
 def _measured(
     found: dict[str, Groups], circles: dict[str, Circle | None], device: Device, effort: Effort, *, quick: bool
 ) -> results.Measured:
-    cases = results.cases(found, _sizes(device, quick=quick))
+    cases = results.cases(found, _sizes(device, quick=quick)) if effort.seconds else []
+    if not cases:
+        return results.Measured(cases=(), samples_ns=(), correct=())
     buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
     return Harness(circles, device).measure(cases, buffers, effort)
 
