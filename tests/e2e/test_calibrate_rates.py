@@ -31,7 +31,7 @@ def test_a_trace_of_a_cpu_is_declined_without_a_profile_and_rated_with_it(tmp_pa
     assert peak.origin is bandwidth.origin is Origin.CALIBRATED
 
     line, record = diagnosed(tmp_path)
-    assert line.startswith("MFU       not known: the catalogue has no peaks of CPUs; ")
+    assert line.startswith("MFU       not known: the catalogue has no CPUs; ")
     assert record["utilisation"] is None
 
     line, record = diagnosed(tmp_path, "--machine", "machine.json")

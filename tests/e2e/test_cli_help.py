@@ -19,6 +19,7 @@ BARE = [sys.executable, "-c", "pass"]
 FLAGS = {
     "calibrate": [
         "--compare PROFILE",
+        "--fail-if-slow",
         "--force",
         "--json",
         "--lang LANG",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from redline.cli import main
 from redline.probes.collectives import start
 from redline.probes.collectives.shown import Shown
-from redline.probes.record import FAMILIES
+from redline.probes.record import FAMILIES, Collectives
 from redline.verbs import calibrate as verb
 from redline.verbs.calibrate import Calibrated, load_calibrated
-from tests.made_calibrations import calibration, cpu_machine, peak
+from tests.made_calibrations import calibration, collectives, cpu_machine, peak
 
 FASTER = calibration(peaks=(peak("fp32", 4e11), peak("bf16", 3e12)))
 
@@ -101,6 +102,23 @@ def test_force_replaces_what_is_there(asked: dict[str, Any], folder: Path) -> No
     assert (folder / "machine.json").read_text() != "old"
 
 
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (collectives(), 0),
+        (collectives(slow=True), 1),
+        (replace(collectives(), points=(replace(collectives().points[0], correct=False),)), 1),
+    ],
+)
+def test_a_script_can_stop_at_a_slow_rank_or_a_wrong_result(
+    found: Collectives, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Calibrated(calibration=calibration(collectives=found), machine=cpu_machine())
+    monkeypatch.setattr(verb, "calibrate", lambda **_: whole)
+    assert main(["calibrate", "--nproc-per-node", "4", "--fail-if-slow", "-o", "a.json"]) == code
+    assert main(["calibrate", "--nproc-per-node", "4", "-o", "b.json"]) == 0
+
+
 def test_a_machine_that_only_took_part_says_so(
     monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +154,7 @@ def test_a_machine_that_only_took_part_says_so(
             ["--only", "collectives"],
             "calibrate: collectives need processes; say how many, such as --nproc-per-node 2\n",
         ),
+        (["--fail-if-slow"], "calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8\n"),
         (["--show"], "calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4\n"),
         (["--show", "--quick"], "calibrate: --show measures nothing, so it does not go with --quick\n"),
         (["trace.json"], "calibrate: unrecognized arguments: trace.json\n"),

@@ -26,7 +26,7 @@ INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces
 EXIT_CODES = """\
 exit codes:
   0    fine
-  1    a threshold that you set with --fail-on was crossed
+  1    something that you asked for with --fail-on or --fail-if-slow was found
   2    the command line, an input or an output cannot be used
   130  interrupted
 """

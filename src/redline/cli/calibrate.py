@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", metavar="PAGE", help="write a page with charts, such as machine.html")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
+        "--fail-if-slow", action="store_true", help="exit with 1 if a rank or a link is slow, or a result is wrong"
+    )
+    parser.add_argument(
         "--show", action="store_true", help="show what collectives do to a few numbers, and measure nothing"
     )
     parser.add_argument(
@@ -71,6 +74,8 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
 
     output = options.output or PROFILE
     _refuse_early(output, options)
+    if options.fail_if_slow and not options.torchrun:
+        raise UsageError("calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8")
     found = calibrate(
         quick=options.quick, only=_families(options), torchrun=options.torchrun, tell=_progress(options.quiet)
     )
@@ -84,7 +89,7 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
         deliver(_page(found, spoken), options.report, force=options.force)
     if not options.quiet:
         _point_onwards(output, options)
-    return 0
+    return 1 if options.fail_if_slow and not found.is_healthy else 0
 
 
 def _families(options: argparse.Namespace) -> list[str] | None:
@@ -150,7 +155,7 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     from redline.report.language import speaking
     from redline.verbs.calibrate import compare, load_calibrated
 
-    _refuse("--compare measures nothing", options, ("quick", "only", "show", "report", "torchrun"))
+    _refuse("--compare measures nothing", options, ("quick", "only", "show", "report", "fail_if_slow", "torchrun"))
     refuse_unknown_format("calibrate --compare", options.output)
     first, second = map(load_calibrated, options.compare)
     found = compare(first, second)
@@ -165,7 +170,7 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
 
 
 def _show(options: argparse.Namespace, spoken: str) -> int:
-    _refuse("--show measures nothing", options, ("quick", "only", "report", "json", "output"))
+    _refuse("--show measures nothing", options, ("quick", "only", "report", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
     from redline.probes.collectives.start import show_collectives
@@ -182,5 +187,5 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
 def _refuse(why: str, options: argparse.Namespace, names: Sequence[str]) -> None:
     for name in names:
         if getattr(options, name):
-            given = "the options of torchrun" if name == "torchrun" else f"--{name}"
+            given = "the options of torchrun" if name == "torchrun" else f"--{name.replace('_', '-')}"
             raise UsageError(f"calibrate: {why}, so it does not go with {given}")

@@ -268,6 +268,12 @@ class Collectives:
     pairs: tuple[PairSpeed, ...]
     declined: tuple["Declined", ...] = ()
 
+    @property
+    def is_healthy(self) -> bool:
+        """No rank and no link is slow, and every result was right."""
+        slow = any(rank.slow for rank in self.ranks) or any(pair.slow for pair in self.pairs)
+        return not slow and all(point.correct for point in self.points)
+
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,11 @@ class Calibrated:
     calibration: Calibration
     machine: Machine
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether no rank and no link was found slow, and no result of a collective wrong."""
+        return self.calibration.collectives is None or self.calibration.collectives.is_healthy
+
     def save(self, path: str | Path, *, made_by: str = "redline.calibrate", force: bool = False) -> None:
         """Write the profile: the figures that `diagnose` takes with --machine, and all measurements behind them."""
         measured = msgspec.to_builtins(self.calibration)
