@@ -38,13 +38,13 @@ class Buffers:
 
     def __init__(self, most_bytes: int, device: torch.device) -> None:
         count = max(1, most_bytes // ELEMENT_BYTES)
-        self._give = torch.zeros(count, device=device)
-        self._take = torch.zeros(count, device=device)
+        self.give = torch.zeros(count, device=device)
+        self.take = torch.zeros(count, device=device)
 
     def of(self, operation: str, circle: Circle, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """As much as this rank gives and gets."""
         gives, takes = lengths(operation, circle.position, circle.size, size)
-        return self._give[:gives], self._take[:takes]
+        return self.give[:gives], self.take[:takes]
 
 
 def prepared(operation: str, circle: Circle, give: torch.Tensor, take: torch.Tensor) -> Call:

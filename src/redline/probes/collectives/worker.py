@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,8 +45,8 @@ _WORK_SAMPLES = 10  # in each of two passes, before and after the collectives
 def main(words: Sequence[str]) -> int:
     options = _options(words)
     try:
-        device = _join(options)
-        found = _show(device) if options.show else _measure(device, options)
+        device = join(options)
+        found = _show(device) if options.show else measure(device, options)
         if dist.get_rank() == 0:
             with write_atomic(options.folder / RESULT) as file:
                 file.write(msgspec.json.encode(found))
@@ -73,7 +73,7 @@ def _leave(folder: Path, error: Exception) -> None:
     failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
 
 
-def _join(options: argparse.Namespace) -> Device:
+def join(options: argparse.Namespace) -> Device:
     """NCCL with a device for each rank where there is CUDA, gloo otherwise."""
     if int(os.environ["WORLD_SIZE"]) < 2:
         raise UsageError("collectives need at least two ranks: give --nproc-per-node 2 or more")
@@ -107,35 +107,35 @@ def _who(device: Device) -> Who:
     )
 
 
-def _circles(found: dict[str, Groups], device: Device) -> dict[str, Circle | None]:
+def circles(found: Mapping[str, Groups], device: Device) -> dict[str, Circle | None]:
     """The group of this rank at each level; every rank has to make every group."""
     own = dist.get_rank()
     where = torch.device("cuda", torch.cuda.current_device()) if device.is_cuda else torch.device("cpu")
-    circles: dict[str, Circle | None] = {}
+    joined: dict[str, Circle | None] = {}
     for level, groups in found.items():
-        circles[level] = None
+        joined[level] = None
         for ranks in groups:
             group = None if level == "world" else dist.new_group(list(ranks))
             if own in ranks:
-                circles[level] = Circle(group=group, ranks=ranks, position=ranks.index(own), device=where)
-    return circles
+                joined[level] = Circle(group=group, ranks=ranks, position=ranks.index(own), device=where)
+    return joined
 
 
 # --- measure ----------------------------------------------------------------------------------------------------------
 
 
-def _measure(device: Device, options: argparse.Namespace) -> Collectives:
+def measure(device: Device, options: argparse.Namespace) -> Collectives:
     everyone = everyones(_who(device))
     nodes = [who.node for who in everyone]
     found = levels(nodes)
-    circles = _circles(found, device)
-    world = circles["world"]
+    own = circles(found, device)
+    world = own["world"]
     assert world is not None
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
     effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 1.0)
-    measured = _measured(found, circles, device, effort, quick=options.quick)
+    measured = _measured(found, own, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
     return Collectives(
@@ -151,13 +151,13 @@ def _measure(device: Device, options: argparse.Namespace) -> Collectives:
 
 
 def _measured(
-    found: dict[str, Groups], circles: dict[str, Circle | None], device: Device, effort: Effort, *, quick: bool
+    found: Mapping[str, Groups], own: Mapping[str, Circle | None], device: Device, effort: Effort, *, quick: bool
 ) -> results.Measured:
     cases = results.cases(found, _sizes(device, quick=quick)) if effort.seconds else []
     if not cases:
         return results.Measured(cases=(), samples_ns=(), correct=())
     buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
-    return Harness(circles, device).measure(cases, buffers, effort)
+    return Harness(own, device).measure(cases, buffers, effort)
 
 
 def _sizes(device: Device, *, quick: bool) -> list[int]:
@@ -169,7 +169,7 @@ def _sizes(device: Device, *, quick: bool) -> list[int]:
 
 
 def _show(device: Device) -> tuple[Shown, ...]:
-    world = _circles({"world": (tuple(range(dist.get_world_size())),)}, device)["world"]
+    world = circles({"world": (tuple(range(dist.get_world_size())),)}, device)["world"]
     assert world is not None
     return tuple(_shown(operation, world) for operation in OPERATIONS)
 
