@@ -40,7 +40,7 @@ FULL = Extent(
     passes=4, passes_s=150, effort=Effort(rounds=5, sample_ns=2_000_000, call_limit_ns=2_000_000_000), sustain_s=8.0
 )
 QUICK = Extent(
-    passes=3, passes_s=25, effort=Effort(rounds=2, sample_ns=1_000_000, call_limit_ns=500_000_000), sustain_s=1.0
+    passes=3, passes_s=25, effort=Effort(rounds=3, sample_ns=1_000_000, call_limit_ns=500_000_000), sustain_s=1.0
 )
 
 

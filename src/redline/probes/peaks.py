@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from redline.probes.compute import MATMUL, Kernel, matmul_again
 from redline.probes.record import Peak, rate
-from redline.probes.statistics import estimate
+from redline.probes.statistics import estimate, fastest
 
 if TYPE_CHECKING:
     from redline.probes.bench import Samples
@@ -19,11 +18,10 @@ _BIN_S = 0.2
 
 def peaks(samples: Samples[Kernel], device: Device, *, noise: float, sustain_s: float) -> tuple[Peak, ...]:
     """One per type that was measured, in the order in which they were. Keeps the device busy for as long as told."""
-    kernels = _fastest(samples).values()
-    bursts = [(kernel, _burst(kernel, samples, noise)) for kernel in kernels]
-    if sustain_s <= 0:
-        return tuple(burst for _, burst in bursts)
-    return tuple(_sustained(burst, kernel, device, noise=noise, sustain_s=sustain_s) for kernel, burst in bursts)
+    return tuple(
+        _peak(kernel, samples.passes[kernel], _busy(kernel, device, sustain_s) if sustain_s > 0 else [], noise)
+        for kernel in _fastest(samples).values()
+    )
 
 
 def _fastest(samples: Samples[Kernel]) -> dict[str, Kernel]:
@@ -36,34 +34,30 @@ def _fastest(samples: Samples[Kernel]) -> dict[str, Kernel]:
     return {dtype: kernel for dtype, (_, kernel) in best.items()}
 
 
-def _burst(kernel: Kernel, samples: Samples[Kernel], noise: float) -> Peak:
+Bins = list[tuple[float, float]]
+"""Seconds since the start and nanoseconds of a call, for parts of a fraction of a second each."""
+
+
+def _peak(kernel: Kernel, passes: list[list[float]], bins: Bins, noise: float) -> Peak:
+    """The last half of the busy time tells the sustained rate. The burst is the fastest sample of all, busy or not."""
+    late = [time_ns for at_s, time_ns in bins if at_s >= bins[-1][0] / 2]
+    busy = [[time_ns for _, time_ns in bins]] if bins else []
     return Peak(
         dtype=kernel.dtype,
         shape=kernel.shape,
-        burst_flops_per_s=rate(kernel.flops, samples.fastest(kernel, noise)),
-        sustained_flops_per_s=None,
-        sustained_s=0.0,
-    )
-
-
-def _sustained(peak: Peak, kernel: Kernel, device: Device, *, noise: float, sustain_s: float) -> Peak:
-    """The same matmul over and over; what its last half comes to is the sustained rate."""
-    bins = _busy(kernel, device, sustain_s)
-    late = [time_ns for at_s, time_ns in bins if at_s >= bins[-1][0] / 2]
-    return replace(
-        peak,
-        sustained_flops_per_s=rate(kernel.flops, estimate([late], noise)),
-        sustained_s=sustain_s,
+        burst_flops_per_s=rate(kernel.flops, fastest([*passes, *busy], noise)),
+        sustained_flops_per_s=rate(kernel.flops, estimate([late], noise)) if late else None,
+        sustained_s=round(bins[-1][0], 1) if bins else 0.0,
         curve=tuple((round(at_s, 3), kernel.flops / time_ns * 1e9) for at_s, time_ns in bins),
     )
 
 
-def _busy(kernel: Kernel, device: Device, sustain_s: float) -> list[tuple[float, float]]:
-    """Seconds since the start and nanoseconds of a call, for parts of a fraction of a second each."""
+def _busy(kernel: Kernel, device: Device, sustain_s: float) -> Bins:
+    """The same matmul over and over."""
     call = matmul_again(kernel, device).prepare()
     device.timed_ns(call, 1)
     repeats = max(1, round(_BIN_S * 1e9 / device.timed_ns(call, 1)))
-    bins: list[tuple[float, float]] = []
+    bins: Bins = []
     began_s = ended_s = time.perf_counter()
     while ended_s - began_s < sustain_s:
         started_s, time_ns = ended_s, device.timed_ns(call, repeats)
