@@ -53,6 +53,8 @@ def test_every_result_is_what_the_textbook_says(ranks: int, groups: dict[str, in
     assert all(0 < point.fastest_ns <= point.time_ns.value for point in found.points)
     assert {law.operation for law in found.laws if law.group == "world"} == SIZED
     assert [speed.rank for speed in found.ranks] == list(range(ranks))
+    is_crowded = ranks > len(os.sched_getaffinity(0))
+    assert any(one.what == "times without waiting for a processor" for one in found.declined) == is_crowded
     assert [(pair.first, pair.second) for pair in found.pairs] == [
         (first, second) for first in range(ranks) for second in range(first + 1, ranks)
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.probes.collectives.results import Case, Measured, cases, declined, points
+from redline.probes.collectives.results import Case, Measured, cases, declined, points, repeats
 
 CASE = Case(operation="all_reduce", level="world", ranks=4, size_bytes=1000)
 
@@ -43,3 +43,8 @@ def test_sizes_that_would_take_too_long_are_said_once() -> None:
     (said,) = declined(Measured(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
     assert said.what == "reduce (across) of 1.05 MB and more"
     assert said.why == "one call takes longer than 0.5 s"
+
+
+@pytest.mark.parametrize(("once_ns", "expected"), [(1e3, 1000), (1e5, 10), (1e6, 3), (4e7, 2), (5e8, 1), (0.0, 10**6)])
+def test_a_sample_is_a_few_calls_at_least_unless_they_are_long(once_ns: float, expected: int) -> None:
+    assert repeats(once_ns, 1e6) == expected

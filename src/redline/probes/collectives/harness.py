@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from redline.probes.collectives.agree import largest, told
 from redline.probes.collectives.operations import Buffers, Call, Circle, barrier, fill, is_right, prepared, result
-from redline.probes.collectives.results import Case, Measured
+from redline.probes.collectives.results import Case, Measured, repeats
 from redline.probes.device import Device
 
-_FEWEST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 40, 100
-_SAMPLE_NS = (500_000, 4_000_000)
-_MOST_REPEATS = 1000
+_FEWEST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 40, 200
+_SAMPLE_NS = (300_000, 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +45,7 @@ class Harness:
         right = self._check(cases, buffers, effort.call_limit_s)
         kept = [case for case in cases if case in right]
         calls = [self._call(case, buffers) for case in kept]
-        repeats = self._repeats(calls, until_s)
-        rows = self._rounds(calls, repeats, until_s)
+        rows = self._rounds(calls, self._repeats(calls, until_s), until_s)
         return Measured(
             cases=tuple(kept),
             samples_ns=tuple(map(tuple, rows)),
@@ -102,35 +100,35 @@ class Harness:
         spare_ns = (until_s - time.monotonic()) * 1e9
         least_ns, most_ns = _SAMPLE_NS
         sample_ns = min(most_ns, max(least_ns, spare_ns / _WANTED_ROUNDS / max(1, len(calls))))
-        wanted = [max(1, min(_MOST_REPEATS, round(sample_ns / max(1.0, one)))) for one in slowest_ns]
+        wanted = [repeats(once_ns, sample_ns) for once_ns in slowest_ns]
         return told(wanted, self._device)
 
-    def _rounds(self, calls: Sequence[Call | None], repeats: Sequence[int], until_s: float) -> list[list[float]]:
+    def _rounds(self, calls: Sequence[Call | None], counts: Sequence[int], until_s: float) -> list[list[float]]:
         """The slowest rank's time of one call, by round and case."""
         rows: list[list[float]] = []
         goes_on = True
         while goes_on:
             began_s = time.monotonic()
-            rows.append(self._row(calls, repeats, len(rows)))
+            rows.append(self._row(calls, counts, len(rows)))
             is_time = time.monotonic() + (time.monotonic() - began_s) < until_s
             wanted = len(rows) < _FEWEST_ROUNDS or (is_time and len(rows) < _MOST_ROUNDS)
             goes_on = bool(told([int(wanted)], self._device)[0])
         return largest(rows, self._device)
 
-    def _row(self, calls: Sequence[Call | None], repeats: Sequence[int], turn: int) -> list[float]:
+    def _row(self, calls: Sequence[Call | None], counts: Sequence[int], turn: int) -> list[float]:
         """Each case once, beginning at another one from round to round."""
         row = [0.0] * len(calls)
         start = turn * len(calls) // _WANTED_ROUNDS % max(1, len(calls))
         for at in [*range(start, len(calls)), *range(start)]:
-            row[at] = self.sample_ns(calls[at], repeats[at])
+            row[at] = self.sample_ns(calls[at], counts[at])
         return row
 
-    def sample_ns(self, call: Call | None, repeats: int) -> float:
+    def sample_ns(self, call: Call | None, count: int) -> float:
         """One call of so many in a row, as this rank sees it; 0 on a rank that takes no part."""
         if call is not None:
             call()  # what other cases left in the caches is theirs
         self._meet()
-        return 0.0 if call is None else self._device.timed_ns(call, repeats)
+        return 0.0 if call is None else self._device.timed_ns(call, count)
 
     def _meet(self) -> None:
         self._barrier()

@@ -11,6 +11,8 @@ from redline.probes.record import CollectivePoint, Declined
 from redline.probes.statistics import estimate
 from redline.units import format_bytes
 
+_FEW_CALLS, _FEW_CALLS_NS = 3, 100_000_000  # at least three calls, unless they take longer than this
+
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -49,6 +51,12 @@ def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[Case]:
         for operation in OPERATIONS
     }
     return list(found)
+
+
+def repeats(once_ns: float, sample_ns: float) -> int:
+    """How many calls make a sample: few, so that of many samples some are undisturbed, but enough to hide the start."""
+    few = min(_FEW_CALLS, int(_FEW_CALLS_NS / max(1.0, once_ns)))
+    return max(1, few, round(sample_ns / max(1.0, once_ns)))
 
 
 def points(measured: Measured) -> tuple[CollectivePoint, ...]:

@@ -34,7 +34,7 @@ from redline.probes.collectives.outcome import RESULT, Failure, failure_path
 from redline.probes.collectives.shown import Shown
 from redline.probes.collectives.textbook import ELEMENT_BYTES, OPERATIONS, due, size_bytes
 from redline.probes.device import Device
-from redline.probes.record import Collectives
+from redline.probes.record import Collectives, Declined
 
 _TIMEOUT = timedelta(minutes=3)
 _SHOWN_BYTES = 4 * ELEMENT_BYTES
@@ -84,7 +84,7 @@ def join(options: argparse.Namespace) -> Device:
     late.daemon = True
     late.start()
     dist.init_process_group("nccl" if device.is_cuda else "gloo", timeout=_TIMEOUT)
-    dist.barrier()
+    dist.barrier(device_ids=[torch.cuda.current_device()] if device.is_cuda else None)
     late.cancel()
     return device
 
@@ -134,7 +134,7 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
-    effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 1.0)
+    effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
     measured = _measured(found, own, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
@@ -146,8 +146,20 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
         laws=laws(points),
         ranks=rank_speeds(rank_times(everyone, passes, device)),
         pairs=links,
-        declined=(*pairs_declined(world.size), *results.declined(measured, effort.call_limit_s)),
+        declined=(
+            *_shared_processors(device),
+            *pairs_declined(world.size),
+            *results.declined(measured, effort.call_limit_s),
+        ),
     )
+
+
+def _shared_processors(device: Device) -> tuple[Declined, ...]:
+    local, processors = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), len(os.sched_getaffinity(0))
+    if device.is_cuda or local <= processors:
+        return ()
+    why = f"{local} ranks of a node share {processors} processors"
+    return (Declined(what="times without waiting for a processor", why=why),)
 
 
 def _measured(
