@@ -5,7 +5,8 @@
     python -m scripts.check_calibration ridge
 
 `stream`: the bandwidth of memory against a STREAM in C with OpenMP, which gcc compiles for it: the same sizes, the same
-threads, bytes counted alike. Ends with 1 where the two differ by more than 5 % in the median of rounds.
+threads and the same memory, bytes counted alike. Ends with 1 where the two differ by more than 5 % in the median of
+rounds.
 
 Plain loops in C write as torch does: a cache line is fetched before it is written, which costs traffic that STREAM does
 not count. Stores that bypass the caches save it. They are shown, and not compared: no operator of torch uses them.
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,25 +81,25 @@ class Rested(Device):
 def compiled(folder: Path) -> ctypes.CDLL:
     target = folder / "stream.so"
     subprocess.run([*GCC, *WIDE, "-shared", "-fPIC", str(STREAM), "-o", str(target)], check=True)
-    library = ctypes.CDLL(str(target))
-    library.make.restype = ctypes.c_void_p
-    return library
+    return ctypes.CDLL(str(target))
 
 
-def c_cases(library: ctypes.CDLL, largest_bytes: int) -> tuple[list[Case[Movement]], list[Case[Movement]]]:
-    """The plain loops, and those that bypass the caches: on one array of its own, cut as the probe cuts its own."""
-    array = library.make(ctypes.c_size_t(largest_bytes // 4))
-    names = [name for name in ARRAYS if hasattr(library, name)]
-    cases = [c_case(library, name, array, largest_bytes // ARRAYS[name] // 64 * 64) for name in names]
-    return cases[:2], cases[2:]
+def c_case(library: ctypes.CDLL, ours: Case[Movement], name: str) -> Case[Movement]:
+    """The same in C, on the very arrays: where pages lie makes a difference of some percent."""
 
+    def prepare() -> Callable[[], object]:
+        call: Any = ours.prepare()
+        arrays, each_bytes = ARRAYS[name], ours.key.working_bytes // ARRAYS[name]
+        parts = [ctypes.c_void_p(call.array.values.data_ptr() + number * each_bytes) for number in range(arrays)]
+        function = getattr(library, name)
 
-def c_case(library: ctypes.CDLL, name: str, array: int, each_bytes: int) -> Case[Movement]:
-    parts = [ctypes.c_void_p(array + number * each_bytes) for number in range(ARRAYS[name])]
-    call = partial(getattr(library, name), *parts, ctypes.c_size_t(each_bytes // 4))
-    together = each_bytes * ARRAYS[name]
-    key = Movement(kind=f"C {name}", working_bytes=together, moved_bytes=together)
-    return Case(key=key, prepare=lambda: call, about=key.kind)
+        def in_c(array: object = call.array) -> None:  # which it keeps
+            function(*parts, ctypes.c_size_t(each_bytes // 4))
+
+        return in_c
+
+    key = Movement(kind=f"C {name}", working_bytes=ours.key.working_bytes, moved_bytes=ours.key.moved_bytes)
+    return Case(key=key, prepare=prepare, about=key.kind)
 
 
 def stream(arguments: argparse.Namespace) -> int:
@@ -110,7 +112,11 @@ def stream(arguments: argparse.Namespace) -> int:
     ]
     samples: Samples[Movement] = Samples()
     with tempfile.TemporaryDirectory() as folder:
-        plain, bypassing = c_cases(compiled(Path(folder)), largest_bytes)
+        library = compiled(Path(folder))
+        plain = [c_case(library, one, one.key.kind) for one in ours]
+        bypassing = [
+            c_case(library, one, name) for one in ours if hasattr(library, name := f"{one.key.kind}_bypassing")
+        ]
         pairs = sorted([*ours, *plain], key=lambda case: case.key.kind.removeprefix("C "))
         for turn in range(PASSES):
             effort = Effort(rounds=arguments.rounds, sample_ns=1, call_limit_ns=10**10)

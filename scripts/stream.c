@@ -1,18 +1,9 @@
 /* STREAM's copy and triad, for scripts/check_calibration.py: plain loops, and the same with stores that bypass the caches. */
 
 #include <stddef.h>
-#include <stdlib.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-
-float *make(size_t count) {
-    float *values = NULL;
-    if (posix_memalign((void **)&values, 64, count * sizeof(float))) return NULL;
-    #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < count; i++) values[i] = 1.0f;
-    return values;
-}
 
 void copy(float *restrict to, const float *restrict from, size_t count) {
     #pragma omp parallel for schedule(static)

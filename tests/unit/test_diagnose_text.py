@@ -416,9 +416,7 @@ def test_why_compute_is_not_rated() -> None:
 def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
     text = shown(of(tmp_path, document([op("aten::mm", 0, 5, **MATMUL), op("aten::mm", 20, 5, **MATMUL)])))
     assert text.startswith("1 rank of 1 on CPU (no device work in the trace); no peaks known\n")
-    assert "the catalogue has no CPUs; `redline calibrate` makes the FILE for --machine" in line(
-        text, "MFU"
-    )
+    assert "the catalogue has no CPUs; `redline calibrate` makes the FILE for --machine" in line(text, "MFU")
     assert "of the time of 2 operators" in line(text, "coverage")
     assert "no device work in the trace: the CPU is the device" in text
     assert "no peaks, so nothing is rated against a roof: see MFU" in text

@@ -287,6 +287,24 @@ def test_a_clock_that_drops_shows_in_the_sustained_rate(monkeypatch: pytest.Monk
     assert peak.curve[0][1] == pytest.approx(2 * peak.curve[-1][1])
 
 
+def test_a_device_that_is_faster_when_busy_has_no_lower_burst() -> None:
+    class Late(Device):
+        """Slow when it is timed for the first time, then twice as fast."""
+
+        times = 0
+
+        def timed_ns(self, call: Callable[[], object], repeats: int) -> float:
+            self.times += 1
+            time.sleep(0.01)
+            return 2e6 if self.times < 3 else 1e6
+
+    samples = Samples[Kernel]()
+    samples.add({kernel("fp32", "32x32x32"): [2e6, 2.1e6]})
+    (peak,) = peaks.peaks(samples, Late("cpu"), noise=0.0, sustain_s=0.2)
+    assert peak.sustained_flops_per_s is not None
+    assert peak.burst_flops_per_s.value >= peak.sustained_flops_per_s.value == pytest.approx(2 * 32**3 / 1e6 * 1e9)
+
+
 def test_the_device_is_kept_busy_with_the_best_shape() -> None:
     samples = Samples[Kernel]()
     samples.add({kernel("bf16", "64x64x64"): [1e4]})

@@ -8,7 +8,7 @@ import torch
 
 from redline.errors import InputError
 from redline.probes import doubling as probe
-from redline.probes.bench import Effort
+from redline.probes.bench import Effort, Samples, take
 from redline.probes.device import Device
 from redline.probes.record import Doubling, Estimate
 
@@ -104,12 +104,18 @@ class TestThisMachine:
         )
         assert not probe.is_overhead(found)
 
-    @pytest.mark.parametrize(("quick", "batches"), [(True, [1, 16, 128, 1024]), (False, [1, 4, 16, 64, 256, 1024])])
+    @pytest.mark.parametrize(
+        ("quick", "batches"), [(True, [1, 16, 128, 1024]), (False, [2**power for power in range(11)])]
+    )
     def test_a_small_network_is_doubled_from_one_row_to_a_thousand(self, quick: bool, batches: list[int]) -> None:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            points = probe.doubling_points(Device("cpu"), quick=quick, noise=0.02)
+            samples: Samples[int] = Samples()
+            effort = Effort(rounds=6, sample_ns=1_000_000, call_limit_ns=10**9)
+            for _ in range(2):
+                take(probe.cases(Device("cpu"), quick=quick), Device("cpu"), effort, samples)
+            points = probe.points(samples, noise=0.02)
         finally:
             torch.set_num_threads(threads)
         assert [point.batch for point in points] == batches

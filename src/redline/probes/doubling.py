@@ -27,8 +27,6 @@ _EVEN_RATIO = 1.5
 _BATCHES, _QUICK_BATCHES = (1, 4, 16, 64, 256, 1024), (1, 16, 128, 1024)
 _LAYERS = 3
 _CPU_WIDTH, _CUDA_WIDTH = 64, 1024
-_EFFORT = Effort(rounds=10, sample_ns=2_000_000, call_limit_ns=200_000_000)
-_QUICK_EFFORT = Effort(rounds=6, sample_ns=1_000_000, call_limit_ns=200_000_000)
 
 
 def doubling(step: Step, batch: int, device: Device, effort: Effort, noise: float) -> Doubling:
@@ -66,13 +64,13 @@ def overhead_up_to(points: Sequence[Doubling]) -> int | None:
 # --- of this machine --------------------------------------------------------------------------------------------------
 
 
-def doubling_points(device: Device, *, quick: bool, noise: float) -> tuple[Doubling, ...]:
+def cases(device: Device, *, quick: bool) -> list[Case[int]]:
     """Of a small network, from one row to a thousand: up to where this machine has more overhead than work in it."""
-    samples: Samples[int] = Samples()
-    batches = _QUICK_BATCHES if quick else _BATCHES
-    for _ in range(_PASSES):
-        take(_cases(_network(device), batches), device, _QUICK_EFFORT if quick else _EFFORT, samples)
-    return _doublings(samples, batches, noise)
+    return _cases(_network(device), _QUICK_BATCHES if quick else _BATCHES)
+
+
+def points(samples: Samples[int], *, noise: float) -> tuple[Doubling, ...]:
+    return _doublings(samples, sorted(samples.passes), noise)
 
 
 def _network(device: Device) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import hypot
 from typing import TYPE_CHECKING
 
 from redline.probes.compute import MATMUL, Kernel, matmul_again
@@ -41,12 +42,13 @@ Bins = list[tuple[float, float]]
 def _peak(kernel: Kernel, passes: list[list[float]], bins: Bins, noise: float) -> Peak:
     """The last half of the busy time tells the sustained rate. The burst is the fastest sample of all, busy or not."""
     late = [time_ns for at_s, time_ns in bins if at_s >= bins[-1][0] / 2]
+    between = hypot(noise, estimate(passes).spread)  # it was kept busy once; this is how far several times lie apart
     busy = [[time_ns for _, time_ns in bins]] if bins else []
     return Peak(
         dtype=kernel.dtype,
         shape=kernel.shape,
         burst_flops_per_s=rate(kernel.flops, fastest([*passes, *busy], noise)),
-        sustained_flops_per_s=rate(kernel.flops, estimate([late], noise)) if late else None,
+        sustained_flops_per_s=rate(kernel.flops, estimate([late], between)) if late else None,
         sustained_s=round(bins[-1][0], 1) if bins else 0.0,
         curve=tuple((round(at_s, 3), kernel.flops / time_ns * 1e9) for at_s, time_ns in bins),
     )
