@@ -39,7 +39,9 @@ def result(folder: Path) -> Collectives:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ranks", "groups"), [(2, {"world": 2}), (4, {"world": 4, "pair": 2})])
+@pytest.mark.parametrize(
+    ("ranks", "groups"), [pytest.param(2, {"world": 2}, marks=pytest.mark.slow), (4, {"world": 4, "pair": 2})]
+)
 def test_every_result_is_what_the_textbook_says(ranks: int, groups: dict[str, int]) -> None:
     found = measure_collectives(["--nproc-per-node", str(ranks)], quick=True, seconds=1)
     assert found is not None
