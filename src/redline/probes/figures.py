@@ -25,16 +25,20 @@ from redline.hardware.machine import (
 from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, Collectives, Estimate, Subject
 
+_WIDEST = 1.0  # half of an interval, as a share of the value: what is known less well is no figure to use
 _OVERHEADS = {"dispatch": "dispatch_ns", "launch": "launch_ns"}
 
 
 def machine_of(calibration: Calibration) -> Machine:
     """The machine that was measured: its record in the catalogue, if it has one, with what was measured instead."""
     base = record_of(calibration.subject)
-    figures = {name: replace(one, date=calibration.date[:10]) for name, one in _figures(calibration, base)}
+    found = {name: replace(one, date=calibration.date[:10]) for name, one in _figures(calibration, base)}
+    figures = {name: one for name, one in found.items() if (one.spread or 0.0) <= _WIDEST}
+    notes = tuple(_notes(calibration, [name for name in found if name not in figures]))
     if base is not None:
-        return calibrated(base, f"{base.name} of {calibration.subject.host}", figures)
-    return Machine(name=calibration.subject.name, architecture=calibration.subject.kind, figures=figures)
+        return calibrated(base, f"{base.name} of {calibration.subject.host}", figures, notes=notes)
+    subject = calibration.subject
+    return Machine(name=subject.name, architecture=subject.kind, figures=figures, notes=notes)
 
 
 def record_of(subject: Subject) -> Machine | None:
@@ -45,6 +49,13 @@ def record_of(subject: Subject) -> Machine | None:
         return catalogue.match(subject.name, subject.memory_bytes, subject.multiprocessors)
     except UnknownHardwareError:
         return None
+
+
+def _notes(calibration: Calibration, left_out: list[str]) -> Iterator[str]:
+    if calibration.conditions.noisy:
+        yield f"The machine was noisy while it was measured, by: {', '.join(calibration.conditions.noisy)}."
+    if left_out:
+        yield f"Left out, because their intervals are wider than their values: {', '.join(left_out)}."
 
 
 def _figures(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str, Figure]]:
@@ -76,7 +87,7 @@ def _peaks(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str
         if base is None or base.peak_flops_per_s(one.dtype) is None:
             yield f"{PEAK}.{one.dtype}", _measured(one.burst_flops_per_s, f"no peak is published; {how}")
         if one.sustained_flops_per_s is not None:
-            how = f"the same matmul, after {one.sustained_s / 2:.0f} s of it"
+            how = f"the same matmul, after {one.sustained_s / 2:.1f} s of it"
             yield f"{SUSTAINED_MATMUL}.{one.dtype}", _measured(one.sustained_flops_per_s, how)
 
 

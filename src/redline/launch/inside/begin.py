@@ -8,7 +8,8 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board, Slot
+from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board
+from redline.launch.inside.place import Place
 from redline.launch.inside.stacks import answer_with_stacks
 from redline.launch.process import peak_bytes
 from redline.launch.settings import Settings
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _STDERR = 2
-
-
-class Place:
-    """This process on the board: its slot, the words that all share, and what it was told."""
-
-    here: Place | None = None  # the one of this process, once it has begun
-
-    def __init__(self, board: Board, number: int, slot: Slot, settings: Settings) -> None:
-        self.board = board
-        self.number = number
-        self.slot = slot
-        self.settings = settings
-        self.pid = os.getpid()
 
 
 def begin(text: str) -> None:

@@ -43,7 +43,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.begin import Place
+    from redline.launch.inside.place import Place
 
 _NEVER = 1 << 62
 _FAILURES_TO_STOP = 2  # in a row

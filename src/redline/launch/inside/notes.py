@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.launch.inside.begin import Place
+    from redline.launch.inside.place import Place
 
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8

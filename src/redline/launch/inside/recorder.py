@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.launch.inside.begin import Place
+    from redline.launch.inside.place import Place
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 

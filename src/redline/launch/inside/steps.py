@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.begin import Place
+    from redline.launch.inside.place import Place
 
 _FRESH_IN_A_ROW = 8  # optimizers that step once and never again, before each is taken for a step
 _REGROUP_UNTIL = 64  # steps, up to which an optimizer that appears late may still make the steps longer

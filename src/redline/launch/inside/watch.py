@@ -19,8 +19,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, PHASE
 from redline.launch.inside import api
-from redline.launch.inside.begin import Place
 from redline.launch.inside.capture import Capture
+from redline.launch.inside.place import Place
 from redline.launch.inside.steps import Steps
 
 TYPE_CHECKING = False
