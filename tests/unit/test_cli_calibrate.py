@@ -154,6 +154,10 @@ def test_a_machine_that_only_took_part_says_so(
             ["--only", "collectives"],
             "calibrate: collectives need processes; say how many, such as --nproc-per-node 2\n",
         ),
+        (
+            ["--only", "memory", "--nproc-per-node", "2"],
+            "calibrate: options of torchrun are for collectives; add collectives to --only, or drop them\n",
+        ),
         (["--fail-if-slow"], "calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8\n"),
         (["--show"], "calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4\n"),
         (["--show", "--quick"], "calibrate: --show measures nothing, so it does not go with --quick\n"),

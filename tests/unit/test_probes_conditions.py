@@ -1,5 +1,6 @@
 """A noisy machine is told, and by what; a system that does not say is not taken for a quiet one."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from redline.probes.conditions import (
     judge,
     read_counters,
     read_frequencies,
+    read_load,
     spread,
 )
 from redline.probes.record import Conditions
+from redline.verbs.calibrate import calibrate
+from tests.made_calibrations import calibration, collectives
 
 BEFORE = Counters(all_s=1000.0, idle_s=500.0, steal_s=10.0, ours_s=5.0, throttled_s=1.0, wall_s=0.0)
 AFTER = Counters(all_s=1200.0, idle_s=600.0, steal_s=10.0, ours_s=105.0, throttled_s=1.0, wall_s=100.0)
@@ -79,6 +83,7 @@ def test_the_beat_and_the_clock() -> None:
 def test_the_counters_of_the_system_are_read(tmp_path: Path) -> None:
     for name, text in {
         "proc/stat": "cpu  100 0 100 300 100 0 0 50 0 0\ncpu0 1 2 3\n",
+        "proc/loadavg": "1.25 0.50 0.10 1/234 5678\n",
         "proc/cpuinfo": "model name : x\ncpu MHz\t\t: 2100.5\ncpu MHz\t\t: 3000\n",
         "sys/fs/cgroup/cpu.stat": "usage_usec 5\nthrottled_usec 2500000\n",
     }.items():
@@ -92,12 +97,31 @@ def test_the_counters_of_the_system_are_read(tmp_path: Path) -> None:
     assert found.steal_s / found.all_s == pytest.approx(50 / 650)
     assert found.throttled_s == 2.5
     assert read_frequencies(tmp_path) == [2100.5, 3000.0]
+    assert read_load(tmp_path) == 1.25
 
 
 def test_a_system_without_these_files_is_no_failure(tmp_path: Path) -> None:
     found = read_counters(tmp_path)
     assert (found.all_s, found.throttled_s) == (None, None)
     assert read_frequencies(tmp_path) == []
+    assert read_load(tmp_path) == UNKNOWN
+
+
+def test_the_load_before_is_not_that_of_our_own_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def told(what: str, answer: object) -> Callable[..., object]:
+        def call(*_: object, **given: object) -> object:
+            order.append(f"{what} {given.get('load_before', '')}".strip())
+            return answer
+
+        return call
+
+    monkeypatch.setattr("redline.probes.conditions.read_load", told("load", 0.5))
+    monkeypatch.setattr("redline.probes.collectives.start.measure_collectives", told("ranks", collectives()))
+    monkeypatch.setattr("redline.probes.calibrate.calibrate_device", told("device", calibration()))
+    calibrate(torchrun=["--nproc-per-node", "2"])
+    assert order == ["load", "ranks", "device 0.5"]
 
 
 def test_this_system_counts() -> None:

@@ -50,10 +50,10 @@ QUICK = Extent(
 )
 
 
-def calibrate_device(families: Collection[str], *, quick: bool, tell: Tell) -> Calibration:
-    """All of `families` but the collectives, which take processes of their own."""
+def calibrate_device(families: Collection[str], *, quick: bool, tell: Tell, load_before: float) -> Calibration:
+    """All of `families` but the collectives, which take processes of their own. The load is that before all else."""
     began_s, date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    run = _Run(families, quick, tell)
+    run = _Run(families, quick, tell, load_before)
     run.take_passes()
     loaders, declined = run.loaders()
     best = run.peaks()
@@ -87,11 +87,11 @@ def laws_of(kernels: Sequence[KernelPoint]) -> tuple[Law, ...]:
 class _Run:
     """One calibration under way."""
 
-    def __init__(self, families: Collection[str], quick: bool, tell: Tell) -> None:
+    def __init__(self, families: Collection[str], quick: bool, tell: Tell, load_before: float) -> None:
         self.families, self.quick, self.tell = families, quick, tell
         self.extent = QUICK if quick else FULL
         self.device = Device()
-        self.watch = Watch(self.device)
+        self.watch = Watch(self.device, load_before=load_before)
         self.samples: dict[ModuleType, Samples[Any]] = {module: Samples() for module in _SAMPLED}
 
     def take_passes(self) -> None:

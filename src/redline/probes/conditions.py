@@ -46,11 +46,11 @@ class Counters:
 class Watch:
     """Watches the machine from its making until it is asked for the conditions."""
 
-    def __init__(self, device: Device, *, root: Path = Path("/")) -> None:
+    def __init__(self, device: Device, *, load_before: float, root: Path = Path("/")) -> None:
         self._device = device
         self._root = root
         self._before = read_counters(root)
-        self._load_before = _load(root)
+        self._load_before = load_before
         self._frequencies: list[float] = []
         self._beats: list[float] = []
         self._call: Callable[[], object] | None = None
@@ -182,7 +182,8 @@ def read_frequencies(root: Path = Path("/")) -> list[float]:
     return []
 
 
-def _load(root: Path) -> float:
+def read_load(root: Path = Path("/")) -> float:
+    """Processes that want to run, on average over the last minute."""
     with suppress(OSError, ValueError, IndexError):
         return float((root / "proc/loadavg").read_text().split()[0])
     return UNKNOWN

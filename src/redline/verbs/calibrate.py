@@ -52,13 +52,17 @@ def calibrate(
     """
     _require_torch()
     families = chosen(only, has_processes=bool(torchrun))
+    from redline.probes.conditions import read_load
+
+    load_before = read_load()  # before the ranks of the collectives, which are a load too
     collectives = _collectives(torchrun, quick=quick, tell=tell) if "collectives" in families else None
     if torchrun and collectives is None:
         return None
     from redline.probes.calibrate import calibrate_device
     from redline.probes.figures import machine_of
 
-    calibration = calibrate_device([one for one in families if one != "collectives"], quick=quick, tell=tell)
+    others = [one for one in families if one != "collectives"]
+    calibration = calibrate_device(others, quick=quick, tell=tell, load_before=load_before)
     calibration = replace(calibration, collectives=collectives)
     return Calibrated(calibration=calibration, machine=machine_of(calibration))
 
@@ -71,6 +75,8 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
     wanted = tuple(one for one in FAMILIES if only is None or one in only)
     if only is not None and "collectives" in wanted and not has_processes:
         raise UsageError("calibrate: collectives need processes; say how many, such as --nproc-per-node 2")
+    if has_processes and "collectives" not in wanted:
+        raise UsageError("calibrate: options of torchrun are for collectives; add collectives to --only, or drop them")
     return wanted if has_processes else tuple(one for one in wanted if one != "collectives")
 
 
