@@ -1,6 +1,7 @@
 """The roofline experiment: both roofs and the ridge from made-up times, and a loop that computes what it should."""
 
 import gc
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,9 +104,21 @@ def test_arrays_are_shared_and_given_back() -> None:
 def test_the_loop_compiled_by_torch_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but for the compiler, which takes seconds."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    chain._loop.cache_clear()
     source, target = torch.ones(64), torch.zeros(64)
     chain._compiled_by_torch(source, target, 2)()
     assert torch.equal(target, torch.full((64,), 1.75))
+
+
+def test_torch_compiles_as_many_loops_as_there_are_intensities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses to compile one piece of code again and again."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    chain._loop.cache_clear()
+    source, target = torch.full((64,), 3.0), torch.zeros(64)
+    for repeats in range(1, 12):
+        chain._compiled_by_torch(source, target, repeats)()
+        assert torch.allclose(target, torch.full((64,), 2 + 0.5**repeats))
+    chain._loop.cache_clear()
 
 
 # --- what is declined -------------------------------------------------------------------------------------------------
