@@ -12,7 +12,7 @@ from redline.probes.statistics import estimate
 
 SLOW_RANK = 1.25
 SLOW_LINK = 2.0
-MOST_PARTNERS = 63
+_MOST_ROUNDS = 63
 _FEW_PAIRS = 3
 
 
@@ -57,28 +57,62 @@ def _rank_speed(times: RankTimes, found: Estimate, usual: Estimate) -> RankSpeed
 Pair = tuple[int, int]
 
 
-def tournament(ranks: int, most_partners: int = MOST_PARTNERS) -> list[list[Pair]]:
+def meetings(nodes: Sequence[int]) -> list[list[Pair]]:
     """Rounds in which each rank meets another one, until all have met, or each has met so many.
 
-    One rank stays, the others move on by one place from round to round; those at opposite places meet. With an odd
-    number of ranks, one rests.
+    Where all nodes have equally many ranks, a round is inside the nodes or between them. So a link shares the network
+    with as many others as every link of its level does, and is not slower than they are for that alone.
     """
-    places = list(range(ranks)) + [-1] * (ranks % 2)
+    members = [[rank for rank, other in enumerate(nodes) if other == node] for node in sorted(set(nodes))]
+    is_even = len({len(ranks) for ranks in members}) == 1
+    rounds = [*_inside(members), *_between(members)] if is_even else tournament(len(nodes))
+    if len(rounds) <= _MOST_ROUNDS:
+        return rounds
+    return [rounds[turn * len(rounds) // _MOST_ROUNDS] for turn in range(_MOST_ROUNDS)]
+
+
+def _inside(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
+    rounds = tournament(len(members[0]))
+    return [[_pair_of(ranks[one], ranks[two]) for ranks in members for one, two in pairs] for pairs in rounds]
+
+
+def _between(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
+    """Whenever two nodes meet, the ranks of the second move on by one until all of both have met."""
+    return [
+        [
+            _pair_of(rank, members[two][(place + shift) % len(members[two])])
+            for one, two in pairs
+            for place, rank in enumerate(members[one])
+        ]
+        for pairs in tournament(len(members))
+        for shift in range(len(members[0]))
+    ]
+
+
+def _pair_of(one: int, two: int) -> Pair:
+    return min(one, two), max(one, two)
+
+
+def tournament(count: int) -> list[list[Pair]]:
+    """Rounds in which each of so many meets another one, until all have met.
+
+    One stays, the others move on by one place from round to round; those at opposite places meet. With an odd number of
+    them, one rests.
+    """
+    places = list(range(count)) + [-1] * (count % 2)
     rounds = []
     for _ in range(len(places) - 1):
         met = zip(places[: len(places) // 2], reversed(places), strict=False)
-        rounds.append([(min(pair), max(pair)) for pair in met if -1 not in pair])
+        rounds.append([_pair_of(*pair) for pair in met if -1 not in pair])
         places = [places[0], places[-1], *places[1:-1]]
-    if len(rounds) <= most_partners:
-        return rounds
-    return [rounds[turn * len(rounds) // most_partners] for turn in range(most_partners)]
+    return [pairs for pairs in rounds if pairs]
 
 
-def pairs_declined(ranks: int, most_partners: int = MOST_PARTNERS) -> tuple[Declined, ...]:
-    """What the tournament leaves out."""
-    if ranks <= most_partners + 1:
+def pairs_declined(ranks: int, pairs: int) -> tuple[Declined, ...]:
+    """What the meetings left out."""
+    if pairs >= ranks * (ranks - 1) // 2:
         return ()
-    why = f"there are {ranks:,} ranks: each was measured with {most_partners} of the others"
+    why = f"there are {ranks:,} ranks: each was measured with at most {_MOST_ROUNDS} of the others"
     return (Declined(what="links between all pairs of ranks", why=why),)
 
 

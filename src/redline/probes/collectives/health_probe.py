@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from redline.probes.collectives.agree import everyones, largest, told
-from redline.probes.collectives.health import Pair, PairTimes, RankTimes, tournament
+from redline.probes.collectives.health import Pair, PairTimes, RankTimes, meetings
 from redline.probes.collectives.operations import Call, Circle, barrier, exchange
 from redline.probes.device import Device
+from redline.probes.products import varied
 
 _WORK_NS = 40_000_000  # much longer than a turn that the scheduler gives to one of two processes
 _SMALL, _LARGE = 20, 2  # exchanges in a row
@@ -66,7 +67,7 @@ def rank_times(everyone: Sequence[Who], passes: Sequence[Samples], device: Devic
 
 def _work(device: Device) -> Call:
     side = 4096 if device.is_cuda else 256
-    left = torch.ones(side, side, device=device.torch_device)
+    left = varied((side, side), "float32", device)
     into = torch.empty_like(left)
     return lambda: torch.mm(left, left, out=into)
 
@@ -74,9 +75,11 @@ def _work(device: Device) -> Call:
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def pair_times(world: Circle, device: Device, transfer_bytes: int, passes: int) -> dict[Pair, PairTimes]:
+def pair_times(
+    world: Circle, nodes: Sequence[int], device: Device, transfer_bytes: int, passes: int
+) -> dict[Pair, PairTimes]:
     """Everybody meets everybody, several times over; fewer times where a link is very slow."""
-    rounds = tournament(world.size)
+    rounds = meetings(nodes)
     small, large = (torch.zeros(2, count, device=device.torch_device) for count in (1, transfer_bytes // 4))
     meet = barrier(world)
     own: list[list[tuple[float, float]]] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MODULE = "redline.probes.collectives.worker"
 _SECONDS, _QUICK_SECONDS = 50.0, 8.0
-_END_S = 15.0
+_END_S = 40.0  # torchrun kills ranks that do not end within 30 s; they have sessions of their own, so we cannot
 _KEPT_LINES = 200
 _MEETING = ("--nnodes", "--rdzv", "--master", "--node-rank", "--standalone")  # options that say where ranks meet
 _OF_TORCHRUN = re.compile(r"[WIE]\d{4} |W\d{4}|\[W\d{3,4} ")  # how its log lines begin

@@ -133,7 +133,7 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
     assert world is not None
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
-    links = pair_speeds(pair_times(world, device, transfer_bytes, 8), nodes, transfer_bytes)
+    links = pair_speeds(pair_times(world, nodes, device, transfer_bytes, 8), nodes, transfer_bytes)
     effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
     measured = _measured(found, own, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
@@ -148,7 +148,7 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
         pairs=links,
         declined=(
             *_shared_processors(device),
-            *pairs_declined(world.size),
+            *pairs_declined(world.size, len(links)),
             *results.declined(measured, effort.call_limit_s),
         ),
     )
