@@ -72,6 +72,13 @@ def test_among_machines_the_levels_are_told_apart() -> None:
     assert {name.split(".")[1] for name in names} == {"node", "across"}
 
 
+def test_where_every_machine_has_one_rank_the_world_is_across() -> None:
+    one = collectives()
+    spread_out = replace(one, hosts=one.world, laws=(replace(one.laws[0], group="world"),))
+    names = [name for name in machine_of(calibration(collectives=spread_out)).figures if name.startswith("collective_")]
+    assert {name.split(".")[1] for name in names} == {"across"}
+
+
 def test_what_is_hardly_known_is_left_out_and_noise_is_noted() -> None:
     vague = replace(law("bf16", 2e12, 1e10), fixed_ns=replace(around(1000.0), high=9000.0))
     noisy = replace(calibration().conditions, noisy=("steal", "beat"))

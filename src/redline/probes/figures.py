@@ -104,7 +104,9 @@ def _laws(calibration: Calibration) -> Iterator[tuple[str, Figure]]:
 
 def _collectives(found: Collectives) -> Iterator[tuple[str, Figure]]:
     """The levels that a planner asks for: inside a machine, and among machines."""
-    levels = {"world": "node"} if found.hosts == 1 else {"node": "node", "across": "across"}
+    levels = {"node": "node", "across": "across"}
+    if found.hosts in {1, found.world}:
+        levels = {"world": "node" if found.hosts == 1 else "across"}
     for law in found.laws:
         level = levels.get(law.group)
         if level is None:
