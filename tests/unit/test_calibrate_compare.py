@@ -65,6 +65,7 @@ def test_every_estimate_of_the_record_is_a_figure() -> None:
         2 * len(full.peaks)
         + 3 * len(full.laws)
         + len(full.kernels)
+        + 1
         + len(full.bandwidths)
         + len(full.overheads)
         + len(full.loaders)
@@ -118,11 +119,22 @@ def test_the_largest_size_is_the_main_figure_of_a_bandwidth() -> None:
     full: Calibration = calibration()
     mains = [figure for figure in figures(full) if figure.family == "memory" and figure.is_main]
     assert [(figure.quantity, figure.of) for figure in mains] == [
+        ("memory_bandwidth", ""),
         ("copy", "256 MiB"),
         ("triad", "256 MiB"),
         ("sum", "256 MiB"),
         ("allocate", "64 MiB"),
     ]
+
+
+def test_bandwidths_of_machines_with_other_caches_are_compared() -> None:
+    full = calibration()
+    twice = [
+        replace(one, working_bytes=2 * one.working_bytes, moved_bytes=2 * one.moved_bytes) for one in full.bandwidths
+    ]
+    row = row_of(compare(full, calibration(bandwidths=tuple(twice))), "memory_bandwidth", "")
+    assert row.ratio == pytest.approx(2.0)
+    assert row.verdict is Verdict.FASTER
 
 
 def test_a_value_of_zero_has_no_ratio() -> None:

@@ -151,6 +151,10 @@ def test_a_machine_that_only_took_part_says_so(
             "calibrate: there is no family 'magic'; there are: compute, memory, overhead, roofline, collectives\n",
         ),
         (
+            ["--only", ","],
+            "calibrate: --only names no family; there are: compute, memory, overhead, roofline, collectives\n",
+        ),
+        (
             ["--only", "collectives"],
             "calibrate: collectives need processes; say how many, such as --nproc-per-node 2\n",
         ),
@@ -233,6 +237,9 @@ def test_files_that_cannot_be_compared(profiles: list[str], folder: Path, capsys
     record = json.loads((folder / profiles[0]).read_text())
     (folder / "damaged.json").write_text(json.dumps({**record, "calibration": {"subject": 7}}))
     assert "its measurements are not sound" in refused(capsys, ["--compare", "a.json", "damaged.json"])
+    record["calibration"]["bandwidths"][0]["time_ns"]["value"] = 0
+    (folder / "zero.json").write_text(json.dumps(record))
+    assert "its measurements are not sound: " in refused(capsys, ["--compare", "zero.json", "a.json"])
     del record["calibration"]
     (folder / "figures.json").write_text(json.dumps(record))
     assert "has figures only, not the measurements behind them" in refused(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, CollectiveLaw, Collectives, Estimate, Law, rate
 from redline.units import format_buffer
 
@@ -144,6 +145,10 @@ def _law(law: Law) -> Iterator[Measured]:
 
 
 def _memory(calibration: Calibration) -> Iterator[Measured]:
+    """Machines with other caches have other largest sizes; the bandwidth beyond them can be compared all the same."""
+    beyond = memory_bytes_per_s(calibration.bandwidths)
+    if beyond is not None:
+        yield _main("memory", "memory_bandwidth", "", "B/s", beyond)
     largest: dict[str, int] = {}
     for point in calibration.bandwidths:
         largest[point.kind] = max(largest.get(point.kind, 0), point.working_bytes)

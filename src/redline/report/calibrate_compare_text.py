@@ -8,7 +8,7 @@ from redline.probes.record import FAMILIES, Calibration
 from redline.report import calibrate_words as say
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.layout import left, wrapped
-from redline.report.words import table
+from redline.report.words import printable, table
 
 WIDTH = 100
 _MOST_POINTS = 12  # of one family, that differ
@@ -60,7 +60,9 @@ def _software(first: Calibration, second: Calibration) -> str:
     changed = [name for name in {**one, **two} if one.get(name) != two.get(name)]
     return clauses(
         _("{name} {first} in A, {second} in B").format(
-            name=name, first=one.get(name) or _("none"), second=two.get(name) or _("none")
+            name=printable(name, 40),
+            first=printable(one.get(name) or _("none"), 40),
+            second=printable(two.get(name) or _("none"), 40),
         )
         for name in changed
     )

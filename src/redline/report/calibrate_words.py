@@ -115,6 +115,7 @@ QUANTITIES: Mapping[str, str] = {
     "law_compute": marked("law: compute roof"),
     "law_memory": marked("law: memory roof"),
     "law_fixed": marked("law: fixed time"),
+    "memory_bandwidth": marked("memory bandwidth"),
     "loader": marked("data loader, workers"),
     "step_of_batch": marked("step of batch"),
     "ridge": marked("ridge"),
@@ -126,6 +127,13 @@ QUANTITIES: Mapping[str, str] = {
     "collective_time": marked("time of"),
     "rank_work": marked("fixed work on rank"),
 }
+
+
+_DERIVED = frozenset(
+    {"best_matmul", "law_compute", "law_memory", "law_fixed", "memory_bandwidth", "ridge", "flat_bandwidth"}
+    | {"linear_peak", "latency", "rate"}
+)
+"""What follows from timings that are figures themselves."""
 
 
 def named(names: Mapping[str, str], name: str) -> str:
@@ -205,7 +213,7 @@ def _cause(name: str, conditions: Conditions) -> str:
 
 def samples(calibration: Calibration) -> str:
     """How many timings there are, and how many of them lie far from the others."""
-    found = [figure.estimate for figure in figures(calibration)]
+    found = [figure.estimate for figure in figures(calibration) if figure.quantity not in _DERIVED]
     count, far = sum(one.samples for one in found), sum(one.outliers for one in found)
     if not count:
         return ""

@@ -12,7 +12,7 @@ import msgspec
 from redline.errors import InputError, UsageError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import load_calibration, save_profile
-from redline.probes.compare import Comparison
+from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
 from redline.probes.record import FAMILIES, Calibration
 
@@ -73,6 +73,8 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
     if unknown:
         raise UsageError(f"calibrate: there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
     wanted = tuple(one for one in FAMILIES if only is None or one in only)
+    if not wanted:
+        raise UsageError(f"calibrate: --only names no family; there are: {', '.join(FAMILIES)}")
     if only is not None and "collectives" in wanted and not has_processes:
         raise UsageError("calibrate: collectives need processes; say how many, such as --nproc-per-node 2")
     if has_processes and "collectives" not in wanted:
@@ -98,9 +100,11 @@ def load_calibrated(path: str | Path) -> Calibrated:
     """A profile that `redline calibrate` wrote."""
     machine, record = load_calibration(Path(path))
     try:
-        return Calibrated(calibration=msgspec.convert(record, Calibration), machine=machine)
-    except msgspec.ValidationError as error:
+        calibration = msgspec.convert(record, Calibration)
+        list(figures(calibration))
+    except (msgspec.ValidationError, ZeroDivisionError) as error:
         raise InputError(f"{path}: its measurements are not sound: {error}; calibrate anew") from error
+    return Calibrated(calibration=calibration, machine=machine)
 
 
 def compare(first: Calibrated, second: Calibrated) -> Comparison:
