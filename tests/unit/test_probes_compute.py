@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -139,8 +140,22 @@ def test_the_setting_is_restored_when_a_matmul_fails(monkeypatch: pytest.MonkeyP
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        products._relaxed(failing, "bf16", is_cuda=False)()
+        products._computed_in("bf16", failing, setting)()
     assert (seen, setting.fp32_precision) == (["bf16"], before)
+
+
+def test_fp32_is_fp32_also_where_torch_was_told_otherwise() -> None:
+    """As the default of some images of containers, and of convolutions on CUDA."""
+    setting = SimpleNamespace(fp32_precision="tf32")
+    seen = []
+
+    def call() -> torch.Tensor:
+        seen.append(setting.fp32_precision)
+        return torch.ones(1)
+
+    products.strict(call, setting)()
+    assert (seen, setting.fp32_precision) == (["ieee"], "tf32")
+    assert products.strict(call, None) is call  # an older torch
 
 
 def test_operands_vary_and_take_no_memory_when_nobody_uses_them() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redline.probes.bench import Case, Samples, first_line
 from redline.probes.law import FEWEST
-from redline.probes.products import Number, Operands, first_flops_per_s, numbers, suits, varied
+from redline.probes.products import Number, Operands, first_flops_per_s, numbers, strict, suits, varied
 from redline.probes.record import KernelPoint
 from redline.probes.shapes import Attention, Convolution, Cost, Product, attentions, convolutions, product_of, products
 
@@ -118,7 +118,9 @@ def _convolution(shape: Convolution, dtype: str, device: Device) -> Case[Kernel]
         sizes = (shape.batch, shape.channels, shape.size, shape.size), (shape.channels, shape.channels, 3, 3)
         # Channels last is what convolutions are fastest in, on CPUs as on GPUs.
         data, weight = (varied(size, torch_dtype, device).to(memory_format=torch.channels_last) for size in sizes)
-        return partial(torch.nn.functional.conv2d, data, weight, padding=1)
+        call = partial(torch.nn.functional.conv2d, data, weight, padding=1)
+        # Convolutions of fp32 are computed in tf32 on CUDA, unless one says otherwise.
+        return strict(call, getattr(torch.backends.cudnn, "conv", None)) if device.is_cuda else call
 
     return _case(CONVOLUTION, dtype, str(shape), shape.cost(element_bytes), prepare)
 

@@ -122,28 +122,33 @@ def _product_call(number: Number, left: torch.Tensor, right: torch.Tensor, out: 
         by_columns = right.view(right.shape[::-1]).t()  # the layout that the hardware takes
         return partial(torch._scaled_mm, left, by_columns, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
     plain = partial(torch.mm, left, right, out=out)
-    return _relaxed(plain, number.relaxed, is_cuda=left.is_cuda) if number.relaxed else plain
+    backend: Any = torch.backends.cuda if left.is_cuda else torch.backends.mkldnn
+    if number.relaxed:
+        return _computed_in(number.relaxed, plain, backend.matmul)
+    # Some images of containers have tf32 instead of fp32 by default.
+    return strict(plain, backend.matmul) if number.name == "fp32" and left.is_cuda else plain
 
 
-def _relaxed(call: Call, precision: str, *, is_cuda: bool) -> Call:
+def strict(call: Call, setting: Any) -> Call:
+    """The call with fp32 computed as fp32. A torch before 2.9 does not have the setting."""
+    return _computed_in("ieee", call, setting) if hasattr(setting, "fp32_precision") else call
+
+
+def _computed_in(precision: str, call: Call, setting: Any) -> Call:
     """The call with fp32 computed in another type. Setting that costs less than a microsecond.
 
     https://docs.pytorch.org/docs/stable/notes/mkldnn.html and notes/cuda.html
     """
-    import torch
-
-    backend: Any = torch.backends.cuda if is_cuda else torch.backends.mkldnn
-    setting = backend.matmul
     before = setting.fp32_precision
 
-    def relaxed() -> torch.Tensor:
+    def computed() -> torch.Tensor:
         setting.fp32_precision = precision
         try:
             return call()
         finally:
             setting.fp32_precision = before
 
-    return relaxed
+    return computed
 
 
 # --- whether it is computed so here -----------------------------------------------------------------------------------
