@@ -30,7 +30,8 @@ class _SmallDevice(Device):
 
 
 @pytest.fixture
-def small() -> Device:
+def small(monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setattr(memory, "last_level_bytes", lambda: _MIB // 2)
     return _SmallDevice(4 * _MIB)
 
 
@@ -192,3 +193,15 @@ class TestBandwidthOfMemory:
 
     def test_without_streams_there_is_none(self) -> None:
         assert memory.memory_bytes_per_s((_point("sum", _MIB, 1.0),)) is None
+
+
+@pytest.mark.parametrize(("caches", "declined"), [(_MIB // 2, set()), (_MIB, {"beyond"})])
+def test_arrays_that_caches_hold_are_not_taken_for_memory(
+    small: Device, monkeypatch: pytest.MonkeyPatch, caches: int, declined: set[str]
+) -> None:
+    monkeypatch.setattr(memory, "last_level_bytes", lambda: caches)
+    found = [case for case in memory.cases(small, quick=False) if case.key.kind == "beyond"]
+    assert {case.key.kind for case in found} == declined
+    for case in found:
+        with pytest.raises(RuntimeError, match=r"there is room for 1.05 MB, and the caches hold 1.05 MB"):
+            case.prepare()

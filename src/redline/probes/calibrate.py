@@ -91,6 +91,7 @@ class _Run:
         self.families, self.quick, self.tell = families, quick, tell
         self.extent = QUICK if quick else FULL
         self.device = Device()
+        self.device.refuse_unless_usable()
         self.watch = Watch(self.device, load_before=load_before)
         self.samples: dict[ModuleType, Samples[Any]] = {module: Samples() for module in _SAMPLED}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from redline.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,6 +60,18 @@ class Device:
             import torch
 
             return int(torch.cuda.mem_get_info()[0])
-        from redline.launch.process import available_bytes
+        from redline.probes.room import free_bytes
 
-        return available_bytes()
+        return free_bytes()
+
+    def refuse_unless_usable(self) -> None:
+        """A driver may list a device that is taken by others, broken, or too new or too old for this torch."""
+        import torch
+
+        try:
+            torch.ones(1, device=self.torch_device).add_(1)
+            self.synchronise()
+        except Exception as error:
+            reason = str(error).strip().split("\n", maxsplit=1)[0]
+            hint = "free it, or set CUDA_VISIBLE_DEVICES= (to nothing) to measure the CPU"
+            raise InputError(f"calibrate: the GPU cannot be used: {reason}\n{hint}") from error

@@ -63,7 +63,7 @@ def _figures(calibration: Calibration, base: Machine | None) -> Iterator[tuple[s
         yield "memory_bytes", _figure(calibration.subject.memory_bytes, "as the system says")
     bandwidth = memory_bytes_per_s(calibration.bandwidths)
     if bandwidth is not None:
-        yield "memory_bytes_per_s", _measured(bandwidth, "copy or triad of arrays larger than the caches")
+        yield "memory_bytes_per_s", _measured(bandwidth, "copy or triad of the largest arrays")
     yield from _peaks(calibration, base)
     yield from _laws(calibration)
     for point in calibration.overheads:

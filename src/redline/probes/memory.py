@@ -69,7 +69,20 @@ def cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
     ]
     allocations = [_allocation(device, size) for size in _ALLOCATED_BYTES if size <= largest]
     transfers = _transfers(device, [size for size in _TRANSFERRED_BYTES if size <= largest]) if device.is_cuda else []
-    return [*streams, *allocations, *transfers]
+    return [*streams, *allocations, *transfers, *([] if device.is_cuda else _beyond_caches(largest))]
+
+
+def _beyond_caches(largest: int) -> list[Case[Movement]]:
+    """A case that says so where there is too little memory for arrays that caches do not hold."""
+    caches = last_level_bytes()
+    if largest >= 2 * caches:
+        return []
+
+    def prepare() -> Callable[[], object]:
+        raise RuntimeError(f"there is room for {format_bytes(largest)}, and the caches hold {format_bytes(caches)}")
+
+    key = Movement(kind="beyond", working_bytes=0, moved_bytes=0)
+    return [Case(key=key, prepare=prepare, about="memory beyond the caches")]
 
 
 def _sizes(largest: int, step: int) -> Iterator[int]:
