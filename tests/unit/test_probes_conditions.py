@@ -8,12 +8,14 @@ import pytest
 from redline.probes.conditions import (
     UNKNOWN,
     Counters,
+    Start,
     drop,
     judge,
     read_counters,
     read_frequencies,
     read_load,
     spread,
+    start_now,
 )
 from redline.probes.record import Conditions
 from redline.verbs.calibrate import calibrate
@@ -97,7 +99,7 @@ def test_the_counters_of_the_system_are_read(tmp_path: Path) -> None:
     assert found.steal_s / found.all_s == pytest.approx(50 / 650)
     assert found.throttled_s == 2.5
     assert read_frequencies(tmp_path) == [2100.5, 3000.0]
-    assert read_load(tmp_path) == 1.25
+    assert read_load(tmp_path) == start_now(tmp_path).load == 1.25
 
 
 def test_a_system_without_these_files_is_no_failure(tmp_path: Path) -> None:
@@ -107,22 +109,25 @@ def test_a_system_without_these_files_is_no_failure(tmp_path: Path) -> None:
     assert read_load(tmp_path) == UNKNOWN
 
 
-def test_the_load_before_is_not_that_of_our_own_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
+def test_a_calibration_starts_before_the_ranks_of_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are a load of our own, take time, and are watched too."""
+    order: list[object] = []
 
     def told(what: str, answer: object) -> Callable[..., object]:
-        def call(*_: object, **given: object) -> object:
-            order.append(f"{what} {given.get('load_before', '')}".strip())
+        def call(*given: object, **_: object) -> object:
+            order.append((what, *(one for one in given if isinstance(one, Start))))
             return answer
 
         return call
 
-    monkeypatch.setattr("redline.probes.conditions.read_load", told("load", 0.5))
+    start = Start(date="2026-11-15", load=0.5, counters=BEFORE)
+    monkeypatch.setattr("redline.probes.conditions.start_now", told("start", start))
     monkeypatch.setattr("redline.probes.collectives.start.measure_collectives", told("ranks", collectives()))
     monkeypatch.setattr("redline.probes.calibrate.calibrate_device", told("device", calibration()))
     calibrate(torchrun=["--nproc-per-node", "2"])
-    assert order == ["load", "ranks", "device 0.5"]
+    assert order == [("start",), ("ranks",), ("device", start)]
 
 
 def test_this_system_counts() -> None:
     assert read_counters().ours_s > 0
+    assert 0 <= start_now().seconds < 60

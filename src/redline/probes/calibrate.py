@@ -6,13 +6,12 @@ import gc
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
 from redline.probes import compute, doubling, intensity, loader, memory, overhead, peaks
 from redline.probes.bench import Effort, Samples, take
-from redline.probes.conditions import Watch
+from redline.probes.conditions import Start, Watch
 from redline.probes.device import Device
 from redline.probes.law import fit_law
 from redline.probes.record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
@@ -50,10 +49,9 @@ QUICK = Extent(
 )
 
 
-def calibrate_device(families: Collection[str], *, quick: bool, tell: Tell, load_before: float) -> Calibration:
-    """All of `families` but the collectives, which take processes of their own. The load is that before all else."""
-    began_s, date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    run = _Run(families, quick, tell, load_before)
+def calibrate_device(families: Collection[str], start: Start, *, quick: bool, tell: Tell) -> Calibration:
+    """All of `families` but the collectives, which take processes of their own."""
+    run = _Run(families, start, quick, tell)
     run.take_passes()
     loaders, declined = run.loaders()
     best = run.peaks()
@@ -61,8 +59,8 @@ def calibrate_device(families: Collection[str], *, quick: bool, tell: Tell, load
     kernels = compute.points(run.samples[compute], noise=noise)
     return Calibration(
         subject=subject_of(run.device),
-        date=date,
-        seconds=round(time.monotonic() - began_s, 1),
+        date=start.date,
+        seconds=round(start.seconds, 1),
         quick=quick,
         conditions=run.watch.conditions(),
         kernels=kernels,
@@ -87,12 +85,12 @@ def laws_of(kernels: Sequence[KernelPoint]) -> tuple[Law, ...]:
 class _Run:
     """One calibration under way."""
 
-    def __init__(self, families: Collection[str], quick: bool, tell: Tell, load_before: float) -> None:
+    def __init__(self, families: Collection[str], start: Start, quick: bool, tell: Tell) -> None:
         self.families, self.quick, self.tell = families, quick, tell
         self.extent = QUICK if quick else FULL
         self.device = Device()
         self.device.refuse_unless_usable()
-        self.watch = Watch(self.device, load_before=load_before)
+        self.watch = Watch(self.device, start)
         self.samples: dict[ModuleType, Samples[Any]] = {module: Samples() for module in _SAMPLED}
 
     def take_passes(self) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -43,14 +44,32 @@ class Counters:
     wall_s: float = 0.0
 
 
-class Watch:
-    """Watches the machine from its making until it is asked for the conditions."""
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """When a calibration began, and what the machine was like: before our own processes are a load."""
 
-    def __init__(self, device: Device, *, load_before: float, root: Path = Path("/")) -> None:
+    date: str
+    load: float
+    counters: Counters
+
+    @property
+    def seconds(self) -> float:
+        """Since then."""
+        return time.monotonic() - self.counters.wall_s
+
+
+def start_now(root: Path = Path("/")) -> Start:
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Start(date=date, load=read_load(root), counters=read_counters(root))
+
+
+class Watch:
+    """Watches the machine from the start until it is asked for the conditions."""
+
+    def __init__(self, device: Device, start: Start, *, root: Path = Path("/")) -> None:
         self._device = device
         self._root = root
-        self._before = read_counters(root)
-        self._load_before = load_before
+        self._start = start
         self._frequencies: list[float] = []
         self._beats: list[float] = []
         self._call: Callable[[], object] | None = None
@@ -69,9 +88,9 @@ class Watch:
 
     def conditions(self) -> Conditions:
         return judge(
-            self._before,
+            self._start.counters,
             read_counters(self._root),
-            load_before=self._load_before,
+            load_before=self._start.load,
             frequency_drop=drop(self._frequencies),
             beat_spread=self.noise(),
             processors=os.cpu_count() or 1,

@@ -52,9 +52,9 @@ def calibrate(
     """
     _require_torch()
     families = chosen(only, has_processes=bool(torchrun))
-    from redline.probes.conditions import read_load
+    from redline.probes.conditions import start_now
 
-    load_before = read_load()  # before the ranks of the collectives, which are a load too
+    start = start_now()
     collectives = _collectives(torchrun, quick=quick, tell=tell) if "collectives" in families else None
     if torchrun and collectives is None:
         return None
@@ -62,7 +62,7 @@ def calibrate(
     from redline.probes.figures import machine_of
 
     others = [one for one in families if one != "collectives"]
-    calibration = calibrate_device(others, quick=quick, tell=tell, load_before=load_before)
+    calibration = calibrate_device(others, start, quick=quick, tell=tell)
     calibration = replace(calibration, collectives=collectives)
     return Calibrated(calibration=calibration, machine=machine_of(calibration))
 
