@@ -63,6 +63,21 @@ def test_what_cannot_be_measured_is_declined_once_and_not_tried_again() -> None:
     assert list(samples.passes) == ["good"]
 
 
+def test_a_call_that_fails_later_costs_only_its_own_case() -> None:
+    left = [5]
+
+    def tires() -> tuple[str, float]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise MemoryError
+        return "tires", 200.0
+
+    samples = Samples[str]()
+    take([Case(key="tires", prepare=lambda: tires, about="case tires"), case("good", 200)], Told(), EFFORT, samples)
+    assert samples.passes == {"tires": [[200.0] * 2], "good": [[200.0] * 4]}  # it was tried three times before
+    assert samples.declined == {"case tires": "MemoryError"}
+
+
 def test_the_reason_is_one_line_even_where_an_error_says_nothing() -> None:
     assert first_line(MemoryError()) == "MemoryError"
     assert len(first_line(RuntimeError("x" * 1000))) == 200

@@ -62,15 +62,26 @@ def take(cases: Sequence[Case[Key]], device: Device, effort: Effort, samples: Sa
     """One pass: every case once per round, in an order that changes from round to round."""
     prepared = {case.key: ready for case in cases if (ready := _prepared(case, device, effort, samples)) is not None}
     series: dict[Key, list[float]] = {key: [] for key in prepared}
-    keys = list(prepared)
+    chosen = [case for case in cases if case.key in prepared]
     for turn in range(effort.rounds):
-        start = turn * len(keys) // max(1, effort.rounds)
-        for key in keys[start:] + keys[:start]:
-            call, repeats = prepared[key]
-            if repeats > 1:
-                call()  # what other cases left in the caches is theirs
-            series[key].append(device.timed_ns(call, repeats))
-    samples.add(series)
+        start = turn * len(chosen) // max(1, effort.rounds)
+        for case in chosen[start:] + chosen[:start]:
+            if case.about not in samples.declined:
+                series[case.key] += _sampled(case, *prepared[case.key], device, samples)
+    samples.add({key: times_ns for key, times_ns in series.items() if times_ns})
+
+
+def _sampled(
+    case: Case[Key], call: Callable[[], object], repeats: int, device: Device, samples: Samples[Key]
+) -> list[float]:
+    """One sample; none where the call fails now, as it may when memory has become scarce."""
+    try:
+        if repeats > 1:
+            call()  # what other cases left in the caches is theirs
+        return [device.timed_ns(call, repeats)]
+    except Exception as error:  # noqa: BLE001 (see below)
+        samples.declined[case.about] = first_line(error)
+        return []
 
 
 def _prepared(
