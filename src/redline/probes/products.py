@@ -115,11 +115,11 @@ def varied(shape: tuple[int, ...], dtype: str, device: Device) -> torch.Tensor:
 def _product_call(number: Number, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
     import torch
 
+    by_columns = right.view(right.shape[::-1]).t()  # the layout in which GPUs take the second matrix of narrow types
     if number.name == "int8":
-        return partial(torch._int_mm, left, right, out=out)
+        return partial(torch._int_mm, left, by_columns if left.is_cuda else right, out=out)
     if number.name == "fp8":
         one = torch.ones((), device=left.device)
-        by_columns = right.view(right.shape[::-1]).t()  # the layout that the hardware takes
         return partial(torch._scaled_mm, left, by_columns, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
     plain = partial(torch.mm, left, right, out=out)
     backend: Any = torch.backends.cuda if left.is_cuda else torch.backends.mkldnn
