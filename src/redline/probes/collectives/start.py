@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -74,16 +76,19 @@ def _environment() -> Mapping[str, str]:
 
 def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
     """The exit code, and the last lines of all that was said. Ctrl-C ends the ranks, then us."""
-    with subprocess.Popen(
-        words,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that Ctrl-C reaches it once, from us
-    ) as started:
+    with (
+        _signals_interrupt(),
+        subprocess.Popen(
+            words,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # so that Ctrl-C reaches it once, from us
+        ) as started,
+    ):
         try:
             assert started.stdout is not None
             tail = _handed_on(started.stdout)
@@ -91,6 +96,25 @@ def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
         except BaseException:
             _end(started)
             raise
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """What else ends programs ends us as Ctrl-C does, so that no rank lives on. What is ignored stays so."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    ends = (signal.SIGTERM, signal.SIGHUP) if is_main else ()
+    caught = [number for number in ends if signal.getsignal(number) is signal.SIG_DFL]
+    for number in caught:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(started: subprocess.Popen[str]) -> None:
