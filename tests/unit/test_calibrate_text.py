@@ -166,6 +166,8 @@ def test_every_cause_of_noise_is_said_with_its_figure() -> None:
     assert "All intervals are wider for it" in text
     assert say.noise(calibration().conditions) == ""
     assert "of_a_newer_version" in say.noise(replace(NOISY, noisy=("of_a_newer_version",)))
+    assert "intervals are wider" in text
+    assert "intervals are wider" not in say.noise(replace(NOISY, beat_spread=0.0, noisy=("load",)))
 
 
 # --- experiments ------------------------------------------------------------------------------------------------------

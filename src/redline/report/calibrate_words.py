@@ -185,14 +185,11 @@ def noise(conditions: Conditions) -> str:
     """What disturbed the measurement, each with its figure; "" on a quiet machine."""
     if not conditions.noisy:
         return ""
-    return sentences(
-        [
-            _("The machine was noisy while it was measured: {causes}.").format(
-                causes=clauses(_cause(name, conditions) for name in conditions.noisy)
-            ),
-            _("All intervals are wider for it; measured again on a quiet machine, they will be narrower."),
-        ]
-    )
+    causes = clauses(_cause(name, conditions) for name in conditions.noisy)
+    said = [_("The machine was noisy while it was measured: {causes}.").format(causes=causes)]
+    if conditions.beat_spread > 0:  # otherwise there was no beat, as with collectives alone
+        said.append(_("All intervals are wider for it; measured again on a quiet machine, they will be narrower."))
+    return sentences(said)
 
 
 def _cause(name: str, conditions: Conditions) -> str:
