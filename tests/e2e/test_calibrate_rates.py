@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redline.hardware.machine import Machine, Origin
+from redline.hardware.machine import Origin
 from redline.hardware.profile import load_profile
 from tests.conftest import ROOT, run_redline
 
@@ -20,20 +20,11 @@ def diagnosed(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
     return next(line for line in text.splitlines() if line.startswith("MFU")), record
 
 
-def calibrated(folder: Path) -> Machine:
-    """Other tests run meanwhile, and what they disturb too much is left out of a profile: it is tried three times."""
-    for is_last in (False, False, True):
-        done = run_redline("calibrate", "--quick", "--only", "compute,memory", "-q", "--force", cwd=folder)
-        assert done.returncode == 0, done.stderr
-        machine = load_profile(folder / "machine.json")
-        if is_last or machine.ridge_flops_per_byte("fp32") is not None:
-            return machine
-    raise AssertionError
-
-
 def test_a_trace_of_a_cpu_is_declined_without_a_profile_and_rated_with_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    machine = calibrated(tmp_path)
+    done = run_redline("calibrate", "--quick", "--only", "compute,memory", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    machine = load_profile(tmp_path / "machine.json")
     peak, bandwidth = machine.peak_flops_per_s("fp32"), machine.memory_bytes_per_s
     assert peak is not None
     assert bandwidth is not None

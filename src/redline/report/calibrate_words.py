@@ -282,8 +282,13 @@ def slow_pair(one: PairSpeed) -> str:
     )
 
 
+_FEWEST_PAIRS = 2  # a single link has none to be compared with
+
+
 def health(found: Collectives) -> str:
     """Where nothing is wrong."""
+    if len(found.pairs) < _FEWEST_PAIRS:
+        return _("healthy: all results are right, and none of {ranks} is slow").format(ranks=counted.ranks(found.world))
     text = _("healthy: all results are right, and none of {ranks} and {pairs} is slow")
     pairs = ngettext("{count:,} pair", "{count:,} pairs", len(found.pairs)).format(count=len(found.pairs))
     return text.format(ranks=counted.ranks(found.world), pairs=pairs)

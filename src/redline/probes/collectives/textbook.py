@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ELEMENT_BYTES = 4
-_PERIOD = 1009  # a prime: parts that are swapped or shifted never look alike
+_PERIOD = 1009  # a prime: parts that are swapped or shifted hardly ever look alike
 
 Content = NDArray[np.float32]
 

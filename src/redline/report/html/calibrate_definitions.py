@@ -16,7 +16,7 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("best, in a burst"),
         marked(
-            "The fastest matmul of all shapes that were tried, when the machine was not hot from it. A published "
+            "The fastest sample of all shapes that were tried: what is possible when nothing disturbs. A published "
             "peak is rarely reached."
         ),
     ),
