@@ -50,3 +50,9 @@ class UnknownHardwareError(InputError):
 
 class OutputError(RedlineError):
     """A result cannot be written."""
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, in one line that is short enough for a table."""
+    text = str(error).strip().split("\n", maxsplit=1)[0]
+    return (text or type(error).__name__)[:200]

@@ -7,7 +7,7 @@ import pytest
 
 from redline.probes.compare import Comparison, Row, Verdict, compare, figures, verdict_of
 from redline.probes.record import FAMILIES, Calibration, Estimate, OverheadPoint
-from redline.report import calibrate_compare_json, calibrate_compare_text
+from redline.report import calibrate_compare_json, calibrate_compare_text, calibrate_text
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from tests.conftest import ROOT
@@ -174,7 +174,7 @@ def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
     if update_golden:
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= calibrate_compare_text.WIDTH
+    assert max(map(width_of, text.split("\n"))) <= calibrate_text.WIDTH
 
 
 def test_the_first_line_of_a_comparison() -> None:

@@ -190,7 +190,8 @@ def test_without_torch_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert refused(capsys, []).startswith("calibrate: torch is not installed here; install it")
+    for given in ([], ["--show", "--nproc-per-node", "2"]):
+        assert refused(capsys, given).startswith("calibrate: torch is not installed here; install it")
 
 
 def test_the_help_names_every_family() -> None:

@@ -1,7 +1,7 @@
 """Contents before and after a collective, as they are shown to learners."""
 
-from redline.hardware.machine import COLLECTIVES
 from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.textbook import OPERATIONS
 from redline.report.collectives_shown_text import MEANINGS, render
 
 
@@ -12,7 +12,7 @@ def shown(operation: str = "all_reduce", *, correct: bool = True, ranks: int = 2
 
 
 def test_every_operation_is_explained() -> None:
-    assert set(MEANINGS) == set(COLLECTIVES)
+    assert set(MEANINGS) == set(OPERATIONS)
 
 
 def test_contents_by_rank() -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from redline.probes.bench import Case, Effort, Samples, first_line, take
+from redline.errors import first_line
+from redline.probes.bench import Case, Effort, Samples, take
 from redline.probes.device import Device
 
 EFFORT = Effort(rounds=4, sample_ns=100, call_limit_ns=1000)

@@ -1,6 +1,5 @@
 """The command that starts the ranks, and what is said when they fail."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -62,9 +61,3 @@ def test_what_torchrun_complains_about_is_handed_on(tmp_path: Path) -> None:
 
 def test_without_any_word_the_exit_code_is_told(tmp_path: Path) -> None:
     assert str(start.failure(tmp_path, [], 7)).endswith("torchrun failed\nexit code 7")
-
-
-def test_without_torch_there_is_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(InputError, match="collectives need torch, which is not installed"):
-        start.measure_collectives(["--nproc-per-node", "2"], quick=True)

@@ -47,7 +47,6 @@ class TestOneStep:
         found = probe.doubling(_step(overhead_ns, work_ns), 8, _MadeUp(), _EFFORT, 0.0)
         assert found.batch == 8
         assert found.ratio == pytest.approx(ratio)
-        assert probe.overhead_share(found) == pytest.approx(2 - ratio)
         assert probe.is_overhead(found) is is_overhead
 
     def test_noise_widens_both_times(self) -> None:
@@ -56,10 +55,6 @@ class TestOneStep:
             assert time_ns.value == 1000
             assert time_ns.low < 950
             assert time_ns.high > 1050
-
-    def test_a_ratio_out_of_range_is_no_share_out_of_range(self) -> None:
-        assert probe.overhead_share(_doubling(1, 2.6)) == 0.0
-        assert probe.overhead_share(_doubling(1, 0.9)) == 1.0
 
     def test_a_step_that_fails_says_with_which_batch_and_why(self) -> None:
         def step(batch: int) -> Callable[[], float]:

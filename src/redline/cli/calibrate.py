@@ -173,9 +173,9 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
     _refuse("--show measures nothing", options, ("quick", "only", "report", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
-    from redline.probes.collectives.start import show_collectives
     from redline.report import collectives_shown_text
     from redline.report.language import speaking
+    from redline.verbs.calibrate import show_collectives
 
     found = show_collectives(options.torchrun)
     if found is not None:

@@ -32,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("-o", "--output", metavar="FOLDER", help="of the run (default: a new one in redline-runs)")
-    window = parser.add_argument_group("what to capture")
+    _add_windows(parser.add_argument_group("what to capture"))
+    _add_limits(parser.add_argument_group("limits"))
+    _add_afterwards(parser.add_argument_group("after the run"))
+
+
+def _add_windows(window: argparse._ArgumentGroup) -> None:
     window.add_argument(
         "--steps", type=positive, default=Settings.steps, metavar="N", help="steps in a window (default: 3)"
     )
@@ -61,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     window.add_argument("--memory", action="store_true", help="record every allocation")
     window.add_argument("--no-shapes", action="store_true", help="do not record shapes; then nothing can be rated")
-    limits = parser.add_argument_group("limits")
+
+
+def _add_limits(limits: argparse._ArgumentGroup) -> None:
     limits.add_argument(
         "--budget",
         type=_share,
@@ -96,7 +103,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="without a step: say where each rank stands (default: 300; 0 for never)",
     )
-    after = parser.add_argument_group("after the run")
+
+
+def _add_afterwards(after: argparse._ArgumentGroup) -> None:
     after.add_argument("--diagnose", action="store_true", help="diagnose at once, on stderr")
     after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
     after.add_argument("-q", "--quiet", action="store_true", help="say nothing of our own")

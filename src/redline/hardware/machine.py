@@ -14,11 +14,11 @@ LATENCY, RATE = "collective_latency_ns", "collective_bytes_per_s"
 LEVELS = ("node", "across")
 COLLECTIVES = (
     "broadcast", "reduce", "all_reduce", "gather", "all_gather", "scatter", "reduce_scatter", "all_to_all", "send_recv",
-    "barrier",
 )  # fmt: skip
 
 
-def _work_unit(dtype: str) -> str:
+def work_unit(dtype: str) -> str:
+    """In which a rate of arithmetic is stated; a type may also be one that stands for another, such as fp32-as-bf16."""
     return "OP/s" if dtype.startswith("int") else "FLOP/s"
 
 
@@ -26,10 +26,10 @@ def _work_unit(dtype: str) -> str:
 FIGURE_UNITS: Mapping[str, str] = {
     "memory_bytes": "B",
     "memory_bytes_per_s": "B/s",
-    **{f"{PEAK}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
-    **{f"{BEST_MATMUL}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
-    **{f"{SUSTAINED_MATMUL}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
-    **{f"{LAW_COMPUTE}.{dtype}": _work_unit(dtype) for dtype in DTYPES},
+    **{f"{PEAK}.{dtype}": work_unit(dtype) for dtype in DTYPES},
+    **{f"{BEST_MATMUL}.{dtype}": work_unit(dtype) for dtype in DTYPES},
+    **{f"{SUSTAINED_MATMUL}.{dtype}": work_unit(dtype) for dtype in DTYPES},
+    **{f"{LAW_COMPUTE}.{dtype}": work_unit(dtype) for dtype in DTYPES},
     **{f"{LAW_MEMORY}.{dtype}": "B/s" for dtype in DTYPES},
     **{f"{LAW_FIXED}.{dtype}": "ns" for dtype in DTYPES},
     "fabric_bytes_per_s": "B/s",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from redline.errors import first_line
 from redline.probes.device import Device
 from redline.probes.record import Declined, Estimate
 from redline.probes.statistics import estimate, fastest
@@ -100,9 +101,3 @@ def _prepared(
         samples.declined[case.about] = f"one call takes {once_ns / 1e9:.1f} s"
         return None
     return call, max(1, min(_MOST_REPEATS, round(effort.sample_ns / max(once_ns, 1.0))))
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong, in one line that is short enough for a table."""
-    text = str(error).strip().split("\n", maxsplit=1)[0]
-    return (text or type(error).__name__)[:200]

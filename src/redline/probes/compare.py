@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from redline.hardware.machine import work_unit
 from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, CollectiveLaw, Collectives, Estimate, Law, rate
 from redline.units import format_buffer
@@ -119,10 +120,6 @@ def figures(calibration: Calibration) -> Iterator[Measured]:
     yield from _roofline(calibration)
     if calibration.collectives is not None:
         yield from _collectives(calibration.collectives)
-
-
-def work_unit(dtype: str) -> str:
-    return "OP/s" if dtype.startswith("int") else "FLOP/s"
 
 
 def _compute(calibration: Calibration) -> Iterator[Measured]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redline.probes.bench import Case, Samples, first_line
+from redline.errors import first_line
+from redline.probes.bench import Case, Samples
 from redline.probes.law import FEWEST
 from redline.probes.products import Number, Operands, first_flops_per_s, numbers, strict, suits, varied
 from redline.probes.record import KernelPoint

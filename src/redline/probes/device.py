@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from redline.errors import InputError
+from redline.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +72,5 @@ class Device:
             torch.ones(1, device=self.torch_device).add_(1)
             self.synchronise()
         except Exception as error:
-            reason = str(error).strip().split("\n", maxsplit=1)[0]
             hint = "free it, or set CUDA_VISIBLE_DEVICES= (to nothing) to measure the CPU"
-            raise InputError(f"calibrate: the GPU cannot be used: {reason}\n{hint}") from error
+            raise InputError(f"calibrate: the GPU cannot be used: {first_line(error)}\n{hint}") from error

@@ -41,11 +41,6 @@ def doubling(step: Step, batch: int, device: Device, effort: Effort, noise: floa
     return found[0]
 
 
-def overhead_share(doubling: Doubling) -> float:
-    """The part of the time that does not grow with the batch."""
-    return min(1.0, max(0.0, 2 - doubling.ratio))
-
-
 def is_overhead(doubling: Doubling) -> bool:
     """Whether more of the time is overhead than work: that is so below a ratio of 1.5, halfway between 1 and 2."""
     return doubling.ratio < _EVEN_RATIO

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from redline.probes.device import Device
 
-_STREAMS = {"copy": 2, "triad": 3, "sum": 1}
+STREAMS = {"copy": 2, "triad": 3, "sum": 1}
 """How many arrays each takes."""
 _FIRST_BYTES = 16 << 10
 _STEP, _QUICK_STEP = 4, 8
@@ -64,9 +64,7 @@ def _power_of_two(size_bytes: int) -> int:
 def cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
     largest = largest_bytes(device, quick=quick)
     memory = _Memory(device, largest)
-    streams = [
-        memory.case(kind, size) for size in _sizes(largest, _QUICK_STEP if quick else _STEP) for kind in _STREAMS
-    ]
+    streams = [memory.case(kind, size) for size in _sizes(largest, _QUICK_STEP if quick else _STEP) for kind in STREAMS]
     allocations = [_allocation(device, size) for size in _ALLOCATED_BYTES if size <= largest]
     transfers = _transfers(device, [size for size in _TRANSFERRED_BYTES if size <= largest]) if device.is_cuda else []
     return [*streams, *allocations, *transfers, *([] if device.is_cuda else _beyond_caches(largest))]
@@ -105,8 +103,8 @@ class _Memory:
         self._array: weakref.ref[_Array] | None = None
 
     def case(self, kind: str, size_bytes: int) -> Case[Movement]:
-        each = size_bytes // _STREAMS[kind] // _LINE_BYTES * _LINE_BYTES
-        together = each * _STREAMS[kind]
+        each = size_bytes // STREAMS[kind] // _LINE_BYTES * _LINE_BYTES
+        together = each * STREAMS[kind]
         return Case(
             key=Movement(kind=kind, working_bytes=together, moved_bytes=together),
             prepare=partial(self._prepare, kind, each),
@@ -118,7 +116,7 @@ class _Memory:
         if array is None:
             array = _Array(self.device, self.size_bytes)
             self._array = weakref.ref(array)
-        call = _stream(kind, [array.part(number, each_bytes) for number in range(_STREAMS[kind])])
+        call = _stream(kind, [array.part(number, each_bytes) for number in range(STREAMS[kind])])
         call.array = array
         return call
 
@@ -207,7 +205,7 @@ def memory_bytes_per_s(points: tuple[BandwidthPoint, ...]) -> Estimate | None:
 
     STREAM's are copy and triad; on some machines reading alone is faster, and a roof is what nothing exceeds.
     """
-    largest = [max(same, key=lambda point: point.working_bytes) for kind in _STREAMS if (same := _of(points, kind))]
+    largest = [max(same, key=lambda point: point.working_bytes) for kind in STREAMS if (same := _of(points, kind))]
     return max((point.bytes_per_s for point in largest), key=lambda speed: speed.value, default=None)
 
 

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from redline.probes.compare import Comparison, Measured, Row, Verdict
 from redline.probes.record import FAMILIES, Calibration
 from redline.report import calibrate_words as say
+from redline.report.calibrate_text import WIDTH, fact, joined
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.layout import left, wrapped
+from redline.report.layout import wrapped
 from redline.report.words import printable, table
 
-WIDTH = 100
 _MOST_POINTS = 12  # of one family, that differ
 _MOST_NAMED = 10  # that only one has
-_LABEL_WIDTH = 10
-_PLAIN = str.maketrans({"±": "~"})
 VERDICTS: Mapping[Verdict, str] = {
     Verdict.SAME: marked("same"),
     Verdict.FASTER: marked("faster"),
@@ -30,16 +28,15 @@ def render(found: Comparison, *, unicode: bool = True) -> str:
         *(list(_family(family, found.rows)) for family in FAMILIES),
         [*_only("A", found.only_first), *_only("B", found.only_second)],
     ]
-    text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-    return text if unicode else text.translate(_PLAIN)
+    return joined(blocks, unicode=unicode)
 
 
 def _head(found: Comparison) -> Iterator[str]:
     yield from wrapped(summary(found), WIDTH, rest="  ")
     for label, side in (("A", found.first), ("B", found.second)):
-        yield from _fact(label, say.headline(side))
-        yield from _fact("", say.noise(side.conditions))
-    yield from _fact(_("software"), _software(found.first, found.second))
+        yield from fact(label, say.headline(side))
+        yield from fact("", say.noise(side.conditions))
+    yield from fact(_("software"), _software(found.first, found.second))
 
 
 def summary(found: Comparison) -> str:
@@ -66,10 +63,6 @@ def _software(first: Calibration, second: Calibration) -> str:
         )
         for name in changed
     )
-
-
-def _fact(label: str, text: str) -> list[str]:
-    return wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)}") if text else []
 
 
 # --- a family ---------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import log2
 
 from redline.hardware import catalogue
-from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine
-from redline.probes.compare import work_unit
+from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine, work_unit
+from redline.probes.memory import STREAMS
 from redline.probes.record import (
     BandwidthPoint,
     Calibration,
@@ -25,7 +25,6 @@ from redline.report.words import percent, printable
 from redline.units import format_buffer
 
 MOST_SIZES = 7
-STREAMS = ("copy", "triad", "sum")
 _SHAPE_LIMIT = 30
 
 

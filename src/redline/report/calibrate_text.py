@@ -26,17 +26,22 @@ def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) 
         *_collectives(calibration),
         list(_declined(calibration)),
     ]
+    return joined(blocks, unicode=unicode)
+
+
+def joined(blocks: Sequence[Sequence[str]], *, unicode: bool) -> str:
+    """Blocks that have lines, with an empty line between them."""
     text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
     return text if unicode else text.translate(_PLAIN)
 
 
 def _facts(calibration: Calibration) -> Iterator[str]:
-    yield from _fact(_("software"), say.software(calibration.subject))
-    yield from _fact(_("samples"), say.samples(calibration))
-    yield from _fact(_("noise"), say.noise(calibration.conditions))
+    yield from fact(_("software"), say.software(calibration.subject))
+    yield from fact(_("samples"), say.samples(calibration))
+    yield from fact(_("noise"), say.noise(calibration.conditions))
 
 
-def _fact(label: str, text: str) -> list[str]:
+def fact(label: str, text: str) -> list[str]:
     return wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)}") if text else []
 
 
@@ -75,7 +80,7 @@ def _experiments(calibration: Calibration) -> Iterator[str]:
     if any(text for _label, text in found):
         yield _("experiments")
         for label, text in found:
-            yield from _fact(label, text)
+            yield from fact(label, text)
 
 
 def _collectives(calibration: Calibration) -> Iterator[list[str]]:

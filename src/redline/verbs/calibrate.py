@@ -17,6 +17,7 @@ from redline.probes.compare import compare as compare_calibrations
 from redline.probes.record import FAMILIES, Calibration
 
 if TYPE_CHECKING:
+    from redline.probes.collectives.shown import Shown
     from redline.probes.record import Collectives
 
 
@@ -87,6 +88,14 @@ def _collectives(torchrun: Sequence[str], *, quick: bool, tell: Callable[[str], 
 
     tell("collectives")
     return measure_collectives(torchrun, quick=quick)
+
+
+def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
+    """What each collective does to a few numbers on every rank. None on a machine without the first rank."""
+    _require_torch()
+    from redline.probes.collectives import start
+
+    return start.show_collectives(torchrun)
 
 
 def _require_torch() -> None:

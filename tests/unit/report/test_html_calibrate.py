@@ -1,10 +1,7 @@
 """The page of a calibration: it says what the text says, draws what was measured, and leaves out what was not."""
 
-import html
-import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,23 +19,11 @@ from tests.made_calibrations import (
     gpu_calibration,
     gpu_machine,
 )
+from tests.pages import data_of, visible
 
 MOST_BYTES = 6_000_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
 SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
-
-
-def data_of(text: str) -> Any:
-    """What the scripts of a page are given."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found
-    return json.loads(found[1])
-
-
-def visible(text: str) -> str:
-    """Without scripts, styles and tags."""
-    text = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\u00a0", " ").split())
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

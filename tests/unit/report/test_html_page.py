@@ -24,6 +24,7 @@ from redline.verbs.diagnose import Diagnosed, diagnose
 from redline.verbs.digest import digest
 from tests.conftest import document, kernel, launch, op, region
 from tests.made_findings import findings
+from tests.pages import data_of, visible
 
 MOST_BYTES = 6_000_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
@@ -44,19 +45,6 @@ def job(folder: Path) -> Diagnosed:
 def render(job: Diagnosed, found: Findings | None = None, **options: Any) -> str:
     known = {"strip": job.strip, **options}
     return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **known)
-
-
-def data_of(text: str) -> Any:
-    """What the scripts of a page are given."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found
-    return json.loads(found[1])
-
-
-def visible(text: str) -> str:
-    """Without scripts, styles and tags."""
-    text = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\u00a0", " ").split())
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import signal
@@ -51,8 +50,6 @@ def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
 def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T]) -> T | None:
     import msgspec
 
-    if importlib.util.find_spec("torch") is None:
-        raise InputError("collectives need torch, which is not installed: install it, or leave out --nproc-per-node")
     with tempfile.TemporaryDirectory(prefix="redline-") as name:
         folder = Path(name)
         code, tail = _run(command(torchrun, folder, words))

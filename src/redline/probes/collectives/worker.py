@@ -20,8 +20,7 @@ import torch
 import torch.distributed as dist
 
 from redline.artifacts import write_atomic
-from redline.errors import UsageError
-from redline.probes.bench import first_line
+from redline.errors import UsageError, first_line
 from redline.probes.collectives import results
 from redline.probes.collectives.agree import everyones
 from redline.probes.collectives.harness import Effort, Harness

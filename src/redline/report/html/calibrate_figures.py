@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from redline.hardware.machine import work_unit
 from redline.probes.collectives.law import ring_time_ns
-from redline.probes.compare import work_unit
-from redline.probes.memory import memory_bytes_per_s
+from redline.probes.memory import STREAMS, memory_bytes_per_s
 from redline.probes.record import (
     BandwidthPoint,
     Calibration,
@@ -18,7 +18,7 @@ from redline.probes.record import (
     rate,
 )
 from redline.report import calibrate_words as say
-from redline.report.calibrate_tables import STREAMS, bus_bandwidth
+from redline.report.calibrate_tables import bus_bandwidth
 from redline.report.language import _
 from redline.report.words import printable
 from redline.units import format_buffer

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.hardware import catalogue
-from redline.hardware.machine import DTYPES, Machine
-from redline.probes.compare import work_unit
+from redline.hardware.machine import DTYPES, Machine, work_unit
 from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, CollectivePoint, Estimate, Peak
 from redline.report import calibrate_tables as tables
