@@ -1,0 +1,1 @@
+"""What serving a model should cost: time to the first token, time per token, throughput, memory."""

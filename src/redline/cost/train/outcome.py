@@ -1,0 +1,62 @@
+"""The predicted cost of steps: time by what it is spent on, memory by what it holds. Columns, one row per layout."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds of a step on the slowest stage, by cause. The parts are exclusive: they add up to the step."""
+
+    compute_s: Column
+    """Kernels of the forward and backward pass, without what is computed again."""
+    recompute_s: Column
+    host_s: Column
+    """What launching takes beyond what the device needs."""
+    head_s: Column
+    """Logits and loss."""
+    tensor_s: Column
+    """Exposed traffic of tensor parallelism."""
+    context_s: Column
+    expert_s: Column
+    pipeline_s: Column
+    """Exposed sends between stages."""
+    bubble_s: Column
+    """Waiting for other stages."""
+    gather_s: Column
+    """Exposed gathering of weights and scattering of gradients (ZeRO-3)."""
+    reduce_s: Column
+    """Exposed reduction of gradients, and gathering of updated weights (ZeRO-1)."""
+    optimizer_s: Column
+    offload_s: Column
+
+    @property
+    def step_s(self) -> Column:
+        total: Column = np.sum(np.broadcast_arrays(*(getattr(self, f.name) for f in fields(StepTime))), axis=0)
+        return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryUse:
+    """Bytes on the fullest device at the peak of a step, by what they hold."""
+
+    weights_bytes: Column
+    gradients_bytes: Column
+    optimizer_bytes: Column
+    activations_bytes: Column
+    head_bytes: Column
+    """Logits, their gradient and what the loss keeps."""
+    gathers_bytes: Column
+    """Whole layers or buckets that are put together for a moment."""
+    communicators_bytes: Column
+    allocator_bytes: Column
+    """What the allocator holds beyond what is asked of it."""
+
+    @property
+    def peak_bytes(self) -> Column:
+        total: Column = np.sum(np.broadcast_arrays(*(getattr(self, f.name) for f in fields(MemoryUse))), axis=0)
+        return total

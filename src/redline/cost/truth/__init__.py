@@ -1,0 +1,1 @@
+"""Published measurements that predictions are held against, and how well they fare."""

@@ -1,0 +1,1 @@
+"""Model descriptions and their arithmetic: parameters, FLOPs, activations, caches."""

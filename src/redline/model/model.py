@@ -1,0 +1,84 @@
+"""A model as the numbers that its cost depends on: widths, depths and kinds of layers.
+
+Every field is a number, or a column of numbers: then the description stands for many models at once, one per row, and
+all arithmetic on it is vectorised. Integers stay integers, so that parameters are exact.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A decoder, encoder or diffusion transformer; a stack of layers between an embedding and a head."""
+
+    name: str = ""
+    layers: Number
+    hidden: Number
+    heads: Number
+    kv_heads: Number
+    head_dim: Number
+    """Of queries and keys, with the rotated part where that is separate."""
+    value_dim: Number
+    """Of values, per head."""
+    ffn: Number
+    """Width of the dense feed-forward part; of a gated one, the width of each half."""
+    gated: Number
+    """1 where the feed-forward part has a gate, so three matrices instead of two."""
+    vocab: Number
+    tied: Number
+    """1 where the head is the embedding, transposed."""
+    causal: Number = 1
+
+    # Which layers are what. All numbers count layers.
+    attention_layers: Number
+    dense_layers: Number
+    """With a dense feed-forward part."""
+    moe_layers: Number = 0
+    state_layers: Number = 0
+    """With a state-space mixer (Mamba-2) in the place of attention."""
+    window: Number = 0
+    """Tokens that attention sees in `window_layers`; 0 where there are none."""
+    window_layers: Number = 0
+
+    # Latent attention (MLA): low ranks that queries, and keys with values, pass through. 0 where there is none.
+    q_rank: Number = 0
+    kv_rank: Number = 0
+    rope_dim: Number = 0
+    """The part of head_dim that is rotated and, with latent attention, shared by all heads."""
+
+    # Mixture of experts.
+    experts: Number = 0
+    experts_per_token: Number = 0
+    expert_ffn: Number = 0
+    shared_ffn: Number = 0
+    """Width of all shared experts together."""
+
+    # State-space layers.
+    state_inner: Number = 0
+    state_size: Number = 0
+    state_groups: Number = 0
+    state_heads: Number = 0
+    state_conv: Number = 0
+
+    # What adds parameters and hardly any time.
+    positions: Number = 0
+    """Learned position embeddings."""
+    attention_bias: Number = 0
+    """Numbers of bias per layer, in the projections into and out of attention."""
+    ffn_bias: Number = 0
+    """1 where the feed-forward matrices have biases."""
+    norm_weights: Number = 0
+    """Numbers in the norms of all layers and after them, all together."""
+    other_parameters: Number = 0
+    """Outside the layers: patch embeddings, time embeddings, heads of other kinds."""
+
+    # Diffusion transformers.
+    modulation: Number = 0
+    """Numbers that each layer is modulated by, per hidden unit (6 in DiT); 0 where there is none."""
+    cross_tokens: Number = 0
+    """Tokens of the condition that cross-attention reads; 0 where there is none."""
