@@ -22,7 +22,7 @@ class Pieces:
     layers_per_stage: Column
     """Of the fullest stage."""
 
-    # One layer and micro-batch: device time of kernels, and what the host needs to launch them. A layer takes the longer.
+    # One layer and micro-batch: time of its kernels, and what the host needs to launch them. A layer takes the longer.
     forward_s: Column
     backward_s: Column
     """Both gradients, without recomputation."""
