@@ -29,7 +29,8 @@ from types import FrameType
 from typing import Any
 
 from redline.errors import InputError
-from redline.report import inspect_json, inspect_text
+from redline.report.inspect import json as inspect_json
+from redline.report.inspect import text as inspect_text
 from redline.testing.damage.corpus import seed_trace
 from redline.testing.mutate import Mutant, excerpt, mutant
 from redline.testing.synthetic import JobSpec, rank_text, simulate_job

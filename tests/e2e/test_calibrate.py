@@ -11,7 +11,7 @@ import pytest
 from redline.probes import conditions, overhead
 from redline.probes.compare import Verdict, compare
 from redline.probes.record import Calibration
-from redline.report import calibrate_compare_json
+from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.verbs.calibrate import load_calibrated
 from tests.conftest import ROOT, run_redline
 from tests.e2e.test_docs import first_words_of_options, rows_of, section

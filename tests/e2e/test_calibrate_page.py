@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from redline.report.html import calibrate_page
+from redline.report.html.calibrate import page as calibrate_page
 from redline.report.language import speaking
 from redline.report.words import printable
 from tests.browsing import PAYLOADS, opened

@@ -35,7 +35,7 @@ from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
-from redline.report import inspect_json
+from redline.report.inspect import json as inspect_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
@@ -43,8 +43,8 @@ from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Sour
 from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
-from tests.unit.test_run_text import rank as rank_of_a_run
-from tests.unit.test_run_text import run as run_record
+from tests.unit.report.run.test_text import rank as rank_of_a_run
+from tests.unit.report.run.test_text import run as run_record
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

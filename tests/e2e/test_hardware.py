@@ -11,7 +11,8 @@ import redline
 from redline.hardware.catalogue import machines
 from redline.hardware.machine import COLLECTIVES, DTYPES, FIGURE_UNITS, LEVELS, Figure, Machine, calibrated
 from redline.hardware.profile import save_profile
-from redline.report import hardware_json, hardware_text
+from redline.report.hardware import json as hardware_json
+from redline.report.hardware import text as hardware_text
 from tests.conftest import ROOT, run_redline
 from tests.e2e.test_docs import rows_of, section
 

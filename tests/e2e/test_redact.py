@@ -9,8 +9,8 @@ import pytest
 import zstandard
 
 import redline
-from redline.report.raw_tables import COLUMNS, raw_table
-from redline.report.redaction import Redactor
+from redline.report.diagnose.raw_tables import COLUMNS, raw_table
+from redline.report.redaction.redactor import Redactor
 from tests.conftest import (
     DEVICE_PID,
     HOST_PID,

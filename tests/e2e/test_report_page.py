@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from redline.report.html import page as report
+from redline.report.html.diagnose import page as report
 from redline.report.words import printable
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose

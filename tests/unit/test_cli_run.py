@@ -9,11 +9,11 @@ import pytest
 from redline.cli import main
 from redline.errors import InputError
 from redline.launch.outside.supervise import Ended
-from redline.report import run_text
+from redline.report.run import text as run_text
 from redline.verbs import diagnose as diagnose_verb
 from redline.verbs import run as run_verb
 from redline.verbs.run import Ran
-from tests.unit.test_run_text import rank, run
+from tests.unit.report.run.test_text import rank, run
 
 EXITED_WITH_7 = 7 << 8
 

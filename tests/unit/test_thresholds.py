@@ -10,7 +10,7 @@ from redline.analysis.job.outline import Remark, Unseen, Utilisation
 from redline.errors import UsageError
 from redline.findings.registry import RULES
 from redline.findings.thresholds import QUANTITIES, Measured, Outcome, check, parse
-from redline.report.thresholds_text import crossed_line, unknown_line
+from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.made_findings import findings
 

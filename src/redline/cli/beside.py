@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
 
 
 def add_with_trace(parser: argparse.ArgumentParser) -> None:

@@ -123,7 +123,7 @@ def _progress(quiet: bool) -> Callable[[str], None]:
 def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
     from pathlib import Path
 
-    from redline.report import calibrate_text
+    from redline.report.calibrate import text as calibrate_text
     from redline.report.language import speaking
 
     if options.json:
@@ -134,7 +134,7 @@ def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: 
 
 
 def _page(found: Calibrated, spoken: str) -> str:
-    from redline.report.html import calibrate_page
+    from redline.report.html.calibrate import page as calibrate_page
     from redline.report.language import speaking
 
     with speaking(spoken):
@@ -151,7 +151,8 @@ def _point_onwards(output: str, options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace, spoken: str) -> int:
-    from redline.report import calibrate_compare_json, calibrate_compare_text
+    from redline.report.calibrate import compare_json as calibrate_compare_json
+    from redline.report.calibrate import compare_text as calibrate_compare_text
     from redline.report.language import speaking
     from redline.verbs.calibrate import compare, load_calibrated
 
@@ -173,7 +174,7 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
     _refuse("--show measures nothing", options, ("quick", "only", "report", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
-    from redline.report import collectives_shown_text
+    from redline.report.calibrate import collectives_shown_text
     from redline.report.language import speaking
     from redline.verbs.calibrate import show_collectives
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from redline.findings.thresholds import Threshold
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
     from redline.verbs.diagnose import Diagnosed
 
 
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     from redline.findings import thresholds
     from redline.report.language import speaking
-    from redline.report.redaction_words import redacted_words
+    from redline.report.redaction.words import redacted_words
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
@@ -130,8 +130,11 @@ def _format(options: argparse.Namespace) -> str:
 def _rendered(
     found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace, trace: Path | None
 ) -> str:
-    from redline.report import diagnose_csv, diagnose_json, diagnose_md, diagnose_text
-    from redline.report.raw_tables import raw_table
+    from redline.report.diagnose import csv as diagnose_csv
+    from redline.report.diagnose import json as diagnose_json
+    from redline.report.diagnose import md as diagnose_md
+    from redline.report.diagnose import text as diagnose_text
+    from redline.report.diagnose.raw_tables import raw_table
 
     known = found.diagnosis, found.outline, found.findings, found.failures
     beside: Any = {"removed": found.removed, "captured": found.captured}
@@ -139,7 +142,7 @@ def _rendered(
     if form == "json":
         return diagnose_json.render(*known, **beside)
     if form == "html":
-        from redline.report.html import page
+        from redline.report.html.diagnose import page
 
         link = None if trace is None else trace.name
         return page.render(*known, strip=found.strip, trace_link=link, **beside)
@@ -154,7 +157,7 @@ def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:
     """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
     from redline.errors import InputError
     from redline.findings.thresholds import Measured, check
-    from redline.report.thresholds_text import crossed_line, unknown_line
+    from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
 
     measured = Measured(
         diagnosis=found.diagnosis, outline=found.outline, findings=found.findings, unread=len(found.failures)

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
-    from redline.report import digest_text
-    from redline.report.redaction_words import redacted_words
+    from redline.report.digest import text as digest_text
+    from redline.report.redaction.words import redacted_words
     from redline.verbs.digest import digest
 
     written = digest(

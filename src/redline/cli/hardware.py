@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from redline.report import hardware_json, hardware_text
+    from redline.report.hardware import json as hardware_json
+    from redline.report.hardware import text as hardware_text
     from redline.verbs.hardware import find_hardware
 
     refuse_unknown_format("hardware", options.output)

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from redline.report import inspect_json, inspect_text
+    from redline.report.inspect import json as inspect_json
+    from redline.report.inspect import text as inspect_text
     from redline.trace.merge import why_not_mergeable
     from redline.verbs.inspect import inspect
 

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
-    from redline.report import merge_text
-    from redline.report.redaction_words import redacted_words
+    from redline.report.merge import text as merge_text
+    from redline.report.redaction.words import redacted_words
     from redline.verbs.merge import merge
 
     result = merge(

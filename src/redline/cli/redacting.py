@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
 
 
 def add_redact(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def redacting(options: argparse.Namespace, run: Callable[[argparse.Namespace, Re
     """Run a verb with a redactor where one was asked for; errors that it raises are clean too."""
     if not options.redact:
         return run(options, None)
-    from redline.report.redaction import Redactor
+    from redline.report.redaction.redactor import Redactor
 
     redactor = Redactor()
     with redactor.in_errors(lambda: _files_named(options)):

@@ -185,8 +185,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
-    from redline.report import run_text
     from redline.report.language import speaking
+    from redline.report.run import text as run_text
 
     with speaking(spoken):
         _say(run_text.render_stall(stall, path))
@@ -195,8 +195,8 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
 def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
     """The summary, and what was asked for."""
     if not options.quiet:
-        from redline.report import run_text
         from redline.report.language import speaking
+        from redline.report.run import text as run_text
 
         with speaking(spoken):
             _say(run_text.render(ran.record, ran.folder))
@@ -220,8 +220,8 @@ def _near(folder: Path) -> str:
 
 def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     from redline.cli.output import deliver
-    from redline.report import diagnose_text
-    from redline.report.html import page
+    from redline.report.diagnose import text as diagnose_text
+    from redline.report.html.diagnose import page
     from redline.report.language import speaking
     from redline.verbs.diagnose import diagnose
 

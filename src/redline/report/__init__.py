@@ -1,1 +1,1 @@
-"""Results as text, Markdown and JSON; nothing is computed here."""
+"""Results as text, Markdown, JSON, CSV and HTML, in a folder per verb; nothing is computed here."""

@@ -16,7 +16,7 @@ from redline.findings.conclude import findings_of
 from redline.findings.finding import Findings
 from redline.findings.observe import observe
 from redline.launch.captured import Captured, captured_of
-from redline.report.redaction import Redactor, Removed
+from redline.report.redaction.redactor import Redactor, Removed
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 
@@ -44,22 +44,22 @@ class Diagnosed:
 
     def frame(self, name: str) -> "pd.DataFrame":
         """A table as a data frame of pandas: findings, kernels, collectives, ranks, steps, host or waterfall."""
-        from redline.report.frames import frame_of
-        from redline.report.raw_tables import COLUMNS, raw_table
+        from redline.report.diagnose.frames import frame_of
+        from redline.report.diagnose.raw_tables import COLUMNS, raw_table
 
         if name not in COLUMNS:
             raise UsageError(f"there is no table {name!r}; there are: {', '.join(COLUMNS)}")
         return frame_of(raw_table(name, self.diagnosis, self.outline, self.findings))
 
     def __repr__(self) -> str:
-        from redline.report.notebook import line_of
+        from redline.report.diagnose.notebook import line_of
 
         return line_of(self.diagnosis, self.outline, self.findings)
 
     def _repr_html_(self) -> str:
         """As a notebook shows it."""
-        from redline.report.diagnose_screen import screen_of
-        from redline.report.notebook import render
+        from redline.report.diagnose.notebook import render
+        from redline.report.diagnose.screen import screen_of
 
         known = self.diagnosis, self.outline, self.findings, self.failures
         return render(screen_of(*known, self.removed, self.captured))

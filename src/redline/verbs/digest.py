@@ -10,7 +10,7 @@ from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.observe import observe
-from redline.report.redaction import Redactor
+from redline.report.redaction.redactor import Redactor
 from redline.trace.find import DIGEST_ENDING, find_traces
 from redline.trace.job import Failure, JobOptions, Progress
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redline.report.redaction import Redactor
+from redline.report.redaction.redactor import Redactor
 from redline.timeline.timeline import Timeline
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.find import find_traces

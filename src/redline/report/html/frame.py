@@ -25,7 +25,7 @@ def frame(
     words: Mapping[str, str],
     drawers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The values of `base.html.j2`. `drawers` are scripts with further kinds of charts."""
+    """The values of `base.html.j2`. `drawers` are files of scripts with further kinds of charts."""
     scripts = [script_of(text) for text in (get_plotlyjs(), *map(_file, drawers), _file("report.js"))]
     return {
         "_": _,

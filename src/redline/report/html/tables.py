@@ -52,3 +52,12 @@ def amount(cell: str) -> float | None:
     if match is None:
         return None
     return float(match["number"].replace(",", "")) * _PREFIXES[match["prefix"] or ""]
+
+
+def table_words() -> dict[str, str]:
+    """What tables say, on every page."""
+    return {
+        "rows": _("{shown} of {all} rows"),
+        "show_all": _("Show all {all} rows"),
+        "show_fewer": _("Show fewer"),
+    }

@@ -1,0 +1,1 @@
+"""Calibrations, two of them side by side, and what collectives do."""

@@ -1,0 +1,115 @@
+"""Two calibrations side by side as text: the figures to plan with, whatever differs, and what only one has."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from redline.probes.compare import Comparison, Measured, Row, Verdict
+from redline.probes.record import FAMILIES, Calibration
+from redline.report.calibrate import words as say
+from redline.report.calibrate.text import WIDTH, fact, joined
+from redline.report.language import _, clauses, listed, marked, ngettext
+from redline.report.layout import wrapped
+from redline.report.words import printable, table
+
+_MOST_POINTS = 12  # of one family, that differ
+_MOST_NAMED = 10  # that only one has
+VERDICTS: Mapping[Verdict, str] = {
+    Verdict.SAME: marked("same"),
+    Verdict.FASTER: marked("faster"),
+    Verdict.SLOWER: marked("slower"),
+    Verdict.DIFFERENT: marked("different"),
+}
+
+
+def render(found: Comparison, *, unicode: bool = True) -> str:
+    """Without `unicode`, intervals are marked with a letter that every terminal has."""
+    blocks = [
+        list(_head(found)),
+        *(list(_family(family, found.rows)) for family in FAMILIES),
+        [*_only("A", found.only_first), *_only("B", found.only_second)],
+    ]
+    return joined(blocks, unicode=unicode)
+
+
+def _head(found: Comparison) -> Iterator[str]:
+    yield from wrapped(summary(found), WIDTH, rest="  ")
+    for label, side in (("A", found.first), ("B", found.second)):
+        yield from fact(label, say.headline(side))
+        yield from fact("", say.noise(side.conditions))
+    yield from fact(_("software"), _software(found.first, found.second))
+
+
+def summary(found: Comparison) -> str:
+    """How many figures are the same, and how many are not."""
+    counts = Counter(row.verdict for row in found.rows)
+    if not found.rows:
+        return _("the two calibrations have no figure in common")
+    if set(counts) == {Verdict.SAME}:
+        return _("B is the same as A within the intervals, in all {count} figures").format(count=len(found.rows))
+    named = {one: _(VERDICTS[one]) for one in Verdict}
+    told = listed(f"{counts[one]} {named[one]}" for one in Verdict if counts[one])
+    return _("B beside A, of {count} figures: {told}").format(count=len(found.rows), told=told)
+
+
+def _software(first: Calibration, second: Calibration) -> str:
+    """Only what differs: a new version explains more than anything else."""
+    one, two = dict(first.subject.software), dict(second.subject.software)
+    changed = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    return clauses(
+        _("{name} {first} in A, {second} in B").format(
+            name=printable(name, 40),
+            first=printable(one.get(name) or _("none"), 40),
+            second=printable(two.get(name) or _("none"), 40),
+        )
+        for name in changed
+    )
+
+
+# --- a family ---------------------------------------------------------------------------------------------------------
+
+
+def _family(family: str, rows: Sequence[Row]) -> Iterator[str]:
+    """The main figures, then the points of curves that differ."""
+    own = [row for row in rows if row.family == family]
+    if not own:
+        return
+    points = [row for row in own if not row.is_main]
+    differing = sorted((row for row in points if row.verdict is not Verdict.SAME), key=_by_size_of_change)
+    shown = [*(row for row in own if row.is_main), *differing[:_MOST_POINTS]]
+    head = (say.named(say.FAMILIES, family), "A", "B", _("B / A"), "")
+    yield from table(head, map(_cells, shown)) if shown else [head[0]]
+    more = len(differing) - _MOST_POINTS
+    if more > 0:
+        yield "  " + _("{count} more points differ; --json lists all").format(count=more)
+    same = len(points) - len(differing)
+    if same:
+        yield "  " + _("{count} of {all} points of its curves are the same").format(count=same, all=len(points))
+
+
+def _by_size_of_change(row: Row) -> float:
+    return -max(row.ratio, 1 / row.ratio if row.ratio else float("inf"))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        f"  {say.quantity(row.quantity, row.of)}",
+        say.figure(row.first, row.unit),
+        say.figure(row.second, row.unit),
+        f"{row.ratio:.2f}",
+        _(VERDICTS[row.verdict]),
+    )
+
+
+def _only(label: str, figures: Sequence[Measured]) -> list[str]:
+    if not figures:
+        return []
+    names = [say.quantity(one.quantity, one.of) for one in figures if one.is_main]
+    parts = [*names[:_MOST_NAMED], *([_others(len(names) - _MOST_NAMED)] if len(names) > _MOST_NAMED else [])]
+    points = len(figures) - len(names)
+    if points:
+        parts.append(ngettext("{count} point of a curve", "{count} points of curves", points).format(count=points))
+    return wrapped(_("only in {label}: {names}").format(label=label, names=listed(parts)), WIDTH, "", "  ")
+
+
+def _others(count: int) -> str:
+    return ngettext("{count} other figure", "{count} other figures", count).format(count=count)

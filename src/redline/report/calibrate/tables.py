@@ -1,0 +1,326 @@
+"""The tables of a calibration, as cells: kernels, the law of matmuls, memory, overhead, loaders, collectives."""
+
+from collections.abc import Iterable, Sequence
+from math import log2
+
+from redline.hardware import catalogue
+from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine, work_unit
+from redline.probes.memory import STREAMS
+from redline.probes.record import (
+    BandwidthPoint,
+    Calibration,
+    CollectiveLaw,
+    CollectivePoint,
+    Collectives,
+    Estimate,
+    KernelPoint,
+    Peak,
+    rate,
+)
+from redline.report.calibrate import words as say
+from redline.report.figure_words import label as figure_label
+from redline.report.language import _
+from redline.report.shown import Shown
+from redline.report.words import percent, printable
+from redline.units import format_buffer
+
+MOST_SIZES = 7
+_SHAPE_LIMIT = 30
+
+
+def shown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> Shown:
+    return Shown(title=title, head=tuple(head), rows=tuple(map(tuple, rows)), notes=tuple(notes), empty="")
+
+
+# --- compute ----------------------------------------------------------------------------------------------------------
+
+
+def kernels(calibration: Calibration, machine: Machine) -> Shown:
+    """The best of each family and type."""
+    base = catalogue.record(machine.base)
+    rows = [_peak_row(peak, base) for peak in calibration.peaks]
+    rows += [_kernel_row(best) for best in _best(calibration.kernels, {peak.dtype for peak in calibration.peaks})]
+    head = (_("kernel"), _("dtype"), _("best, in a burst"), _("shape"), _("sustained"), _("of peak"))
+    notes = [_kernels_note(calibration.peaks)] if any(peak.sustained_flops_per_s for peak in calibration.peaks) else []
+    notes += [_("of peak: of the one that is published for {name}").format(name=base.name)] if base else []
+    return shown(_("compute"), head if base else head[:-1], (row if base else row[:-1] for row in rows), notes)
+
+
+def _kernels_note(peaks: Sequence[Peak]) -> str:
+    longest = max(peak.sustained_s for peak in peaks)
+    return _("sustained: over the second half of {seconds:.0f} s of nothing else").format(seconds=longest)
+
+
+def _peak_row(peak: Peak, base: Machine | None) -> tuple[str, ...]:
+    unit = work_unit(peak.dtype)
+    published = base.peak_flops_per_s(peak.dtype) if base and peak.dtype in DTYPES else None
+    return (
+        say.named(say.KERNELS, "matmul"),
+        peak.dtype,
+        say.figure(peak.burst_flops_per_s, unit),
+        printable(peak.shape, _SHAPE_LIMIT),
+        say.figure(peak.sustained_flops_per_s, unit),
+        "-" if published is None else percent(peak.burst_flops_per_s.value / published.value),
+    )
+
+
+def _kernel_row(point: KernelPoint) -> tuple[str, ...]:
+    return (
+        say.named(say.KERNELS, point.family),
+        point.dtype,
+        say.figure(point.flops_per_s, work_unit(point.dtype)),
+        printable(point.shape, _SHAPE_LIMIT),
+        "-",
+        "-",
+    )
+
+
+def _best(points: Sequence[KernelPoint], with_peak: set[str]) -> list[KernelPoint]:
+    """The fastest of each family and type, but of matmuls whose peak was looked for."""
+    found: dict[tuple[str, str], KernelPoint] = {}
+    for point in points:
+        if point.family == "matmul" and point.dtype in with_peak:
+            continue
+        key = point.family, point.dtype
+        if key not in found or point.flops_per_s.value > found[key].flops_per_s.value:
+            found[key] = point
+    return list(found.values())
+
+
+def laws(calibration: Calibration, *, verbose: bool) -> Shown:
+    head = (_("dtype"), _("compute roof"), _("memory roof"), _("fixed time"), _("error"), _("p90"), _("shapes"))
+    shown_columns = len(head) if verbose else len(head) - 2
+    rows = (
+        (
+            law.dtype,
+            say.figure(law.compute_flops_per_s, work_unit(law.dtype)),
+            say.figure(law.memory_bytes_per_s, "B/s"),
+            say.figure(law.fixed_ns, "ns"),
+            percent(law.error_median),
+            percent(law.error_p90),
+            str(law.points),
+        )[:shown_columns]
+        for law in calibration.laws
+    )
+    title = _("the law of matmuls: max(FLOPs / compute roof, bytes / memory roof) + fixed time")
+    return shown(title, head[:shown_columns], rows, [_("error: median of the shapes that the fit had not seen")])
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def bandwidths(calibration: Calibration, *, verbose: bool) -> Shown:
+    """By size, so that caches are seen."""
+    points = [point for point in calibration.bandwidths if point.kind in STREAMS]
+    kinds = [kind for kind in STREAMS if any(point.kind == kind for point in points)]
+    by_place = {(_doublings(point), point.kind): point for point in points}
+    places = sorted({place for place, _kind in by_place})
+    rows = (
+        (_size(by_place, place, kinds), *(_speed(by_place.get((place, kind))) for kind in kinds))
+        for place in (places if verbose else spread_out(places, MOST_SIZES))
+    )
+    head = (_("working set"), *(say.named(say.MOVEMENTS, kind) for kind in kinds))
+    return shown(_("memory bandwidth by size"), head, rows)
+
+
+def _doublings(point: BandwidthPoint) -> int:
+    """Working sets of about the same size are one row."""
+    return round(log2(max(point.working_bytes, 1)))
+
+
+def _size(found: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
+    return format_buffer(next(found[place, kind].working_bytes for kind in kinds if (place, kind) in found))
+
+
+def _speed(point: BandwidthPoint | None) -> str:
+    return "-" if point is None else say.figure(point.bytes_per_s, "B/s")
+
+
+def spread_out(places: Sequence[int], most: int) -> list[int]:
+    """At most so many of them: the first, the last, and some evenly between."""
+    if len(places) <= most:
+        return list(places)
+    return [places[round(number * (len(places) - 1) / (most - 1))] for number in range(most)]
+
+
+def movements(calibration: Calibration) -> Shown:
+    """Allocation at each size, and transfers at the largest."""
+    allocated = [point for point in calibration.bandwidths if point.kind == "allocate"]
+    moved: dict[str, BandwidthPoint] = {}
+    for point in calibration.bandwidths:
+        if point.kind not in (*STREAMS, "allocate"):
+            moved[point.kind] = max(moved.get(point.kind, point), point, key=lambda one: one.working_bytes)
+    rows = [
+        *((*_movement(point), "-") for point in allocated),
+        *((*_movement(point), say.figure(point.bytes_per_s, "B/s")) for point in moved.values()),
+    ]
+    return shown(_("allocation and transfers"), (_("what"), _("size"), _("time"), _("bandwidth")), rows)
+
+
+def _movement(point: BandwidthPoint) -> tuple[str, str, str]:
+    return (
+        say.named(say.MOVEMENTS, point.kind),
+        format_buffer(point.working_bytes),
+        say.figure(point.time_ns, "ns"),
+    )
+
+
+# --- overhead ---------------------------------------------------------------------------------------------------------
+
+
+def overheads(calibration: Calibration) -> Shown:
+    rows = (
+        (say.named(say.OVERHEADS, point.name), say.figure(point.time_ns, "ns"), _per_s(point.time_ns))
+        for point in calibration.overheads
+    )
+    return shown(_("overhead"), (_("what"), _("time"), _("per second")), rows)
+
+
+def _per_s(time_ns: Estimate) -> str:
+    return f"{1e9 / time_ns.value:,.0f}" if time_ns.value else "-"
+
+
+def loaders(calibration: Calibration) -> Shown:
+    rows = (
+        (
+            str(one.workers),
+            _("yes") if one.pinned else _("no"),
+            format_buffer(one.batch_bytes),
+            say.figure(one.batch_time_ns, "ns"),
+            say.figure(one.bytes_per_s, "B/s"),
+        )
+        for one in calibration.loaders
+    )
+    head = (_("workers"), _("pinned"), _("batch"), _("time of a batch"), _("rate"))
+    return shown(_("data loader, with a data set that costs nothing"), head, rows)
+
+
+def doublings(calibration: Calibration) -> Shown:
+    rows = (
+        (str(one.batch), say.figure(one.time_ns, "ns"), say.figure(one.doubled_time_ns, "ns"), f"{one.ratio:.2f}")
+        for one in calibration.doublings
+    )
+    return shown(_("doubling the batch"), (_("batch"), _("time"), _("time of twice the batch"), _("ratio")), rows)
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+_IN_SUBGROUPS = "all_reduce"  # the one operation that says most about a subgroup
+
+
+def collectives(found: Collectives, *, verbose: bool) -> Shown:
+    """One row for each operation and group: the law, and the bandwidth at the largest size."""
+    largest: dict[tuple[str, str, int], CollectivePoint] = {}
+    for point in found.points:
+        key = point.operation, point.group, point.ranks
+        largest[key] = max(largest.get(key, point), point, key=lambda one: one.size_bytes)
+    laws = {(law.operation, law.group, law.ranks): law for law in found.laws}
+    wrong = {(point.operation, point.group, point.ranks) for point in found.points if not point.correct}
+    rows = [
+        _collective_row(point, laws.get(key), is_right=key not in wrong)
+        for key, point in largest.items()
+        if verbose or point.group == "world" or point.operation == _IN_SUBGROUPS
+    ]
+    head = (
+        _("operation"),
+        _("among"),
+        _("ranks"),
+        _("latency"),
+        _("bus bandwidth"),
+        _("at"),
+        _("error"),
+        _("results"),
+    )
+    notes = [_("latency, and error at sizes that the fit had not seen, are those of the law: latency + size / rate")]
+    if len(rows) < len(largest):
+        notes.append(_("other operations in subgroups: see the page (--report) or the profile"))
+    return shown(_("collectives"), head, rows, notes)
+
+
+def _collective_row(point: CollectivePoint, law: CollectiveLaw | None, *, is_right: bool) -> tuple[str, ...]:
+    moves = point.size_bytes > 0 and point.bus_bytes_per_s > 0
+    return (
+        printable(point.operation, 20),
+        say.named(say.GROUPS, point.group),
+        str(point.ranks),
+        say.amount(law.latency_ns, "ns") if law else "-" if moves else say.figure(point.time_ns, "ns"),
+        say.figure(bus_bandwidth(point), "B/s") if moves else "-",
+        format_buffer(point.size_bytes) if moves else "-",
+        percent(law.error_median) if law else "-",
+        _("right") if is_right else _("WRONG"),
+    )
+
+
+def bus_bandwidth(point: CollectivePoint) -> Estimate:
+    """With the interval of the time."""
+    return rate(point.bus_bytes_per_s * point.time_ns.value / 1e9, point.time_ns)
+
+
+def ranks(found: Collectives) -> Shown:
+    rows = (
+        (
+            str(one.rank),
+            printable(one.host, 40),
+            printable(one.device, 40),
+            say.figure(one.work_ns, "ns"),
+            f"{one.ratio:.2f}",
+            _("slow") if one.slow else "",
+        )
+        for one in found.ranks
+    )
+    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("to the median"), _("remark"))
+    return shown(_("ranks"), head, rows)
+
+
+def pairs(found: Collectives) -> Shown:
+    rows = (
+        (
+            f"{one.first} - {one.second}",
+            say.named(say.GROUPS, one.level),
+            say.amount(one.latency_ns, "ns"),
+            f"{one.latency_ratio:.2f}",
+            say.amount(one.bytes_per_s, "B/s"),
+            f"{one.bandwidth_ratio:.2f}",
+            _("slow") if one.slow else "",
+        )
+        for one in sorted(found.pairs, key=lambda one: (not one.slow, one.bandwidth_ratio))
+    )
+    head = (_("ranks"), _("level"), _("latency"), _("to the median"), _("bandwidth"), _("to the median"), _("remark"))
+    return shown(_("pairs"), head, rows)
+
+
+# --- the catalogue ----------------------------------------------------------------------------------------------------
+
+
+def against_catalogue(machine: Machine) -> Shown | None:
+    """Published figures beside measured ones; None where the catalogue does not have the machine."""
+    base = catalogue.record(machine.base)
+    if base is None:
+        return None
+    rows = [
+        _against(name, base.figures[name], figure)
+        for name, figure in ((name, machine.figures.get(name)) for name in FIGURE_UNITS)
+        if name in base.figures and figure is not None and figure is not base.figures[name]
+    ]
+    rows += [
+        _against(f"{PEAK}.{dtype}", published, measured)
+        for dtype in DTYPES
+        if (published := base.peak_flops_per_s(dtype)) is not None
+        and (measured := machine.best_matmul_flops_per_s(dtype)) is not None
+        and measured is not base.figures.get(f"{BEST_MATMUL}.{dtype}")
+    ]
+    head = (_("figure"), _("catalogue"), _("measured"), _("ratio"))
+    note = _("a peak is set beside the best matmul that was measured")
+    return shown(_("catalogue {name} and this machine").format(name=base.name), head, rows, [note])
+
+
+def _against(name: str, published: Figure, measured: Figure) -> tuple[str, ...]:
+    unit = FIGURE_UNITS[name]
+    spread = "" if measured.spread is None else f" ±{100 * measured.spread:.1f} %"
+    return (
+        figure_label(name),
+        say.amount(published.value, unit),
+        say.amount(measured.value, unit) + spread,
+        percent(measured.value / published.value),
+    )

@@ -1,0 +1,104 @@
+"""A calibration as text for a terminal: what is wrong first, then every family with its intervals."""
+
+from collections.abc import Iterator, Sequence
+
+from redline.hardware.machine import Machine
+from redline.probes.record import Calibration
+from redline.report.calibrate import tables
+from redline.report.calibrate import words as say
+from redline.report.language import _
+from redline.report.layout import left, wrapped
+from redline.report.shown import Shown
+from redline.report.words import table
+
+WIDTH = 100
+_LABEL_WIDTH = 10
+_PLAIN = str.maketrans({"±": "~"})
+
+
+def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) -> str:
+    """Without `unicode`, intervals are marked with a letter that every terminal has."""
+    blocks = [
+        [*wrapped(say.headline(calibration), WIDTH, rest="  "), *_facts(calibration)],
+        list(_troubles(calibration)),
+        *(list(_block(one)) for one in _tables(calibration, machine)),
+        list(_experiments(calibration)),
+        *_collectives(calibration),
+        list(_declined(calibration)),
+    ]
+    return joined(blocks, unicode=unicode)
+
+
+def joined(blocks: Sequence[Sequence[str]], *, unicode: bool) -> str:
+    """Blocks that have lines, with an empty line between them."""
+    text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return text if unicode else text.translate(_PLAIN)
+
+
+def _facts(calibration: Calibration) -> Iterator[str]:
+    yield from fact(_("software"), say.software(calibration.subject))
+    yield from fact(_("samples"), say.samples(calibration))
+    yield from fact(_("noise"), say.noise(calibration.conditions))
+
+
+def fact(label: str, text: str) -> list[str]:
+    return wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)}") if text else []
+
+
+def _troubles(calibration: Calibration) -> Iterator[str]:
+    lines = list(say.troubles(calibration.collectives))
+    if not lines:
+        return
+    yield _("what is wrong")
+    for line in lines:
+        yield from wrapped(line, WIDTH, "  ! ")
+
+
+def _tables(calibration: Calibration, machine: Machine) -> Iterator[Shown]:
+    yield tables.kernels(calibration, machine)
+    yield tables.laws(calibration, verbose=False)
+    yield tables.bandwidths(calibration, verbose=False)
+    yield tables.movements(calibration)
+    yield tables.overheads(calibration)
+    yield tables.loaders(calibration)
+
+
+def _block(one: Shown) -> Iterator[str]:
+    if not one.rows:
+        return
+    yield one.title
+    yield from (f"  {line}" for line in table(one.head, one.rows))
+    for note in one.notes:
+        yield from wrapped(note, WIDTH, "  ")
+
+
+def _experiments(calibration: Calibration) -> Iterator[str]:
+    found: Sequence[tuple[str, str]] = (
+        (_("doubling"), say.doubling(calibration.doublings) if calibration.doublings else ""),
+        (_("roofline"), say.ridge(calibration.roofline) if calibration.roofline else ""),
+    )
+    if any(text for _label, text in found):
+        yield _("experiments")
+        for label, text in found:
+            yield from fact(label, text)
+
+
+def _collectives(calibration: Calibration) -> Iterator[list[str]]:
+    found = calibration.collectives
+    if found is None:
+        return
+    shown = tables.collectives(found, verbose=False)
+    about = _("{title}: {group}").format(title=shown.title, group=say.group_of_processes(found))
+    lines = [about, *list(_block(shown))[1:]]
+    if not list(say.troubles(found)):
+        lines += wrapped(say.health(found), WIDTH, "  ")
+    yield lines
+
+
+def _declined(calibration: Calibration) -> Iterator[str]:
+    found = [*calibration.declined, *(calibration.collectives.declined if calibration.collectives else ())]
+    if not found:
+        return
+    yield _("not measured")
+    for one in found:
+        yield from wrapped(say.declined(one), WIDTH, "  - ")

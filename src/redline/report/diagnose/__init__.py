@@ -1,0 +1,1 @@
+"""Diagnoses, with their findings."""

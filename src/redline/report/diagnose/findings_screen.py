@@ -1,0 +1,67 @@
+"""Findings as pieces of text that every format arranges in its own way."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redline.findings.finding import Finding
+from redline.findings.pages import Page, page_of
+from redline.report.diagnose.findings_words import bound_words, first_sentence, sentence
+from redline.report.language import _, spoken
+
+_MOST_CODE = 120  # letters
+_PART = re.compile(r"\s*(?:```\w*\n(?P<code>.*?)\n```|(?P<text>.+?)(?=\n\n|\s*\Z))", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One finding: what to do, what it can gain at most, why we think so, and the first thing to try."""
+
+    code: str
+    title: str
+    bound: str  # "" for a remark, which claims no time
+    evidence: tuple[str, ...]
+    fix: str
+    page: Page
+
+    @property
+    def head(self) -> str:
+        known = {"code": self.code, "title": self.title, "bound": self.bound}
+        return (_("{code} {title}: {bound}.") if self.bound else "{code} {title}").format(**known)
+
+
+def cards_of(findings: Sequence[Finding]) -> tuple[Card, ...]:
+    return tuple(map(card_of, findings))
+
+
+def card_of(finding: Finding) -> Card:
+    page = page_of(finding.code, spoken())
+    return Card(
+        code=finding.code,
+        title=page.title,
+        bound=bound_words(finding),
+        evidence=tuple(map(sentence, finding.evidence)),
+        fix=fix_words(page.smallest_fix),
+        page=page,
+    )
+
+
+def fix_words(markdown: str) -> str:
+    """The first sentence of a fix, with the code right below it where that is short."""
+    first, *rest = _PART.finditer(markdown)
+    if first["code"] is not None:
+        return _on_one_line(first["code"]) or fix_words(markdown[first.end() :])
+    text = first_sentence(first["text"])
+    if not first["text"].endswith((":", "\uff1a")):
+        return text
+    code = _on_one_line(rest[0]["code"] or "") if rest else ""
+    known = {"text": text.rstrip(".:\u3002\uff1a"), "code": code}
+    return _("{text}: {code}").format(**known) if code else _("{text}; see its page").format(**known)
+
+
+def _on_one_line(code: str) -> str:
+    """Statements after each other, without their imports; "" where they are long or more than plain statements."""
+    lines = [line for line in code.splitlines() if line and not line.startswith(("import ", "from "))]
+    simple = all(not line.startswith(" ") and not line.endswith((":", "(", "[", "{")) for line in lines)
+    text = "; ".join(lines)
+    return text if simple and len(text) <= _MOST_CODE else ""

@@ -1,0 +1,65 @@
+"""The table of findings, as cells: every one with its bound, what it can gain alone, and what it does to numbers."""
+
+from redline.findings.evidence import Grade, Numerics
+from redline.findings.finding import Finding, Findings
+from redline.findings.pages import page_of
+from redline.report.diagnose.findings_words import times
+from redline.report.language import _, spoken
+from redline.report.shown import Shown
+from redline.report.words import percent
+from redline.units import format_count, format_ns
+
+
+def findings_table(findings: Findings) -> Shown:
+    return Shown(
+        title=_("findings"),
+        head=(
+            _("code"),
+            _("title"),
+            _("bound"),
+            _("share"),
+            _("alone"),
+            _("as fast"),
+            _("numerics"),
+            _("grade"),
+            _("ranks"),
+        ),
+        rows=tuple(map(_row, (*findings.findings, *findings.remarks))),
+        notes=(
+            _("bound: time of the average step that no other finding claims, so bounds may be added"),
+            _("alone: as the only fix, of the average step; as fast: at most, for steps of usual length"),
+        ),
+        empty=_("nothing was found"),
+    )
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    claims = bool(finding.alone_ns)
+    return (
+        finding.code,
+        page_of(finding.code, spoken()).title,
+        format_ns(round(finding.bound_ns)) if claims else "-",
+        percent(finding.share) if claims else "-",
+        percent(finding.alone_share) if claims else "-",
+        times(finding.speedup) if claims else "-",
+        numerics_words(finding.numerics),
+        grade_words(finding.grade),
+        format_count(finding.ranks),
+    )
+
+
+def numerics_words(numerics: Numerics) -> str:
+    return {
+        Numerics.BITWISE: _("bitwise"),
+        Numerics.REASSOCIATION: _("reassociation"),
+        Numerics.LOWER_PRECISION: _("lower precision"),
+        Numerics.SEMANTICS: _("changes semantics"),
+    }[numerics]
+
+
+def grade_words(grade: Grade) -> str:
+    return {
+        Grade.MEASURED: _("measured"),
+        Grade.DOCUMENTED: _("documented"),
+        Grade.HYPOTHESIS: _("hypothesis"),
+    }[grade]

@@ -1,0 +1,201 @@
+"""The result of `diagnose` as JSON for machines; docs/reference/diagnose.md describes every field."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import isnan
+from typing import Any
+
+from redline.analysis.accounts import ACCOUNTS
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.analysis.rank.ledger import Amounts
+from redline.artifacts import Envelope
+from redline.findings.evidence import Evidence
+from redline.findings.finding import Finding, Findings
+from redline.findings.pages import page_of
+from redline.launch.captured import Captured
+from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
+from redline.report.language import sentences, speaking
+from redline.report.redaction.redactor import Removed
+from redline.trace.job import Failure
+
+KIND = "diagnosis"
+SCHEMA_VERSION = 1
+
+
+def render(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    *,
+    removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
+) -> str:
+    record = as_record(diagnosis, outline, findings, failures, removed, captured)
+    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_record(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
+) -> dict[str, Any]:
+    """In English, whatever language is spoken: programs read it."""
+    with speaking("en"):
+        redacted = None if removed is None else [{**asdict(one), "kind": str(one.kind)} for one in removed]
+        return {
+            **_record(diagnosis, outline, findings, failures),
+            "captured": None if captured is None else asdict(captured),
+            "redacted": redacted,
+        }
+
+
+def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure]) -> dict[str, Any]:
+    envelope = Envelope(
+        kind=KIND,
+        schema_version=SCHEMA_VERSION,
+        made_by="redline diagnose",
+        synthetic=any(bool(rank.origin.synthetic) for rank in diagnosis.ranks),
+    )
+    clocks = diagnosis.clocks
+    return {
+        **envelope.to_dict(),
+        "world_size": diagnosis.world_size,
+        "missing_ranks": list(diagnosis.missing),
+        "double_ranks": list(diagnosis.doubles),
+        "clocks": {
+            "aligned_on_collectives": clocks.operations,
+            "worst_residual_ns": clocks.worst_ns,
+            "trusted": clocks.trusted,
+            "ranks_alone": [diagnosis.ranks[index].origin.rank for index in clocks.alone],
+        },
+        "verdict": _verdict(findings, outline),
+        "findings": list(map(_finding, findings.findings)),
+        "remarks": list(map(_finding, findings.remarks)),
+        "praise": list(map(_evidence, findings.praise)),
+        "steps": asdict(outline.steps),
+        "waterfall": [_bar(bar) for bar in outline.waterfall],
+        "largest": [code(bar.account) for bar in outline.largest],
+        "utilisation": None if outline.utilisation is None else asdict(outline.utilisation),
+        "unseen": [{**asdict(remark), "what": str(remark.what)} for remark in outline.unseen],
+        "exposed_communication_ns": diagnosis.exposed_ns,
+        "unmatched_communication_ns": diagnosis.unmatched_ns,
+        "ranks": [_rank(diagnosis, index) for index in range(len(diagnosis.ranks))],
+        "lateness": None if diagnosis.lateness is None else asdict(diagnosis.lateness),
+        "kernels": list(map(_kernel, diagnosis.kernels)),
+        "collectives": list(map(_collective, diagnosis.collectives)),
+        "doing": list(map(_doing, diagnosis.doing)),
+        "failures": [{"path": failure.path, "message": failure.message} for failure in failures],
+    }
+
+
+def code(words: str) -> str:
+    """An account or a regime as a name that programs like: kernel_loss."""
+    return str(words).replace(" ", "_")
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or isnan(value) else value
+
+
+def _verdict(findings: Findings, outline: Outline) -> dict[str, Any]:
+    verdict = findings.verdict
+    return {
+        **asdict(verdict),
+        "limit": code(verdict.limit),
+        "text": sentences([verdict_sentence(verdict, findings.findings, outline), second_cause(findings.findings)]),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        **asdict(finding),
+        "title": page_of(finding.code).title,
+        "numerics": code(finding.numerics),
+        "grade": str(finding.grade),
+        "share": finding.share,
+        "alone_share": finding.alone_share,
+        "speedup": finding.speedup,
+        "accounts": {code(account): amount for account, amount in finding.accounts.items()},
+        "places": list(map(asdict, finding.places)),
+        "evidence": list(map(_evidence, finding.evidence)),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {"message": evidence.message, "values": dict(evidence.values), "text": sentence(evidence)}
+
+
+def _amounts(amounts: Amounts) -> dict[str, int]:
+    return {code(account): amount for account, amount in zip(ACCOUNTS, amounts.tolist(), strict=True)}
+
+
+def _bar(bar: Bar) -> dict[str, Any]:
+    return {**asdict(bar), "account": code(bar.account)}
+
+
+def _rank(diagnosis: Diagnosis, index: int) -> dict[str, Any]:
+    rank = diagnosis.ranks[index]
+    origin = asdict(rank.origin)
+    del origin["step_labels"], origin["phases"]  # each is with its step
+    return {
+        **origin,
+        "recorded": list(rank.origin.recorded),
+        "kind": diagnosis.kinds[index],
+        "start_unix_ns": rank.zero_ns + rank.window_ns[0],
+        "window_ns": rank.ledger.window_ns,
+        "clock_offset_ns": diagnosis.clocks.offset_ns[index],
+        "clock_residual_ns": diagnosis.clocks.residual_ns[index],
+        "facts": asdict(rank.facts),
+        "arithmetic": [asdict(row) for row in rank.arithmetic],
+        "steps": _steps(rank),
+        "outside": _amounts(rank.ledger.outside),
+        "left_out": dict(rank.left_out),
+    }
+
+
+def _steps(rank: Digest) -> list[dict[str, Any]]:
+    ledger = rank.ledger
+    first_ns = rank.window_ns[0]
+    labels, phases = rank.origin.step_labels, rank.origin.phases
+    return [
+        {
+            "label": labels[number] if number < len(labels) else "",
+            "phase": phases[number] if number < len(phases) else "",
+            "start_ns": start_ns - first_ns,
+            "length_ns": end_ns - start_ns,
+            "accounts": _amounts(ledger.steps[number]),
+        }
+        for number, (start_ns, end_ns) in enumerate(zip(ledger.start_ns.tolist(), ledger.end_ns.tolist(), strict=True))
+    ]
+
+
+def _kernel(row: KernelRow) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "math_ns": _number(row.math_ns),
+        "memory_ns": _number(row.memory_ns),
+        "share_of_roof": _number(row.share),
+        "regime": code(row.regime),
+    }
+
+
+def _collective(row: CollectiveRow) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "algorithm_bytes_per_s": _number(row.algorithm_bytes_per_s),
+        "bus_bytes_per_s": _number(row.bus_bytes_per_s),
+    }
+
+
+def _doing(row: Doing) -> dict[str, Any]:
+    return {**asdict(row), "account": code(row.account)}

@@ -1,0 +1,156 @@
+"""The result of `diagnose` as Markdown, as GitHub and GitLab show it: the first screen and the tables asked for."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Outline
+from redline.findings.finding import Findings
+from redline.launch.captured import Captured
+from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.screen import Line, Screen, screen_of
+from redline.report.diagnose.tables import tables_of
+from redline.report.language import _, listed, sentences
+from redline.report.redaction.redactor import Removed
+from redline.report.shown import Shown
+from redline.trace.job import Failure
+
+MOST_LETTERS = 65_536  # of a comment on GitHub
+MOST_FINDINGS = 5
+_BAR_WIDTH = 40
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
+
+
+def render(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    *,
+    tables: Sequence[str] = (),
+    verbose: bool = False,
+    removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
+) -> str:
+    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
+    cards = len(screen.cards) if verbose else MOST_FINDINGS
+    before = [
+        [f"## {escaped(screen.headline)}"],
+        [escaped(sentences([screen.verdict, screen.second]))],
+    ]
+    after = [
+        list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
+        *_waterfall(screen),
+        *(_losses(screen) if verbose or not screen.explained else ()),
+        *_listed(_("Done well"), map(escaped, screen.praise), "-"),
+        *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
+        *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),
+        *(block for shown in tables_of(tables, diagnosis, findings, verbose=verbose) for block in _shown(shown)),
+    ]
+    room = MOST_LETTERS - len(_joined([*before, *after])) - 2
+    return _joined([*before, *_findings(screen.cards, cards, room), *after])
+
+
+def _joined(blocks: Iterable[list[str]]) -> str:
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _findings(cards: Sequence[Card], most: int, room: int) -> list[list[str]]:
+    """With cause and fix folded below each; without these from the last one upwards where there is no room."""
+    blocks: list[list[str]] = []
+    for detailed in range(min(most, len(cards)), -1, -1):
+        blocks = list(_cards(cards, most, detailed))
+        if len(_joined(blocks)) <= room:
+            break
+    return blocks
+
+
+def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str]]:
+    if not cards:
+        return
+    yield ["### " + _("Findings, by what they can gain at most")]
+    for number, card in enumerate(cards[:most], start=1):
+        title, bound = escaped(f"{card.code} {card.title}"), escaped(card.bound)
+        head = _("**{title}**: {bound}.").format(title=title, bound=bound)
+        yield [f"{number}. {sentences([head, escaped(_said(card))])}"]
+        if number <= detailed:
+            yield _details(card)
+    if len(cards) > most:
+        rest = listed(card.code for card in cards[most:])
+        yield [_("And {count} more: {codes}.").format(count=len(cards) - most, codes=rest)]
+
+
+def _said(card: Card) -> str:
+    return sentences(card.evidence)
+
+
+def _details(card: Card) -> list[str]:
+    """Folded; the prose is ours and Markdown already."""
+    page = card.page
+    parts = ((_("Cause"), page.cause), (_("Smallest fix"), page.smallest_fix), (_("Thorough fix"), page.thorough_fix))
+    text = "\n\n".join(_("**{name}.** {prose}").format(name=name, prose=prose) for name, prose in parts)
+    summary = _("Cause and fix")
+    folded = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+    return [f"   {line}".rstrip() for line in folded.splitlines()]
+
+
+def _losses(screen: Screen) -> Iterator[list[str]]:
+    known = ((account, escaped(text)) for account, text in screen.losses)
+    items = (_("**{amount}**: {text}").format(amount=account, text=text) for account, text in known)
+    yield from _listed(_("Largest accounts above the redline"), items, "1.")
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is; names come from strangers' traces."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _waterfall(screen: Screen) -> Iterator[list[str]]:
+    if not screen.waterfall:
+        return
+    yield ["### " + _("The average step of a rank, from the redline (math) up to what was measured")]
+    rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
+    rows.append(("**" + _("= step") + "**", f"**{screen.step} {screen.unit}**", "", ""))
+    yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
+    if screen.rest:
+        yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]
+
+
+def _bar(line: Line) -> str:
+    """Light before the account starts: leading blanks would not be shown."""
+    start, end = round(line.start * _BAR_WIDTH), round(line.end * _BAR_WIDTH)
+    start = min(start, _BAR_WIDTH - 1)
+    return "░" * start + "█" * max(end - start, 1)
+
+
+def _listed(title: str, items: Iterable[str], mark: str) -> Iterator[list[str]]:
+    lines = [f"{mark} {item}" for item in items]
+    if lines:
+        yield [f"### {title}"]
+        yield lines
+
+
+def _shown(shown: Shown) -> Iterator[list[str]]:
+    yield [f"### {shown.title.capitalize()}"]
+    if shown.rows:
+        cells = [tuple(map(escaped, row)) for row in shown.rows]
+        numbers = [
+            place
+            for place in range(len(shown.head))
+            if all(row[place][:1].isdigit() or row[place] == "-" for row in shown.rows)
+        ]
+        yield list(_table(shown.head, cells, numbers))
+    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty])]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "|".join("---:" if place in numbers else "---" for place in range(len(head))) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

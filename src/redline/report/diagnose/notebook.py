@@ -1,0 +1,106 @@
+"""A diagnosis inside a notebook: static markup with its styles inline, no script; and the one line of its repr.
+
+Colours are of middle brightness and letters keep the notebook's own colour, so it can be read on light and dark alike.
+"""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Outline
+from redline.findings.finding import Findings
+from redline.report.diagnose import words_accounts
+from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.screen import Line, Screen
+from redline.report.language import _
+from redline.report.words import percent, plural, printable
+from redline.units import format_ns
+
+MOST_FINDINGS = 3
+_LETTERS = 400  # of one piece of text
+_COLOURS = {
+    **dict.fromkeys(COMPUTE, "#4287f5"),
+    **dict.fromkeys(COMMUNICATION, "#9c4dcc"),
+    **dict.fromkeys(IDLE, "#e8590c"),
+    Account.MATH: "#2f9e44",
+    Account.COPY: "#868e96",
+}
+_CELL = "padding:1px 8px;border:0;text-align:{align};white-space:nowrap;background:none;color:inherit"
+
+
+def render(screen: Screen) -> str:
+    parts = [
+        f"<div style='font-weight:bold'>{_safe(screen.verdict)}</div>",
+        *([f"<div>{_safe(screen.second)}</div>"] if screen.second else []),
+        f"<div style='opacity:.75'>{_safe(screen.headline)}</div>",
+        *_waterfall(screen),
+        *_findings(screen.cards),
+        *_notes(screen.unseen),
+    ]
+    return f"<div style='font-size:13px;line-height:1.5;max-width:64em;color:inherit'>{''.join(parts)}</div>"
+
+
+def _safe(text: str) -> str:
+    """Names come from strangers' traces: text and nothing else."""
+    return escape(printable(text, _LETTERS), quote=True)
+
+
+def _waterfall(screen: Screen) -> Iterator[str]:
+    if not screen.waterfall:
+        return
+    title = _("the average step of a rank, from the redline (math) up to what was measured")
+    yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
+    yield "<table style='border-collapse:collapse;border:0;width:100%;font-size:inherit;margin:4px 0;color:inherit'>"
+    colours = {words_accounts.name(account): colour for account, colour in _COLOURS.items()}
+    for line in screen.waterfall:
+        cells = _cells([(line.account, "left"), (f"{line.time} {screen.unit}", "right"), (line.share, "right")])
+        bar = f"<td style='width:100%;border:0;background:none'>{_bar(line, colours[line.account])}</td>"
+        yield f"<tr style='background:none'>{cells}{bar}</tr>"
+    total = _cells([(_("= step"), "left"), (f"{screen.step} {screen.unit}", "right")])
+    yield f"<tr style='background:none;font-weight:bold'>{total}<td></td><td></td></tr></table>"
+
+
+def _cells(cells: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<td style='{_CELL.format(align=align)}'>{_safe(text)}</td>" for text, align in cells)
+
+
+def _bar(line: Line, colour: str) -> str:
+    start, width = 100 * line.start, max(100 * (line.end - line.start), 0.3)
+    return f"<div style='margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{colour}'></div>"
+
+
+def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
+    if not cards:
+        return
+    title = _("findings, by what they can gain at most")
+    yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
+    yield "<ol style='margin:4px 0;padding-left:24px'>"
+    for card in cards[:MOST_FINDINGS]:
+        evidence = f"<div>{_safe(card.evidence[0])}</div>" if card.evidence else ""
+        first = _("Fix: {fix}").format(fix=card.fix)
+        fix = f"<div style='opacity:.75'>{_safe(first)}</div>"
+        yield f"<li><b>{_safe(card.code)}</b> {_safe(card.title)}: {_safe(card.bound)}{evidence}{fix}</li>"
+    yield "</ol>"
+    if len(cards) > MOST_FINDINGS:
+        more = _("and {count} more: frame('findings') has all").format(count=len(cards) - MOST_FINDINGS)
+        yield f"<div style='opacity:.75'>{_safe(more)}</div>"
+
+
+def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
+    if unseen:
+        title, items = _("not seen"), "".join(f"<li>{_safe(one)}</li>" for one in unseen)
+        yield (
+            f"<details style='margin-top:8px'><summary>{_safe(title)}</summary>"
+            f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul></details>"
+        )
+
+
+def line_of(diagnosis: Diagnosis, outline: Outline, findings: Findings) -> str:
+    """ "<diagnosis of 2 ranks: step 8.605 ms, idle 41.7 %; 3 findings, first RL-D01 with at most 26.7 %>"."""
+    found = findings.findings
+    first = f", first {found[0].code} with at most {percent(found[0].share)}" if found else ""
+    return (
+        f"<diagnosis of {plural(len(diagnosis.ranks), 'rank')}: step {format_ns(round(outline.steps.median_ns))}, "
+        f"idle {percent(findings.verdict.idle_share)}; {plural(len(found), 'finding')}{first}>"
+    )

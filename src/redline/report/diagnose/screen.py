@@ -1,0 +1,244 @@
+"""The first screen of `diagnose`, as pieces of text that every format arranges in its own way."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from redline.analysis.accounts import COMPUTE, Account
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
+from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.doing import HOST_ACCOUNTS
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.findings.finding import Findings
+from redline.launch.captured import Captured
+from redline.report.diagnose import words_accounts, words_captured, words_facts, words_losses, words_unseen
+from redline.report.diagnose.findings_screen import Card, cards_of
+from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
+from redline.report.diagnose.tables import shapes_or_kernel
+from redline.report.language import _, sentences
+from redline.report.redaction.redactor import Removed
+from redline.report.redaction.words import redacted_words
+from redline.report.words import percent, printable
+from redline.trace.job import Failure
+
+MOST_LOSSES = 2
+_MOST_UNREAD = 4
+_OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
+
+
+_FAINT = 0.0005  # of the step: less has no bar of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One row of the waterfall; positions are shares of the step."""
+
+    of: Account
+    account: str  # its name
+    time: str
+    share: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """Everything the first screen says."""
+
+    headline: str
+    verdict: str
+    second: str  # a second cause that is worth much; "" for none
+    facts: tuple[tuple[str, str], ...]
+    waterfall: tuple[Line, ...]
+    rest: str  # which accounts hold nothing, or too little to be seen; "" for none
+    step: str
+    unit: str
+    cards: tuple[Card, ...]
+    explained: bool  # a finding is worth acting on, so that the largest accounts need no words of their own
+    losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
+    praise: tuple[str, ...]
+    remarks: tuple[Card, ...]
+    unseen: tuple[str, ...]
+
+
+def screen_of(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
+) -> Screen:
+    """`removed` is what was taken out of all this, where it was looked for; `captured` what the run's record says."""
+    step_ns = sum(bar.time_ns for bar in outline.waterfall)
+    unit, scale, digits = _unit(step_ns)
+    no_mfu = outline.utilisation is None
+    return Screen(
+        headline=_headline(diagnosis),
+        verdict=verdict_sentence(findings.verdict, findings.findings, outline),
+        second=second_cause(findings.findings),
+        facts=(
+            *(() if captured is None else ((_("captured"), words_captured.window_line(captured)),)),
+            *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),
+        ),
+        waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
+        rest=words_accounts.rest(
+            [bar.account for bar in outline.waterfall if not bar.time_ns],
+            [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
+        ),
+        step=f"{step_ns / scale:,.{digits}f}",
+        unit=unit,
+        cards=cards_of(findings.findings),
+        explained=bool(findings.findings) and findings.verdict.worthwhile,
+        losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
+        praise=tuple(map(sentence, findings.praise)),
+        remarks=cards_of(findings.remarks),
+        unseen=(
+            *(() if captured is None else words_captured.remarks(captured)),
+            *(words_unseen.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
+            *_unread(failures),
+            *(() if removed is None else (redacted_words(removed),)),
+        ),
+    )
+
+
+def _unit(step_ns: float) -> tuple[str, float, int]:
+    """The unit of all amounts of the waterfall, so that they can be compared by eye, and the digits after its point."""
+    for unit, scale, below in (("ns", 1.0, 1e3), ("us", 1e3, 1e6), ("ms", 1e6, 1e10)):
+        if step_ns < below:
+            value = step_ns / scale
+            return unit, scale, 0 if unit == "ns" else 3 if value < 100 else 2 if value < 1000 else 1
+    return "s", 1e9, 3
+
+
+def _amount(bar: Bar, scale: float, digits: int, unit: str) -> str:
+    name, time = words_accounts.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
+    return _("{account}, {time}, {share}").format(account=name, time=time, share=percent(bar.share))
+
+
+def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
+    return Line(
+        of=bar.account,
+        account=words_accounts.name(bar.account),
+        time=f"{bar.time_ns / scale:,.{digits}f}",
+        share=percent(bar.share),
+        start=bar.before_ns / step_ns,
+        end=(bar.before_ns + bar.time_ns) / step_ns,
+    )
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    ranks = diagnosis.ranks
+    machines = dict.fromkeys((rank.facts.machine, rank.facts.machine_origin) for rank in ranks if rank.facts.machine)
+    return words_facts.headline(
+        len(ranks),
+        diagnosis.world_size,
+        Counter(map(_device, ranks)),
+        tuple(machines),
+        synthetic=any(rank.origin.synthetic for rank in ranks),
+    )
+
+
+def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> Iterator[tuple[str, str]]:
+    ranks, steps = diagnosis.ranks, outline.steps
+    counts = sorted(len(rank.ledger.start_ns) for rank in ranks)
+    anchors = list(dict.fromkeys(rank.origin.step_anchor for rank in ranks))
+    yield _("steps"), words_facts.steps_line(steps, anchors, (counts[0], counts[-1]))
+    yield _("window"), words_facts.window_line(steps, several=len(ranks) > 1)
+    yield _("device"), words_facts.device_line(steps)
+    if outline.utilisation is None:
+        yield _("MFU"), words_facts.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
+    else:
+        yield _("MFU"), words_facts.mfu_line(outline.utilisation)
+        if outline.utilisation.recomputed_flops:
+            yield _("HFU"), words_facts.hfu_line(outline.utilisation)
+    yield _("coverage"), _coverage(diagnosis)
+    if outline.late is not None and not waiting_is_said:
+        yield _("late"), words_losses.late_line(outline.late)
+
+
+def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
+    """What is said below the waterfall: findings, or where there are none the largest accounts."""
+    if findings.findings:
+        return any(Account.PEER_WAIT in one.accounts for one in findings.findings)
+    return Account.PEER_WAIT in {bar.account for bar in outline.largest[:MOST_LOSSES]}
+
+
+def _device(rank: Digest) -> str:
+    return words_facts.device_name(rank.facts.device_name, on_cpu=rank.facts.device == "cpu")
+
+
+def _coverage(diagnosis: Diagnosis) -> str:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    kernel_ns = max(sum(one.kernel_ns for one in facts), 1)
+    return words_facts.coverage_line(
+        sum(one.kernels for one in facts),
+        sum(one.known_work_ns for one in facts) / kernel_ns,
+        sum(one.rated_ns for one in facts) / kernel_ns,
+        on_cpu=_on_cpu(diagnosis),
+    )
+
+
+def _on_cpu(diagnosis: Diagnosis) -> bool:
+    return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[Bar, str]]:
+    on_cpu = _on_cpu(diagnosis)
+    largest = outline.largest[:MOST_LOSSES]
+    brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
+    for bar in largest:
+        meaning = _("{meaning}.").format(meaning=words_accounts.meaning(bar.account, on_cpu=on_cpu))
+        said = [meaning, _evidence(diagnosis, outline, bar.account)]
+        if bar.account == brief and not on_cpu:
+            facts = [rank.facts for rank in diagnosis.ranks]
+            said.append(words_losses.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
+        yield bar, sentences(said)
+
+
+def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
+    if account in HOST_ACCOUNTS:
+        return words_losses.where_the_host_was(places_of(diagnosis, account))
+    if account == Account.UNRATED:
+        return sentences([_kernels(diagnosis, account), words_losses.why_unrated(outline.unseen)])
+    if account in COMPUTE:
+        return _kernels(diagnosis, account)
+    if account == Account.TRANSFER:
+        row = largest_transfer(diagnosis)
+        return words_losses.largest_transfer(row) if row else ""
+    if account == Account.PEER_WAIT:
+        return words_losses.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
+    return _queue(diagnosis) if account == Account.QUEUE else ""
+
+
+def _kernels(diagnosis: Diagnosis, account: Account) -> str:
+    return words_losses.kernels_behind(account, kernel_shares(diagnosis, account), _with_shapes)
+
+
+def _queue(diagnosis: Diagnosis) -> str:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    return words_losses.queue_words(
+        sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
+        sum(one.first_queue_ns for one in facts),
+        max(one.longest_queue_ns for one in facts),
+        sum(one.kernels for one in facts),
+        sum(one.graph_launches for one in facts),
+    )
+
+
+def _with_shapes(row: KernelRow) -> str:
+    return " ".join(word for word in (printable(row.operator, words_losses.NAME_LIMIT), shapes_or_kernel(row)) if word)
+
+
+def _unread(failures: Sequence[Failure]) -> Iterator[str]:
+    yield from (words_unseen.unread(failure.message) for failure in failures[:_MOST_UNREAD])
+    if len(failures) > _MOST_UNREAD:
+        yield words_unseen.more_unread(len(failures) - _MOST_UNREAD)

@@ -1,0 +1,1 @@
+"""Digests that were written."""

@@ -1,0 +1,283 @@
+"""The data of each chart of a calibration as plain values. How they are drawn is the business of charts.js."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from redline.hardware.machine import work_unit
+from redline.probes.collectives.law import ring_time_ns
+from redline.probes.memory import STREAMS, memory_bytes_per_s
+from redline.probes.record import (
+    BandwidthPoint,
+    Calibration,
+    CollectivePoint,
+    Collectives,
+    Estimate,
+    IntensityPoint,
+    KernelPoint,
+    rate,
+)
+from redline.report.calibrate import words as say
+from redline.report.calibrate.tables import bus_bandwidth
+from redline.report.language import _
+from redline.report.words import printable
+from redline.units import format_buffer
+
+_NAME_LIMIT = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """One measured point with its interval."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Points that belong together."""
+
+    name: str
+    marks: list[Mark]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A level that is drawn across, such as a peak."""
+
+    name: str
+    value: float
+
+
+def _mark(x: float, estimate: Estimate, text: str) -> Mark:
+    return Mark(
+        x=_digits(x), y=_digits(estimate.value), low=_digits(estimate.low), high=_digits(estimate.high), text=text
+    )
+
+
+def _digits(value: float) -> float:
+    """Five are more than a chart can show."""
+    return float(f"{value:.5g}")
+
+
+# --- roofline ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """The measured kernels of one family and type."""
+
+    dtype: str
+    family: str
+    family_name: str
+    marks: list[Mark]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoofsFigure:
+    """Kernels by intensity (FLOP per byte) and rate (FLOP/s) under the measured roofs, and the experiment's points."""
+
+    kernels: list[Kernels]
+    peaks: list[Line]
+    bytes_per_s: float | None
+    bandwidth: str
+    experiment: list[Mark]
+    experiment_name: str
+    ridge: Mark | None
+
+
+def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
+    """None where neither kernels nor the experiment were measured."""
+    found = calibration.roofline
+    if not calibration.kernels and found is None:
+        return None
+    bandwidth = memory_bytes_per_s(calibration.bandwidths) or (found.bandwidth_bytes_per_s if found else None)
+    return RoofsFigure(
+        kernels=_kernels(calibration.kernels),
+        peaks=[
+            Line(
+                name=f"{one.dtype} {say.amount(one.burst_flops_per_s.value, work_unit(one.dtype))}",
+                value=_digits(one.burst_flops_per_s.value),
+            )
+            for one in calibration.peaks
+        ],
+        bytes_per_s=_digits(bandwidth.value) if bandwidth else None,
+        bandwidth=say.amount(bandwidth.value, "B/s") if bandwidth else "",
+        experiment=[_intensity(point) for point in found.points] if found else [],
+        experiment_name=_("the experiment: {dtype}, {method}").format(
+            dtype=found.dtype, method=printable(found.method, _NAME_LIMIT)
+        )
+        if found
+        else "",
+        ridge=_ridge(calibration),
+    )
+
+
+def _kernels(points: Sequence[KernelPoint]) -> list[Kernels]:
+    groups: dict[tuple[str, str], list[Mark]] = {}
+    for point in points:
+        if point.bytes:
+            groups.setdefault((point.dtype, point.family), []).append(_kernel(point))
+    return [
+        Kernels(dtype=dtype, family=family, family_name=say.named(say.KERNELS, family), marks=marks)
+        for (dtype, family), marks in groups.items()
+    ]
+
+
+def _kernel(point: KernelPoint) -> Mark:
+    text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
+        family=say.named(say.KERNELS, point.family),
+        shape=printable(point.shape, _NAME_LIMIT),
+        dtype=point.dtype,
+        rate=say.figure(point.flops_per_s, work_unit(point.dtype)),
+        time=say.figure(point.time_ns, "ns"),
+    )
+    return _mark(point.flops / point.bytes, point.flops_per_s, text)
+
+
+def _intensity(point: IntensityPoint) -> Mark:
+    flops_per_s = rate(point.flops, point.time_ns)
+    text = _("{intensity:.3g} FLOP per byte\n{rate}\n{time}").format(
+        intensity=point.flops_per_byte,
+        rate=say.figure(flops_per_s, "FLOP/s"),
+        time=say.figure(point.time_ns, "ns"),
+    )
+    return _mark(point.flops_per_byte, flops_per_s, text)
+
+
+def _ridge(calibration: Calibration) -> Mark | None:
+    found = calibration.roofline
+    if found is None:
+        return None
+    text = _("ridge of the experiment: {ridge}").format(ridge=say.figure(found.ridge_flops_per_byte, "FLOP/byte"))
+    return _mark(found.ridge_flops_per_byte.value, found.peak_flops_per_s, text)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesFigure:
+    """Curves over a size, or over time."""
+
+    curves: list[Series]
+
+
+def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
+    """Bandwidth (bytes/s) by working set (bytes)."""
+    curves = []
+    for kind in STREAMS:
+        points = sorted(
+            (point for point in calibration.bandwidths if point.kind == kind), key=lambda one: one.working_bytes
+        )
+        if points:
+            curves.append(Series(name=say.named(say.MOVEMENTS, kind), marks=[_bandwidth(point) for point in points]))
+    return CurvesFigure(curves=curves) if curves else None
+
+
+def _bandwidth(point: BandwidthPoint) -> Mark:
+    text = _("{kind}, working set {size}\n{rate}").format(
+        kind=say.named(say.MOVEMENTS, point.kind),
+        size=format_buffer(point.working_bytes),
+        rate=say.figure(point.bytes_per_s, "B/s"),
+    )
+    return _mark(point.working_bytes, point.bytes_per_s, text)
+
+
+# --- sustained --------------------------------------------------------------------------------------------------------
+
+
+def sustained_figure(calibration: Calibration) -> CurvesFigure | None:
+    """Rate by seconds under load, in percent of the burst, so that types can be compared."""
+    curves = []
+    for peak in calibration.peaks:
+        burst = peak.burst_flops_per_s.value
+        marks = [
+            Mark(
+                x=_digits(second),
+                y=_digits(100 * flops / burst),
+                low=_digits(100 * flops / burst),
+                high=_digits(100 * flops / burst),
+                text=_("{dtype} after {seconds:.1f} s\n{rate}").format(
+                    dtype=peak.dtype, seconds=second, rate=say.amount(flops, work_unit(peak.dtype))
+                ),
+            )
+            for second, flops in peak.curve
+        ]
+        if len(marks) > 1:
+            curves.append(Series(name=peak.dtype, marks=marks))
+    return CurvesFigure(curves=curves) if curves else None
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveCurve:
+    """One operation among all ranks."""
+
+    name: str
+    marks: list[Mark]
+    ring: list[list[float]]
+    """Size and bus bandwidth by the ring model; empty where no message between two ranks was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusFigure:
+    """Bus bandwidth (bytes/s) by size (bytes), operation by operation."""
+
+    curves: list[CollectiveCurve]
+
+
+def bus_figure(found: Collectives | None) -> BusFigure | None:
+    """None where no collective with a size was measured."""
+    if found is None:
+        return None
+    pair = pair_law(found)
+    operations = dict.fromkeys(point.operation for point in found.points if point.group == "world")
+    curves = []
+    for operation in operations:
+        points = sorted(
+            (one for one in found.points if one.operation == operation and one.group == "world" and _moves(one)),
+            key=lambda one: one.size_bytes,
+        )
+        if points:
+            ring = [_ring(point, pair) for point in points] if pair else []
+            curves.append(
+                CollectiveCurve(name=printable(operation, 40), marks=[_bus(one) for one in points], ring=ring)
+            )
+    return BusFigure(curves=curves) if curves else None
+
+
+def _moves(point: CollectivePoint) -> bool:
+    return point.size_bytes > 0 and point.bus_bytes_per_s > 0 and point.algorithm_bytes_per_s > 0
+
+
+def pair_law(found: Collectives) -> tuple[float, float] | None:
+    """Latency in ns and rate of a message between two ranks: of all ranks at once, else of the median pair alone."""
+    laws = [law for law in found.laws if law.operation == "send_recv" and law.group == "world"]
+    if laws:
+        return laws[0].latency_ns, laws[0].bytes_per_s
+    if not found.pairs:
+        return None
+    return median(one.latency_ns for one in found.pairs), median(one.bytes_per_s for one in found.pairs)
+
+
+def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
+    time_ns = ring_time_ns(point.operation, point.ranks, point.size_bytes, *pair)
+    factor = point.bus_bytes_per_s / point.algorithm_bytes_per_s
+    return [float(point.size_bytes), _digits(point.size_bytes / time_ns * 1e9 * factor)]
+
+
+def _bus(point: CollectivePoint) -> Mark:
+    text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
+        operation=printable(point.operation, 40),
+        size=format_buffer(point.size_bytes),
+        time=say.figure(point.time_ns, "ns"),
+        rate=say.figure(bus_bandwidth(point), "B/s"),
+    )
+    return _mark(point.size_bytes, bus_bandwidth(point), text)

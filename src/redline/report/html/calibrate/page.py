@@ -1,0 +1,178 @@
+"""A calibration as one HTML file that needs nothing else: charts, tables, and how each number is defined."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redline.hardware import catalogue
+from redline.hardware.machine import DTYPES, Machine, work_unit
+from redline.probes.memory import memory_bytes_per_s
+from redline.probes.record import Calibration, CollectivePoint, Estimate, Peak
+from redline.report.calibrate import tables
+from redline.report.calibrate import words as say
+from redline.report.figure_words import label_of
+from redline.report.html.calibrate import figures
+from redline.report.html.calibrate.definitions import definitions
+from redline.report.html.frame import frame, template
+from redline.report.html.tables import sorted_table, table_words
+from redline.report.language import _, listed
+from redline.report.shown import Shown
+from redline.report.words import printable
+from redline.units import format_buffer
+
+_MOST_FACTS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    detail: str
+
+
+def render(calibration: Calibration, machine: Machine) -> str:
+    shown = dict(_tables(calibration, machine))
+    found = calibration.collectives
+    return template("calibrate/page.html.j2").render(
+        **frame(
+            printable(machine.name, 80),
+            charts=_charts(calibration),
+            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            words=script_words(),
+            drawers=["calibrate/charts.js"],
+        ),
+        titles={name: one.title for name, one in shown.items()},
+        headline=_headline(calibration),
+        second=say.headline(calibration),
+        noise=say.noise(calibration.conditions),
+        troubles=list(say.troubles(found)),
+        health=say.health(found) if found is not None else "",
+        group=say.group_of_processes(found) if found is not None else "",
+        facts=list(_facts(calibration))[:_MOST_FACTS],
+        ridge=say.ridge(calibration.roofline) if calibration.roofline else "",
+        doubling=say.doubling(calibration.doublings) if calibration.doublings else "",
+        has_record=catalogue.record(machine.base) is not None,
+        is_synthetic=machine.synthetic,
+        about=list(_about(calibration)),
+        declined=[say.declined(one) for one in (*calibration.declined, *(found.declined if found else ()))],
+        definitions=definitions(),
+    )
+
+
+def _charts(calibration: Calibration) -> dict[str, Any]:
+    found = {
+        "roofs": figures.roofs_figure(calibration),
+        "bandwidths": figures.bandwidths_figure(calibration),
+        "sustained": figures.sustained_figure(calibration),
+        "bus": figures.bus_figure(calibration.collectives),
+    }
+    return {name: asdict(figure) for name, figure in found.items() if figure is not None}
+
+
+def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, Shown]]:
+    """Those that have rows."""
+    made = {
+        "kernels": tables.kernels(calibration, machine),
+        "laws": tables.laws(calibration, verbose=True),
+        "bandwidths": tables.bandwidths(calibration, verbose=True),
+        "movements": tables.movements(calibration),
+        "overheads": tables.overheads(calibration),
+        "loaders": tables.loaders(calibration),
+        "doublings": tables.doublings(calibration),
+        "catalogue": tables.against_catalogue(machine),
+    }
+    if calibration.collectives is not None:
+        made["collectives"] = tables.collectives(calibration.collectives, verbose=True)
+        made["ranks"] = tables.ranks(calibration.collectives)
+        made["pairs"] = tables.pairs(calibration.collectives)
+    yield from ((name, one) for name, one in made.items() if one is not None and one.rows)
+
+
+# --- the first screen -------------------------------------------------------------------------------------------------
+
+
+def _headline(calibration: Calibration) -> str:
+    """What the machine can do, in a sentence."""
+    name = printable(calibration.subject.name, 60)
+    rates = [
+        _("{rate} in {dtype}").format(
+            rate=say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype)), dtype=peak.dtype
+        )
+        for peak in _fastest(calibration)[:2]
+    ]
+    memory = memory_bytes_per_s(calibration.bandwidths)
+    if rates and memory is not None:
+        text = _("{name} computes at most {rates}, and moves {bandwidth} of memory.")
+        return text.format(name=name, rates=listed(rates), bandwidth=say.amount(memory.value, "B/s"))
+    if rates:
+        return _("{name} computes at most {rates}.").format(name=name, rates=listed(rates))
+    return name
+
+
+def _fastest(calibration: Calibration) -> list[Peak]:
+    """Types of numbers as people name them; how fp32 may be computed besides is for the table."""
+    plain = [peak for peak in calibration.peaks if peak.dtype in DTYPES]
+    return sorted(plain, key=lambda peak: -peak.burst_flops_per_s.value)
+
+
+def _facts(calibration: Calibration) -> Iterator[Fact]:
+    for peak in _fastest(calibration)[:2]:
+        name = _("best matmul {dtype}").format(dtype=peak.dtype)
+        yield _fact(name, peak.burst_flops_per_s, work_unit(peak.dtype), printable(peak.shape, 40))
+    memory = memory_bytes_per_s(calibration.bandwidths)
+    if memory is not None:
+        yield _fact(_("memory bandwidth"), memory, "B/s", _("beyond the caches"))
+    if calibration.roofline is not None:
+        found = calibration.roofline
+        yield _fact(_("ridge"), found.ridge_flops_per_byte, "", _("FLOP per byte in {dtype}").format(dtype=found.dtype))
+    for point in calibration.overheads:
+        if point.name in ("launch", "dispatch"):
+            yield _fact(label_of(f"{point.name}_ns"), point.time_ns, "ns", _("of one operator"))
+    reduced = _largest_all_reduce(calibration)
+    if reduced is not None:
+        size = format_buffer(reduced.size_bytes)
+        detail = _("bus bandwidth at {size}").format(size=size)
+        yield _fact("all_reduce", tables.bus_bandwidth(reduced), "B/s", detail)
+
+
+def _largest_all_reduce(calibration: Calibration) -> CollectivePoint | None:
+    points = calibration.collectives.points if calibration.collectives else ()
+    own = [point for point in points if point.operation == "all_reduce" and point.group == "world"]
+    return max(own, key=lambda point: point.size_bytes, default=None)
+
+
+def _fact(name: str, estimate: Estimate, unit: str, detail: str = "") -> Fact:
+    details = [one for one in (say.interval(estimate), detail) if one]
+    return Fact(name=name, value=say.amount(estimate.value, unit), detail=listed(details))
+
+
+def _about(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    subject = calibration.subject
+    yield _("machine"), say.machine(subject)
+    yield _("host"), printable(subject.host, 80)
+    yield _("memory"), format_buffer(subject.memory_bytes)
+    yield _("date"), say.day(calibration.date)
+    yield _("duration"), _("{seconds} s").format(seconds=say.seconds(calibration))
+    yield _("software"), say.software(subject)
+    yield _("samples"), say.samples(calibration)
+    yield _("noise"), say.noise(calibration.conditions) or _("none that stands out")
+
+
+def script_words() -> dict[str, str]:
+    """What the scripts say."""
+    return {
+        **table_words(),
+        "intensity": _("FLOP per byte of memory traffic"),
+        "rate": _("FLOP/s"),
+        "working_set": _("working set in bytes"),
+        "bandwidth": _("bytes per second"),
+        "size": _("payload in bytes"),
+        "memory_roof": _("memory {rate}"),
+        "ridge": _("ridge"),
+        "seconds": _("seconds under load"),
+        "of_burst": _("% of the burst"),
+        "measured": _("measured"),
+        "ring": _("ring model"),
+    }

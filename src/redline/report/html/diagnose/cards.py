@@ -1,0 +1,110 @@
+"""Findings as the page shows them: what it is worth, the evidence, the fix, and all that its page says besides."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from redline.findings.evidence import Grade
+from redline.findings.finding import Finding, Place
+from redline.findings.pages import SECTIONS
+from redline.report.diagnose.findings_screen import Card, card_of
+from redline.report.diagnose.findings_table import grade_words, numerics_words
+from redline.report.diagnose.findings_words import times
+from redline.report.html.diagnose import accounts
+from redline.report.html.prose import prose
+from redline.report.language import _, spoken
+from redline.report.words import percent
+from redline.units import format_ns
+
+_WORTH_SAYING = 1.1  # times as fast
+_LEAST_SHOWN = 0.0005  # of the step: less is shown as 0.0 %
+_SAME = 0.005  # of the step: less apart is shown as one number
+_MOST_PLACES = 3
+_MORE = ("cause", "thorough_fix", "bound", "numerics", "ignore", "fooled", "sources")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A part of a bar that is as wide as the step."""
+
+    code: str
+    name: str
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCard:
+    """One finding, or one remark."""
+
+    code: str
+    title: str
+    share: str  # of the step, that is this finding's alone; "" for a remark
+    gains: bool  # whether that is more than nothing
+    times: str  # at most so many times as fast; "" where that is hardly more than 1
+    alone: str  # its share of the step as the only fix; "" where that is the same
+    bound: str  # all of this as a sentence
+    segments: tuple[Segment, ...]
+    evidence: tuple[str, ...]
+    fix: Markup
+    numerics: str
+    numerics_class: str
+    grade: str
+    is_hypothesis: bool
+    ranks: str
+    places: tuple[str, ...]
+    parts: tuple[tuple[str, Markup], ...]  # heading and text
+
+
+def page_cards(findings: Sequence[Finding], ranks: int, codes: Collection[str]) -> tuple[PageCard, ...]:
+    """For a job of so many ranks, in a report of these findings."""
+    return tuple(_page_card(finding, card_of(finding), ranks, codes) for finding in findings)
+
+
+def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str]) -> PageCard:
+    claims = bool(finding.alone_ns)
+    return PageCard(
+        code=finding.code,
+        title=card.title,
+        share=percent(finding.share) if claims else "",
+        gains=finding.share >= _LEAST_SHOWN,
+        times=times(finding.speedup) if claims and finding.speedup > _WORTH_SAYING else "",
+        alone=percent(finding.alone_share) if finding.alone_share - finding.share >= _SAME else "",
+        bound=card.bound,
+        segments=tuple(_segments(finding)),
+        evidence=card.evidence,
+        fix=prose(card.page.smallest_fix, codes),
+        numerics=numerics_words(finding.numerics),
+        numerics_class=accounts.code(finding.numerics),
+        grade=grade_words(finding.grade),
+        is_hypothesis=finding.grade == Grade.HYPOTHESIS,
+        ranks=_on_ranks(finding.ranks, ranks),
+        places=tuple(map(_place, finding.places[:_MOST_PLACES])),
+        parts=tuple((heading(part), prose(getattr(card.page, part), codes)) for part in _MORE),
+    )
+
+
+def _segments(finding: Finding) -> Iterator[Segment]:
+    for account, amount_ns in finding.accounts.items():
+        if finding.step_ns and amount_ns > 0:
+            width = round(100 * amount_ns / finding.step_ns, 2)
+            yield Segment(code=accounts.code(account), name=accounts.name(account), percent=width)
+
+
+def heading(part: str) -> str:
+    """Of a part of a page, in the language that is spoken now."""
+    english, chinese = SECTIONS[part]
+    return chinese if spoken() == "zh" else english
+
+
+def _on_ranks(seen: int, ranks: int) -> str:
+    """Where not all ranks have it."""
+    if ranks == 1 or seen >= ranks or not seen:
+        return ""
+    return _("on {seen:,} of {ranks:,} ranks").format(seen=seen, ranks=ranks)
+
+
+def _place(place: Place) -> str:
+    return _("rank {rank}: {time}, from {start} after its window began").format(
+        rank=place.rank, time=format_ns(place.end_ns - place.start_ns), start=format_ns(place.start_ns)
+    )

@@ -1,0 +1,341 @@
+"""The data of each chart as plain values. How they are drawn is the business of report.js."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from redline.analysis.accounts import ACCOUNTS, place
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.evidence import StepRow, step_rows
+from redline.analysis.rank.kernel_table import KernelRow, Regime
+from redline.hardware import catalogue
+from redline.report import counted
+from redline.report.diagnose.tables import shapes_or_kernel
+from redline.report.diagnose.words_losses import late_line
+from redline.report.html.diagnose import accounts
+from redline.report.html.scale import scaled, time_unit
+from redline.report.language import _, clauses
+from redline.report.words import percent, printable
+from redline.units import format_bytes, format_ns, format_rate
+
+MOST_BARS = 240  # of steps
+MOST_COLUMNS = 128  # of ranks
+MOST_POINTS = 300
+_NAME_LIMIT = 70
+_LEAST_SHARE = 0.0005  # of the step: less has no row in the heat map
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """One account through all bars or columns."""
+
+    code: str
+    name: str
+    values: list[float]
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsFigure:
+    """Steps as stacked bars, the average of the ranks."""
+
+    unit: str
+    labels: list[str]  # of the bars: the number of a step, or of the first and last where a bar is several
+    names: list[str]  # of the steps in the trace
+    stacks: list[Stack]
+    longest: list[float]  # of any rank; empty where there is one rank
+    steps_per_bar: int
+
+
+def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
+    rows = step_rows(diagnosis)
+    per_bar = -(-len(rows) // MOST_BARS) or 1
+    groups = [rows[first : first + per_bar] for first in range(0, len(rows), per_bar)]
+    amounts = np.array([_average(group) for group in groups])
+    unit, unit_ns = time_unit(max((max(row.longest_ns for row in group) for group in groups), default=0))
+    return StepsFigure(
+        unit=unit,
+        labels=[_span(group[0].number, group[-1].number) for group in groups],
+        names=[printable(group[0].label, _NAME_LIMIT) for group in groups],
+        stacks=[
+            Stack(
+                code=accounts.code(account),
+                name=accounts.name(account),
+                values=scaled(amounts[:, place(account)].tolist(), unit_ns),
+            )
+            for account in ACCOUNTS
+            if groups and amounts[:, place(account)].any()
+        ],
+        longest=scaled([max(row.longest_ns for row in group) for group in groups], unit_ns)
+        if len(diagnosis.ranks) > 1
+        else [],
+        steps_per_bar=per_bar,
+    )
+
+
+def _average(group: Sequence[StepRow]) -> list[float]:
+    """Accounts of the average step of a rank."""
+    total = np.sum([row.amounts for row in group], axis=0) / max(sum(row.ranks for row in group), 1)
+    return list(total.tolist())
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksFigure:
+    """Accounts by rank, in percent of the job's average step, and how long others waited for each."""
+
+    unit: str
+    labels: list[str]  # of the columns: a rank, or the first and last of several
+    percent: list[Stack]
+    times: list[list[str]]  # the same as times, for [account][column]
+    caused: list[float]  # empty where nobody is known to be late
+    caused_unit: str
+    caused_texts: list[str]
+    ranks_per_column: int
+
+
+def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
+    ranks = diagnosis.ranks
+    per_column = -(-len(ranks) // MOST_COLUMNS)
+    columns = [range(first, min(first + per_column, len(ranks))) for first in range(0, len(ranks), per_column)]
+    averages = np.array([rank.ledger.steps.sum(axis=0) / max(len(rank.ledger.steps), 1) for rank in ranks])
+    amounts = np.array([averages[list(column)].mean(axis=0) for column in columns])
+    step_ns = sum(diagnosis.per_step.values()) or 1.0
+    shown = [one for one in ACCOUNTS if amounts[:, place(one)].max() >= _LEAST_SHARE * step_ns]
+    caused, unit, texts = _caused(diagnosis, columns)
+    return RanksFigure(
+        unit=_("% of the average step"),
+        labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
+        percent=[
+            Stack(
+                code=accounts.code(one),
+                name=accounts.name(one),
+                values=[round(100 * value / step_ns, 2) for value in amounts[:, place(one)].tolist()],
+            )
+            for one in shown
+        ],
+        times=[[format_ns(round(value)) for value in amounts[:, place(one)].tolist()] for one in shown],
+        caused=caused,
+        caused_unit=unit,
+        caused_texts=texts,
+        ranks_per_column=per_column,
+    )
+
+
+def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float], str, list[str]]:
+    """How long all others waited for the ranks of each column, and for whom of them longest."""
+    late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    of_column = [
+        [late[rank] for rank in (diagnosis.ranks[index].origin.rank for index in column) if rank in late]
+        for column in columns
+    ]
+    sums = [sum(one.caused_ns for one in found) for found in of_column]
+    if not any(sums):
+        return [], "", []
+    unit, unit_ns = time_unit(max(sums))
+    worst = [max(found, key=lambda one: one.caused_ns, default=None) for found in of_column]
+    texts = ["" if one is None else late_line(one) for one in worst]
+    return scaled(sums, unit_ns), unit, texts
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One mark of a scatter chart."""
+
+    x: float
+    y: float
+    size: float  # 0 to 1, by area
+    group: str
+    text: str
+    hollow: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roof:
+    """A line that no point can be above."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RooflineFigure:
+    """Operators by intensity (FLOP per byte) and rate (FLOP/s)."""
+
+    points: list[Point]
+    groups: dict[str, str]  # regime: its name
+    bytes_per_s: float
+    bandwidth: str
+    peaks: list[Roof]
+    left_out: str  # which operators are not among the points; "" for none
+
+
+REGIME_CODES: dict[Regime, str] = {
+    "compute": "math",
+    "memory": "memory",
+    "neither": "kernel-loss",
+    "above roof": "other",
+}
+
+
+def regime_name(regime: Regime) -> str:
+    return {
+        "compute": _("limited by compute"),
+        "memory": _("limited by memory bandwidth"),
+        "neither": _("far below both"),
+        "above roof": _("above the roof"),
+    }[regime]
+
+
+def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
+    """None where no operator has both arithmetic and a roof."""
+    rated = [row for row in diagnosis.kernels if row.known and row.roof_ns == row.roof_ns and row.time_ns]
+    rows = [row for row in rated if row.flops and row.bytes][:MOST_POINTS]
+    bytes_per_s = _bandwidth(rated)
+    if not rows or not bytes_per_s:
+        return None
+    longest_ns = max(row.time_ns for row in rows)
+    peaks = {one.dtype: one.peak_flops_per_s for rank in diagnosis.ranks for one in rank.arithmetic}
+    return RooflineFigure(
+        points=[
+            Point(
+                x=float(f"{row.flops / row.bytes:.4g}"),
+                y=float(f"{row.flops / row.time_ns * 1e9:.4g}"),
+                size=round(sqrt(row.time_ns / longest_ns), 3),
+                group=REGIME_CODES[row.regime],
+                text=_kernel_text(row),
+            )
+            for row in rows
+        ],
+        groups={REGIME_CODES[regime]: regime_name(regime) for regime in REGIME_CODES},
+        bytes_per_s=bytes_per_s,
+        bandwidth=format_rate(bytes_per_s, "B"),
+        peaks=[Roof(name=f"{dtype} {format_rate(peak, 'FLOP')}", value=peak) for dtype, peak in peaks.items() if peak],
+        left_out=_without_arithmetic(rated, len(rows)),
+    )
+
+
+def _bandwidth(rated: Sequence[KernelRow]) -> float:
+    """Of the machine, as the times that bytes need at best were computed with it."""
+    memory_ns = sum(row.memory_ns for row in rated if row.bytes)
+    return sum(row.bytes for row in rated) / memory_ns * 1e9 if memory_ns else 0.0
+
+
+def _kernel_text(row: KernelRow) -> str:
+    name = " ".join(one for one in (printable(row.operator, _NAME_LIMIT), shapes_or_kernel(row)) if one)
+    share = _("above its roof") if row.share is None else _("{share} of its roof").format(share=percent(row.share))
+    return _("{name}\n{calls}, {time}\n{rate}, {share}").format(
+        name=name,
+        calls=counted.calls(row.calls),
+        time=format_ns(row.time_ns),
+        rate=format_rate(row.flops / row.time_ns * 1e9, "FLOP"),
+        share=share,
+    )
+
+
+def _without_arithmetic(rated: Sequence[KernelRow], shown: int) -> str:
+    """What has a roof and no place on this chart."""
+    moving = [row for row in rated if not row.flops]
+    total_ns = sum(row.time_ns for row in rated) or 1
+    cut = len(rated) - len(moving) - shown
+    parts = []
+    if moving:
+        text = _(
+            "{share} of the rated time is in operators whose arithmetic is not counted (elementwise, copies, "
+            "indexing): they move bytes at {reached} of the memory bandwidth on average, and are in the table only"
+        )
+        time_ns = sum(row.time_ns for row in moving)
+        reached = min(sum(row.memory_ns for row in moving) / time_ns, 1.0)
+        parts.append(text.format(share=percent(time_ns / total_ns), reached=percent(reached)))
+    if cut > 0:
+        parts.append(_("{count:,} operators with less time are left out").format(count=cut))
+    return clauses(parts)
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectivesFigure:
+    """Collectives by size (bytes) and bus bandwidth (bytes per second)."""
+
+    points: list[Point]
+    groups: list[str]  # kinds of collectives, those with most time first
+    links: list[Roof]
+    left_out: int  # rows without a known size
+    hollow: bool  # some points have waiting in their time
+
+
+def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
+    """None where no collective has a known size."""
+    rows = [row for row in diagnosis.collectives if row.bus_bytes_per_s]
+    if not rows:
+        return None
+    longest_ns = max(row.residence_ns for row in rows)
+    times: Counter[str] = Counter()
+    for row in rows:
+        times[row.collective] += row.residence_ns
+    return CollectivesFigure(
+        points=[
+            Point(
+                x=float(row.payload_bytes),
+                y=float(f"{row.bus_bytes_per_s or 0:.4g}"),
+                size=round(sqrt(row.residence_ns / longest_ns), 3),
+                group=printable(row.collective, _NAME_LIMIT),
+                text=_collective_text(row),
+                hollow=not row.matched,
+            )
+            for row in rows[:MOST_POINTS]
+        ],
+        groups=[printable(kind, _NAME_LIMIT) for kind, _time in times.most_common()],
+        links=_links(diagnosis),
+        left_out=len(diagnosis.collectives) - len(rows[:MOST_POINTS]),
+        hollow=any(not row.matched for row in rows[:MOST_POINTS]),
+    )
+
+
+def _collective_text(row: CollectiveRow) -> str:
+    waiting = percent(row.wait_ns / row.residence_ns) if row.matched and row.residence_ns else _("not known")
+    return _("{name} of {size} over {ranks}\n{calls}, {time}\n{speed}, hidden {hidden}, waiting {waiting}").format(
+        name=printable(row.collective, _NAME_LIMIT),
+        size=format_bytes(row.payload_bytes),
+        ranks=_ranks(row.group_size),
+        calls=counted.calls(row.calls),
+        time=format_ns(row.residence_ns),
+        speed=format_rate(row.bus_bytes_per_s or 0.0, "B"),
+        hidden=percent(row.hidden_share),
+        waiting=waiting,
+    )
+
+
+def _ranks(count: int) -> str:
+    return counted.ranks(count) if count else _("an unknown number of ranks")
+
+
+def _links(diagnosis: Diagnosis) -> list[Roof]:
+    """Links of the machine, where the catalogue has it and all ranks have the same."""
+    machines = {rank.facts.machine for rank in diagnosis.ranks}
+    machine = catalogue.record(machines.pop()) if len(machines) == 1 else None
+    if machine is None:
+        return []
+    found = ((machine.link or _("link"), machine.fabric_bytes_per_s), (_("network"), machine.nic_bytes_per_s))
+    return [
+        Roof(name=f"{name} {format_rate(figure.value, 'B')}", value=figure.value)
+        for name, figure in found
+        if figure is not None
+    ]

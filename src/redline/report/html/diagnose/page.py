@@ -1,0 +1,91 @@
+"""The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.outline import Outline
+from redline.analysis.rank.strip import Strip
+from redline.findings.finding import Findings
+from redline.launch.captured import Captured
+from redline.report.diagnose.screen import screen_of
+from redline.report.html.diagnose.cards import page_cards
+from redline.report.html.diagnose.content import Content, content_of, script_words
+from redline.report.html.diagnose.definitions import account_definitions, definitions
+from redline.report.html.diagnose.facts import facts_of, on_cpu
+from redline.report.html.diagnose.reading import dropped_words, failure_words
+from redline.report.html.diagnose.strip_words import strip_words
+from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
+from redline.report.html.frame import frame, template
+from redline.report.redaction.redactor import Removed
+from redline.report.words import printable
+from redline.trace.job import Failure
+
+_OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
+_NAME_LIMIT = 80
+
+
+def render(
+    diagnosis: Diagnosis,
+    outline: Outline,
+    findings: Findings,
+    failures: Sequence[Failure] = (),
+    *,
+    strip: Strip | None = None,
+    trace_link: str | None = None,
+    removed: Sequence[Removed] | None = None,
+    captured: Captured | None = None,
+) -> str:
+    """`strip` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
+
+    `removed` is what was taken out of all this, where it was looked for; `captured` what the record of the run says.
+    """
+    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
+    content = content_of(diagnosis, strip)
+    return template("diagnose/page.html.j2").render(
+        **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_words()),
+        **_notes(content),
+        **_findings(findings, len(diagnosis.ranks)),
+        screen=screen,
+        facts=facts_of(diagnosis, outline, findings.verdict, captured),
+        waterfall=list(waterfall_rows(screen)),
+        redline=redline_percent(outline),
+        strip=None if strip is None else strip_words(strip),
+        trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
+        account_definitions=account_definitions(on_cpu=on_cpu(diagnosis)),
+        definitions=definitions(),
+        dropped=dropped_words(diagnosis),
+        failures=failure_words(failures),
+    )
+
+
+def _notes(content: Content) -> dict[str, Any]:
+    """What is said about charts beside them."""
+    return {
+        "missing": content.missing,
+        "roofline_note": content.of_chart("roofline", "left_out") or "",
+        "steps_per_bar": content.of_chart("steps", "steps_per_bar") or 1,
+        "ranks_per_column": content.of_chart("ranks", "ranks_per_column") or 1,
+    }
+
+
+def _findings(findings: Findings, ranks: int) -> dict[str, Any]:
+    codes = {one.code for one in (*findings.findings, *findings.remarks)}
+    cards = page_cards(findings.findings, ranks, codes)
+    return {
+        "cards": cards[:_OPEN_CARDS],
+        "more_cards": cards[_OPEN_CARDS:],
+        "remarks": page_cards(findings.remarks, ranks, codes),
+    }
+
+
+def _job_name(diagnosis: Diagnosis) -> str:
+    """The file, or the folder, that most of the job is in."""
+    sources = [Path(rank.origin.source.partition("!")[0]) for rank in diagnosis.ranks]
+    if len(set(sources)) == 1:
+        return printable(sources[0].name, _NAME_LIMIT)
+    folders = {source.parent for source in sources}
+    name = folders.pop().name if len(folders) == 1 else ""
+    return printable(name or sources[0].name, _NAME_LIMIT)

@@ -1,0 +1,1 @@
+"""What is taken out of results before others see them: secrets, people, machines, paths."""

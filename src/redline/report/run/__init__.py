@@ -1,0 +1,1 @@
+"""Runs that are over, and jobs that stand still."""

@@ -1,0 +1,101 @@
+"""A run that is over, on one screen; and a job that stands still, while it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from redline.launch.outside.stall import Stall, Standing
+from redline.launch.run_record import RunRecord
+from redline.report.language import _, clauses
+from redline.report.layout import left, wrapped
+from redline.report.run import words as say
+from redline.report.run.screen import RunScreen, run_screen
+from redline.report.words import printable, rank_list
+
+WIDTH = 100
+MOST_LINES = 20
+_LABEL_WIDTH = 9
+_MOST_PLACES = 8  # at which ranks stand
+
+
+def render(record: RunRecord, folder: Path | None) -> str:
+    """How it ended, steps, ranks that stand out, what was captured, what went wrong, and where the files are."""
+    screen = run_screen(record)
+    before = [*wrapped(f"redline: {say.headline(screen)}", WIDTH, rest="  "), *_rows(_facts(screen))]
+    after = _rows([(_("folder"), _shown(folder))]) if folder is not None else []
+    notes = _within(list(say.notes(screen)), MOST_LINES - len(before) - len(after))
+    return "\n".join([*before, *notes, *after]) + "\n"
+
+
+def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
+    if screen.steps[1]:
+        yield _("steps"), say.steps(screen)
+    if screen.waiting_share is not None:
+        yield _("input"), say.waiting(screen.waiting_share)
+    if screen.slow:
+        yield _("slow"), say.slow(screen)
+    if screen.earlier_windows:
+        yield _("captured"), say.earlier(screen.earlier_windows)
+    for window in screen.windows:
+        yield _("window {number}").format(number=window.number), say.window(window, screen.ranks)
+    if screen.peak is not None:
+        yield _("peak"), say.memory(*screen.peak, ranks=screen.ranks)
+
+
+def _rows(facts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> list[str]:
+    return [line for label, text in facts for line in wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)} ")]
+
+
+def _within(notes: Sequence[str], room: int) -> list[str]:
+    """As many notes as there is room for, and how many there are besides."""
+    lines: list[str] = []
+    for number, note in enumerate(notes):
+        more = _rows([(_("note"), note)])
+        is_last = number + 1 == len(notes)
+        if len(lines) + len(more) + (0 if is_last else 1) > room:
+            return [*lines, *_rows([(_("note"), say.more_notes(len(notes) - number))])]
+        lines += more
+    return lines
+
+
+def _shown(path: Path) -> str:
+    with suppress(ValueError, OSError):  # it is elsewhere, or the folder that we are in is gone
+        path = path.relative_to(Path.cwd())
+    return printable(str(path), 400)
+
+
+# --- a stall ----------------------------------------------------------------------------------------------------------
+
+
+def render_stall(stall: Stall, path: Path | None) -> str:
+    """Who holds the job up, and where each rank stands; ranks at the same place stand together."""
+    quiet_s = {one.rank: one.quiet_s for one in stall.ranks}
+    lines = wrapped(f"redline: {say.standstill(stall.after_s, stall.held_by, quiet_s)}", WIDTH, rest="  ")
+    places = _places(stall.ranks)
+    for one, ranks in places[:_MOST_PLACES]:
+        lines += wrapped(_place(one, ranks), WIDTH, "  ", "    ")
+    if len(places) > _MOST_PLACES:
+        lines += [f"  {say.more_places(len(places) - _MOST_PLACES)}"]
+    if stall.recordings:
+        lines += wrapped(say.recordings(stall.recordings), WIDTH, "  ", "    ")
+    if path is not None:
+        lines += wrapped(_("all stacks: {path}").format(path=_shown(path)), WIDTH, "  ", "    ")
+    return "\n".join(lines) + "\n"
+
+
+def _places(ranks: Sequence[Standing]) -> list[tuple[Standing, list[int]]]:
+    """The rarest place first: who stands alone is of most interest."""
+    found: dict[tuple[int, str, str, str], tuple[Standing, list[int]]] = {}
+    for one in ranks:
+        found.setdefault((one.steps, one.state, one.user, one.where), (one, []))[1].append(one.rank)
+    return sorted(found.values(), key=lambda place: (len(place[1]), place[1]))
+
+
+def _place(one: Standing, ranks: Sequence[int]) -> str:
+    where = [printable(one.user, 200)] if one.user else []
+    if one.where and one.where != one.user:
+        where.append(_("inside {place}").format(place=printable(one.where, 200)))
+    said = say.standing(rank_list(ranks), len(ranks), one.steps, one.state)
+    return clauses([said, *where])

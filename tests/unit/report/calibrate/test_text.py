@@ -1,0 +1,210 @@
+"""A calibration on a terminal: what is wrong stands first, every figure has its interval, and it fits the screen."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from redline.hardware.machine import FIGURE_UNITS, Machine
+from redline.probes import conditions, overhead
+from redline.probes.record import Calibration, Estimate
+from redline.report import figure_words
+from redline.report.calibrate import tables
+from redline.report.calibrate import words as say
+from redline.report.calibrate.text import WIDTH, render
+from redline.report.language import speaking
+from redline.report.layout import width_of
+from tests.conftest import ROOT
+from tests.made_calibrations import (
+    NOISY,
+    around,
+    bare_calibration,
+    calibration,
+    collectives,
+    cpu_machine,
+    doublings,
+    gpu_calibration,
+    gpu_machine,
+)
+
+GOLDEN = ROOT / "tests" / "golden" / "calibrate"
+MOST_LINES = 90
+SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
+
+
+@pytest.mark.parametrize(
+    ("golden", "found", "machine", "language"),
+    [
+        ("cpu", calibration(), cpu_machine(), "en"),
+        ("sick", SICK, cpu_machine(), "en"),
+        ("sick.zh", SICK, cpu_machine(), "zh"),
+        ("gpu", gpu_calibration(), gpu_machine(), "en"),
+        ("bare", bare_calibration(), cpu_machine(), "en"),
+    ],
+)
+def test_text(golden: str, found: Calibration, machine: Machine, language: str, update_golden: bool) -> None:
+    with speaking(language):
+        text = render(found, machine)
+    path = GOLDEN / f"{golden}.txt"
+    if update_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+    assert max(map(width_of, text.split("\n"))) <= WIDTH
+    assert text.count("\n") <= MOST_LINES
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (98, 102, "±2.0 %"),
+        (98, 109, "±9.0 %"),
+        (80, 101, "±20 %"),
+        (100, 100, "±0.0 %"),
+        (90.06, 100, "±9.9 %"),
+        (60, 825, "0.60x..8.2x"),
+        (10, 5e4, "0.10x..>99x"),
+    ],
+)
+def test_an_interval_reaches_to_its_further_end(low: float, high: float, text: str) -> None:
+    assert say.interval(Estimate(value=100, low=low, high=high, samples=3)) == text
+
+
+def test_a_figure_that_was_not_measured_is_a_dash() -> None:
+    assert say.figure(None, "FLOP/s") == "-"
+    assert say.figure(Estimate(value=0, low=0, high=0, samples=1), "ns") == "0 ns"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (48.25, "ns", "48.2 ns"),
+        (870.4, "ns", "870 ns"),
+        (2.05e11, "FLOP/s", "205 GFLOP/s"),
+        (3e12, "OP/s", "3.00 TOP/s"),
+        (1.4e10, "B/s", "14.0 GB/s"),
+        (6.4321, "FLOP/byte", "6.43 FLOP/byte"),
+    ],
+)
+def test_amounts_have_their_unit(value: float, unit: str, text: str) -> None:
+    assert say.amount(value, unit) == text
+
+
+def test_every_figure_has_an_interval() -> None:
+    """In the tables of what was measured; only ratios, errors and what was fitted have none."""
+    text = render(calibration(collectives=None), cpu_machine())
+    amounts = re.findall(r"\d (?:[GT]FLOP/s|[MG]B/s|[num]s)\b(?! [a-z])(.{0,3})", text)
+    assert amounts
+    assert all("±" in after for after in amounts), amounts
+
+
+def test_a_terminal_without_unicode_gets_plain_letters() -> None:
+    assert render(calibration(), cpu_machine(), unicode=False).isascii()
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_measured_has_a_name() -> None:
+    assert set(say.OVERHEADS) == set(overhead.MEANINGS)
+    assert {name.partition(".")[0] for name in FIGURE_UNITS} == set(figure_words.LABELS)
+
+
+def test_a_name_of_a_newer_version_is_shown_as_it_is() -> None:
+    assert say.named(say.OVERHEADS, "warp_drive\x1b[2J") == "warp drive?[2J"
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_slow_ranks_and_pairs_come_first() -> None:
+    lines = [line for line in render(SICK, cpu_machine()).split("\n\n")[1].split("\n") if line.startswith("  ! ")]
+    assert lines == [
+        "  ! rank 3 on host node-a needs 1.9 times as long as the median rank for the same arithmetic",
+        "  ! the link between ranks 0 and 2 is slow: latency 400.0 us, 10 times what is usual; bandwidth",
+    ]
+
+
+def test_a_slow_rank_whose_core_others_use_is_told_so() -> None:
+    slow = replace(collectives(slow=True).ranks[3], cpu_share=0.55)
+    assert say.slow_rank(slow, 4).endswith("; it got 55.0 % of its core, so something else runs there")
+    assert say.slow_rank(slow, 2).startswith("rank 3 on host node-a needs 1.9 times as long as the other rank for")
+    assert "core" not in say.slow_rank(replace(slow, cpu_share=0.99), 4)
+
+
+def test_a_wrong_result_comes_before_all_else() -> None:
+    found = collectives(slow=True)
+    wrong = replace(found, points=(replace(found.points[0], correct=False), *found.points[1:]))
+    text = render(calibration(collectives=wrong), cpu_machine())
+    assert "what is wrong\n  ! all_reduce of 1 KiB among 4 ranks gave a wrong result" in text
+    assert re.search(r"all_reduce .* WRONG\n", text)
+
+
+def test_very_many_slow_ranks_are_counted() -> None:
+    found = collectives(slow=True)
+    many = replace(found, ranks=tuple(replace(found.ranks[3], rank=number) for number in range(30)))
+    lines = list(say.troubles(many))
+    assert len(lines) == 8 + 1 + 1
+    assert lines[8] == "and 22 more like that"
+
+
+def test_a_healthy_machine_is_called_so() -> None:
+    assert "healthy: all results are right, and none of 4 ranks and 6 pairs is slow" in render(
+        calibration(), cpu_machine()
+    )
+    assert list(say.troubles(None)) == []
+
+
+def test_every_cause_of_noise_is_said_with_its_figure() -> None:
+    assert set(NOISY.noisy) == set(conditions.LIMITS)
+    text = say.noise(NOISY)
+    for figure in ("7.1 %", "34.0 %", "5.0 %", "3.2 processes", "22.0 %", "9.3 %"):
+        assert figure in text
+    assert "All intervals are wider for it" in text
+    assert say.noise(calibration().conditions) == ""
+    assert "of_a_newer_version" in say.noise(replace(NOISY, noisy=("of_a_newer_version",)))
+    assert "intervals are wider" in text
+    assert "intervals are wider" not in say.noise(replace(NOISY, beat_spread=0.0, noisy=("load",)))
+
+
+# --- experiments ------------------------------------------------------------------------------------------------------
+
+
+def test_doubling_says_how_far_it_is_free() -> None:
+    assert say.doubling(doublings()).startswith("Doubling the batch of a small network is mostly free up to 8:")
+    costly = [replace(one, doubled_time_ns=around(2 * one.time_ns.value)) for one in doublings()]
+    assert say.doubling(costly) == "Doubling the batch of a small network is never free: 2 take 2.0 times as long as 1."
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_thinned_out_evenly() -> None:
+    assert tables.spread_out(range(5), 7) == [0, 1, 2, 3, 4]
+    assert tables.spread_out(range(13), 7) == [0, 2, 4, 6, 8, 10, 12]
+    assert len(tables.bandwidths(calibration(), verbose=True).rows) == 15
+
+
+def test_a_kind_that_was_not_measured_at_a_size_is_a_dash() -> None:
+    points = [point for point in calibration().bandwidths if (point.kind, point.working_bytes) != ("triad", 1 << 14)]
+    rows = tables.bandwidths(calibration(bandwidths=tuple(points)), verbose=True).rows
+    assert [row[2] for row in rows][:2] == ["-", "66.0 GB/s ±5.3 %"]
+
+
+def test_the_catalogue_beside_what_was_measured() -> None:
+    shown = tables.against_catalogue(gpu_machine())
+    assert shown is not None
+    assert shown.rows[0] == ("memory bandwidth", "3.35 TB/s", "2.90 TB/s ±2.0 %", "86.6 %")
+    assert ("peak bf16", "989 TFLOP/s", "760 TFLOP/s ±2.0 %", "76.8 %") in shown.rows
+    assert tables.against_catalogue(cpu_machine()) is None
+
+
+def test_subgroups_are_shown_by_one_operation() -> None:
+    found = collectives()
+    halves = tuple(replace(point, group="half", ranks=2) for point in found.points)
+    both = replace(found, points=(*found.points, *halves))
+    assert len(tables.collectives(both, verbose=False).rows) == 5
+    assert len(tables.collectives(both, verbose=True).rows) == 8

@@ -1,0 +1,221 @@
+"""Tables for machines: the numbers of the diagnosis, in CSV that spreadsheets take for text, and in data frames."""
+
+import builtins
+import csv
+import inspect
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redline
+from redline.analysis.accounts import ACCOUNTS
+from redline.errors import UsageError
+from redline.report.diagnose import csv as diagnose_csv
+from redline.report.diagnose.csv import harmless
+from redline.report.diagnose.raw_tables import COLUMNS, RawTable, raw_table
+from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.verbs.diagnose import Diagnosed
+from tests.e2e.test_docs import DOCS, rows_of, section
+from tests.made_findings import findings
+
+PAGE = DOCS / "reference" / "python.md"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+    folder = tmp_path_factory.mktemp("jobs") / "job"
+    write_job(JobSpec(ranks=2, steps=3, layers=1, stragglers=(Straggler(rank=1, extra_us=2000),)), folder)
+    return replace(redline.diagnose([folder]), findings=findings(2))
+
+
+def table(name: str, found: Diagnosed) -> RawTable:
+    return raw_table(name, found.diagnosis, found.outline, found.findings)
+
+
+def rows(name: str, found: Diagnosed) -> list[Mapping[str, Any]]:
+    shown = table(name, found)
+    return [dict(zip((column.name for column in shown.columns), row, strict=True)) for row in shown.rows]
+
+
+def named(found: Diagnosed, name: str) -> Diagnosed:
+    """With this as the name of the first operator."""
+    first, *others = found.diagnosis.kernels
+    kernels = (replace(first, operator=name, kernel=name), *others)
+    return replace(found, diagnosis=replace(found.diagnosis, kernels=kernels))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_accounts_of_each_step_add_up_to_it(found: Diagnosed) -> None:
+    steps = rows("steps", found)
+    assert [(one["rank"], one["step"]) for one in steps] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    accounts = [f"{account.replace(' ', '_')}_ns" for account in ACCOUNTS]
+    for one in steps:
+        assert sum(one[account] for account in accounts) == one["length_ns"]
+
+
+def test_ranks_have_their_average_step_and_who_is_late(found: Diagnosed) -> None:
+    first, second = rows("ranks", found)
+    lengths = [one["length_ns"] for one in rows("steps", found)]
+    assert first["step_ns"] == pytest.approx(sum(lengths[:3]) / 3)
+    assert second["caused_ns"] > first["caused_ns"] >= 0
+    assert first["peer_wait_ns"] > second["peer_wait_ns"]
+
+
+def test_kernels_collectives_and_host_are_those_of_the_diagnosis(found: Diagnosed) -> None:
+    diagnosis = found.diagnosis
+    assert [one["time_ns"] for one in rows("kernels", found)] == [row.time_ns for row in diagnosis.kernels]
+    assert [one["wait_ns"] for one in rows("collectives", found)] == [row.wait_ns for row in diagnosis.collectives]
+    assert [one["time_ns"] for one in rows("host", found)] == [row.time_ns for row in diagnosis.doing]
+    unknown = [one for one in rows("kernels", found) if one["regime"] == "unknown"]
+    assert unknown
+    assert all(one["share_of_roof"] is None for one in unknown)
+
+
+def test_findings_have_title_and_evidence(found: Diagnosed) -> None:
+    first, second, remark = rows("findings", found)
+    assert (first["code"], first["share"], first["numerics"]) == ("RL-H01", 0.4, "bitwise")
+    assert first["title"] == "Replay the launches of a step as a CUDA graph"
+    assert first["evidence"] == "The device waits 4.000 ms for a|b. Second. Third."
+    assert second["bound_ns"] == 2e6
+    assert remark["bound_ns"] == 0
+
+
+def test_the_waterfall_has_every_account(found: Diagnosed) -> None:
+    bars = rows("waterfall", found)
+    assert [one["account"] for one in bars] == [account.replace(" ", "_") for account in ACCOUNTS]
+    assert sum(one["share"] for one in bars) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_cells_are_of_their_columns_kind(name: str, found: Diagnosed) -> None:
+    kinds: dict[str, tuple[type, ...]] = {"text": (str,), "whole": (int,), "number": (float, type(None))}
+    shown = table(name, found)
+    assert shown.rows
+    for row in shown.rows:
+        for cell, column in zip(row, shown.columns, strict=True):
+            assert type(cell) in kinds[column.kind], column.name
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_page_has_every_column(name: str) -> None:
+    assert [row[0] for row in rows_of(section(PAGE, name))] == [f"`{column.name}`" for column in COLUMNS[name]]
+
+
+def test_the_page_has_every_argument_and_every_attribute() -> None:
+    arguments = list(inspect.signature(redline.diagnose).parameters)
+    own = [name for name in vars(Diagnosed) if not name.startswith("_") and callable(getattr(Diagnosed, name))]
+    attributes = [*(one.name for one in fields(Diagnosed)), *own]
+    documented = [row[0] for row in rows_of(section(PAGE, "redline.diagnose"))]
+    named = [re.sub(r"\(.*\)", "", name.strip("`")) for name in documented]
+    assert named[: len(arguments)] == arguments
+    assert sorted(named[len(arguments) :]) == sorted(attributes)
+
+
+# --- CSV --------------------------------------------------------------------------------------------------------------
+
+
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+HOSTILE = {
+    '=HYPERLINK("http://evil.example","click")': '\'=HYPERLINK("http://evil.example","click")',
+    "+1+1": "'+1+1",
+    "-1+cmd|' /C calc'!A0": "'-1+cmd|' /C calc'!A0",
+    "@SUM(A1)": "'@SUM(A1)",
+    "\t=1+1": "'=1+1",
+    "\r=1+1": "'=1+1",
+    "\r\nplain": "'plain",
+    "\x00=1": "'=1",
+    "\u202e=1": "'=1",
+    "\uff1d1+1": "'\uff1d1+1",
+    "\x1b[31mred\x1b[0m": "[31mred[0m",
+    "abc\u202edcb\u2066": "abcdcb",
+    "two\nlines": "twolines",
+    'comma, "quote"': 'comma, "quote"',
+    "aten::mm": "aten::mm",
+    "a=b": "a=b",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), HOSTILE.items())
+def test_texts_are_no_formulas(name: str, expected: str, found: Diagnosed) -> None:
+    assert harmless(name) == expected
+    first = read_csv(diagnose_csv.render(table("kernels", named(found, name))))[0]
+    assert (first["operator"], first["kernel"]) == (expected, expected)
+
+
+def test_numbers_stay_numbers(found: Diagnosed) -> None:
+    behind = replace(found.diagnosis.clocks, offset_ns=(-5, 7))
+    moved = replace(found, diagnosis=replace(found.diagnosis, clocks=behind))
+    first, second = read_csv(diagnose_csv.render(table("ranks", moved)))
+    assert (first["clock_offset_ns"], second["clock_offset_ns"]) == ("-5", "7")
+
+
+def test_what_is_not_known_is_empty(found: Diagnosed) -> None:
+    cells = [one["share_of_roof"] for one in read_csv(diagnose_csv.render(table("kernels", found)))]
+    assert "" in cells
+    assert any(float(cell) > 0 for cell in cells if cell)
+
+
+def test_the_head_names_units(found: Diagnosed) -> None:
+    head = diagnose_csv.render(table("kernels", found)).splitlines()[0]
+    assert (
+        head == "operator,kernel,shapes,dtype,calls,kernels,time_ns,bytes,flops,math_ns,memory_ns,share_of_roof,regime"
+    )
+
+
+# --- data frames ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_frames(name: str, found: Diagnosed) -> None:
+    pytest.importorskip("pandas")
+    frame = found.frame(name)
+    assert list(frame.columns) == [column.name for column in COLUMNS[name]]
+    assert len(frame) == len(table(name, found).rows)
+    types = {"text": "object", "whole": "int64", "number": "float64"}
+    assert [str(one) for one in frame.dtypes] == [types[column.kind] for column in COLUMNS[name]]
+
+
+def test_an_empty_frame_has_its_columns(found: Diagnosed) -> None:
+    pytest.importorskip("pandas")
+    empty = replace(found, diagnosis=replace(found.diagnosis, collectives=()))
+    frame = empty.frame("collectives")
+    assert (len(frame), str(frame["wait_ns"].dtype)) == (0, "int64")
+
+
+def test_a_table_that_is_not_there(found: Diagnosed) -> None:
+    with pytest.raises(UsageError) as caught:
+        found.frame("kernal")
+    assert str(caught.value) == (
+        "there is no table 'kernal'; there are: findings, kernels, collectives, ranks, steps, host, waterfall"
+    )
+
+
+def test_without_pandas_it_is_said_how_to_get_it(found: Diagnosed, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        found.frame("kernels")
+    assert str(caught.value) == "data frames need pandas: pip install 'redline-perf[frames]'"
+
+
+def test_only_one_module_knows_pandas() -> None:
+    sources = Path(redline.__file__).parent.rglob("*.py")
+    importing = {path.name for path in sources if "import pandas" in path.read_text()}
+    assert importing == {"frames.py", "diagnose.py"}  # the latter for type checkers only

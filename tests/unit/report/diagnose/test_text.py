@@ -1,0 +1,578 @@
+"""The text of `diagnose`: every line is true, one screen is enough, and nothing in it can harm a terminal."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.analysis.accounts import ACCOUNTS, Account
+from redline.analysis.job.lateness import CAUSES, Pattern
+from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
+from redline.report.diagnose import words_accounts, words_facts, words_losses, words_unseen
+from redline.report.diagnose.findings_screen import fix_words
+from redline.report.diagnose.screen import screen_of
+from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
+from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, render
+from redline.report.language import LANGUAGES, speaking
+from redline.report.layout import width_of
+from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
+from redline.trace.job import Failure
+from redline.verbs.diagnose import Diagnosed, diagnose
+from tests.conftest import Event, collective, document, kernel, launch, op, region
+from tests.made_findings import findings
+
+EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
+
+
+def shown(found: Diagnosed, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
+    return render(
+        found.diagnosis, found.outline, found.findings, found.failures, tables=tables, verbose=verbose, unicode=unicode
+    )
+
+
+def unexplained(found: Diagnosed) -> str:
+    """As if no rule had found anything: accounts stand in place of findings."""
+    return shown(replace(found, findings=replace(found.findings, findings=())))
+
+
+def of(folder: Path, *documents: bytes, machine: str | None = None) -> Diagnosed:
+    for number, data in enumerate(documents):
+        (folder / f"rank-{number}.json").write_bytes(data)
+    return diagnose([folder], machine=machine)
+
+
+def line(text: str, label: str) -> str:
+    (found,) = (one for one in text.splitlines() if one.startswith(f"{label} "))
+    return found
+
+
+def block(text: str, title: str) -> list[str]:
+    """Lines of a block that begins with this title."""
+    (found,) = (part.splitlines()[1:] for part in text.rstrip().split("\n\n") if part.splitlines()[0] == title)
+    return found
+
+
+MATMUL: dict[str, Any] = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+
+
+def events(*, late_us: float = 0) -> list[Event]:
+    """Two steps: a matmul that takes 10 us, an exchange, and a host that is slow in between."""
+    found: list[Event] = []
+    for step in range(2):
+        at = 1000 * step
+        found += [
+            region(f"ProfilerStep#{step}", at, 1000),
+            op("aten::mm", at + 100, 50, **MATMUL),
+            launch(at + 120, correlation=10 + step),
+            kernel("gemm", at + 130 + late_us, 10, correlation=10 + step),
+            launch(at + 500, correlation=20 + step),
+            collective(at + 510 + late_us, 200 - late_us, args={"correlation": 20 + step}),
+        ]
+    return found
+
+
+def trace(rank: int = 0, world_size: int = 1, *, late_us: float = 0, **more: object) -> bytes:
+    devices = [{"id": 0, "name": "NVIDIA H20"}]
+    return document(
+        events(late_us=late_us), rank=rank, world_size=world_size, deviceProperties=devices, record_shapes=1, **more
+    )
+
+
+# --- the screen -------------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_above_the_waterfall(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace()))
+    assert text.startswith("1 rank of 1 on NVIDIA H20; figures of H20 (catalogue)\n")
+    assert line(text, "steps").endswith("2, from ProfilerStep: 1.000 ms")
+    assert line(text, "window").endswith("2.000 ms = 2.000 ms in steps + 0 ns outside")
+    assert line(text, "device").endswith(
+        "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work, 73.4 % of it idle"
+    )
+    assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms; peak: catalogue")
+    assert line(text, "coverage").endswith(
+        "work known of 100.0 %, and rated against a roof 100.0 %, of the time of 2 kernels"
+    )
+
+
+def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) -> None:
+    more = [launch(700, correlation=30), kernel("mystery", 720, 10, correlation=30)]
+    devices = [{"id": 0, "name": "NVIDIA H20"}]
+    text = shown(of(tmp_path, document([*events(), *more], deviceProperties=devices, record_shapes=1)))
+    assert "at least 1.5 %" in line(text, "MFU")
+    assert "the work of 33.3 % of the kernel time is not known: unrated, never guessed" in text
+
+
+RECOMPUTED = Utilisation(
+    mfu=0.3,
+    hfu=0.4,
+    flops=4 * 10**12,
+    recomputed_flops=10**12,
+    step_ns=1e7,
+    peaks={"bf16": 1e15, "fp32": 1e14},
+    peak_origins=("catalogue",),
+    peak_spread=0.0,
+    model_flops={"bf16": 3 * 10**12, "fp32": 10},
+    unrated_flops=0,
+    known_share=1.0,
+)
+
+
+def test_recomputed_work_is_told_apart() -> None:
+    use = RECOMPUTED
+    assert words_facts.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms; peak: catalogue"
+    assert words_facts.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
+    assert words_facts.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
+    assert words_facts.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
+    both = words_facts.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
+    assert (
+        both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms; peak: catalogue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("origins", "told"),
+    [
+        ((), "10.00 ms"),
+        (("calibrated",), "; peak: calibrated, within 4.0 %"),
+        (("calibrated", "catalogue"), "; peaks: some of the catalogue, some calibrated"),
+    ],
+)
+def test_the_utilisation_says_whose_peak_it_is_against(origins: tuple[str, ...], told: str) -> None:
+    use = replace(RECOMPUTED, peak_origins=origins, peak_spread=0.04)
+    assert words_facts.mfu_line(use).endswith(told)
+
+
+def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    assert "\nHFU" not in shown(found)
+    assert found.outline.utilisation is not None
+    again = replace(found.outline, utilisation=replace(found.outline.utilisation, recomputed_flops=5, hfu=0.5))
+    assert "\nHFU       50.0 %" in render(found.diagnosis, again, found.findings)
+
+
+def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    lines = block(shown(found), "the average step of a rank, from the redline (math) up to what was measured")
+    bars = screen_of(found.diagnosis, found.outline, found.findings).waterfall
+    assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
+    assert bars[0].start == 0
+    assert bars[-1].end == pytest.approx(1)
+    assert all(one.end == pytest.approx(other.start) for one, other in pairwise(bars))
+    assert all(re.search("[▏▎▍▌▋▊▉█▐]", one) for one in lines[: len(bars)])
+
+
+def test_every_account_is_in_the_waterfall_or_said_to_be_empty(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    screen = screen_of(found.diagnosis, found.outline, found.findings)
+    drawn = [one.account for one in screen.waterfall]
+    others = re.sub("nothing in |below 0.05 % in ", "", screen.rest).replace("; ", ", ").split(", ")
+    assert sorted([*drawn, *others]) == sorted(map(str, ACCOUNTS))
+
+
+def test_bars_of_plain_letters(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace()), unicode=False)
+    assert text.isascii()
+    assert "###" in text
+
+
+def test_one_screen_is_enough(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=4, steps=2, layers=2, stragglers=(Straggler(rank=1, extra_us=900),)), tmp_path)
+    lines = shown(diagnose([tmp_path])).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h20_single.json.gz",
+        "dlrm_8rank_v100",
+        "h800_deepseek_v3_train_dualpipe.json.gz",
+        "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz",
+        "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
+        "vllm_decode_fullgraph_exec.json.gz",
+        "hta_cpu_only_rank34_full.pt.trace.json.gz",
+        "mi210_gpu_only.json.gz",
+        "kineto_after_fix_trace.json.gz",
+        "sam_amg_False_9566500c.json.gz",
+        "xdit_sd35_rank0.json.gz",
+    ],
+)
+@pytest.mark.needs_traces
+def test_one_screen_is_enough_for_real_traces(traces: Path, name: str) -> None:
+    if not (traces / name).exists():
+        pytest.skip(f"no {name}")
+    found = diagnose([traces / name])
+    for language in LANGUAGES:
+        with speaking(language):
+            lines = shown(found).splitlines()
+        assert len(lines) <= MOST_LINES
+        assert max(map(width_of, lines)) <= WIDTH
+
+
+def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace(0, 2), trace(1, 2, late_us=60)))
+    assert not re.search(r"^ *(%|[num]?s|[kMGT]?B)\b", text, re.MULTILINE)
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    text = render(found.diagnosis, found.outline, findings(2))
+    assert "largest accounts" not in text
+    assert "largest accounts" in render(found.diagnosis, found.outline, findings(2), verbose=True)
+    assert line(text, "verdict").startswith("verdict   Limited by overhead: 50.0 % of the step is waiting and copying.")
+    lines = block(text, "findings, by what they can gain at most")
+    assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")
+    assert lines[2:4] == ["     The device waits 4.000 ms for a|b.", "     Second."]
+    assert " ".join(lines).count("Fix: Compile the model with CUDA graphs, which") == 2
+    assert 'all launches of a step as one: model = torch.compile(model, mode="reduce-overhead")' in " ".join(
+        " ".join(lines).split()
+    )
+    assert text.split("\n\n")[3] == "+ Well done: 99.0 % busy.\n! RL-H01 Look first."
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+def test_findings_leave_room_for_the_rest_of_the_screen(tmp_path: Path, count: int) -> None:
+    found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
+    lines = render(found.diagnosis, found.outline, findings(count)).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    shown = sum("RL-H01 Replay" in one for one in lines)
+    assert min(count, 2) <= shown <= MOST_FINDINGS
+    assert "     Second." in lines  # all evidence of the first
+    assert (f"  and {count - shown} more: -v or --findings" in lines) == (count > shown)
+    everything = render(found.diagnosis, found.outline, findings(count), verbose=True)
+    assert everything.count("RL-H01 Replay") == everything.count("Third.") == count
+
+
+def test_evidence_of_the_last_findings_goes_first_where_there_is_little_room(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    failures = [Failure(path="a.json", message="broken " * 20)] * 4
+    lines = render(found.diagnosis, found.outline, findings(3), failures).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert sum("Fix: " in one for one in lines) == 1
+
+
+def test_the_table_of_findings(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    lines = block(render(found.diagnosis, found.outline, findings(2), tables=["findings"]), "findings")
+    assert lines[1].split()[-9:] == ["40.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
+    assert lines[2].split()[-9:] == ["20.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
+    assert lines[3].split()[-7:] == ["-", "-", "-", "-", "bitwise", "measured", "1"]
+    none = replace(findings(), findings=(), remarks=())
+    assert block(render(found.diagnosis, found.outline, none, tables=["findings"]), "findings") == [
+        "  nothing was found"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fix", "said"),
+    [
+        ("Do `this`. Then that.", "Do this."),
+        ("Do this:\n\n```python\na = 1\n```\n\nOr that.", "Do this: a = 1"),
+        ("Do it. More is better:\n\n```python\na = 1\n```", "Do it: a = 1"),
+        ("Do this:\n\n```python\nfrom x import y\n\na = 1\nb = 2\n```\n", "Do this: a = 1; b = 2"),
+        ("Do this:\n\n```python\nwith a:\n    b = 2\n```\n", "Do this; see its page"),
+        ("```python\na = 1\n```\n\nIt helps.", "a = 1"),
+        ("```python\nwith a:\n    b = 2\n```\n\nIt helps. Much.", "It helps."),
+        ("By its cause:\n\n- one\n- two", "By its cause; see its page"),
+        ("Do this.\n\nOr that:\n\n```\na\n```", "Do this."),
+        ("As in [RL-H01](RL-H01.md).", "As in RL-H01."),
+        ("Set torch.a.b to 1.5 in\nany case. More.", "Set torch.a.b to 1.5 in any case."),
+        ("关闭它。然后。", "关闭它。"),
+    ],
+)
+def test_the_first_thing_to_try(fix: str, said: str) -> None:
+    assert fix_words(fix) == said
+
+
+# --- in Chinese -------------------------------------------------------------------------------------------------------
+
+
+def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
+    found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
+    with speaking("zh"):
+        text = shown(found, "findings", *TABLES, verbose=True)
+        code = render(found.diagnosis, found.outline, findings(2))
+    assert text.startswith("2 个 rank（共 2 个），设备：NVIDIA H20；采用 H20 的数据（目录）\n")
+    words = set(re.findall(r"[a-z]{3,}", text))
+    english = "device host waited average share nothing the findings launch accounts"
+    assert not words & set(english.split())
+    assert "设备等待" in text or "设备在等待" in text
+    assert "发现（按收益上限排序）" in code
+    assert "torch.compile(model" in code
+
+
+def test_columns_line_up_in_chinese(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    with speaking("zh"):
+        lines = block(shown(found, "host"), "主机")
+    starts = {width_of(one[: one.index(word)]) for one, word in ((lines[0], "内容"), (lines[1], "未记录的代码"))}
+    assert len(starts) == 1
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_host_time_is_put_down_to_what_the_host_did(tmp_path: Path) -> None:
+    text = " ".join(unexplained(of(tmp_path, trace())).split())
+    assert "1. host, " in text
+    assert "the device waited for the host to launch work. Of it " in text
+    assert "unrecorded code" in text
+
+
+def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=3000),)), tmp_path)
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
+    assert "peer wait" in text
+    assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
+    assert "the same rank through all steps" in text
+    assert re.search(r"it came [\d.]+ ms late on average; it computed [\d.]+ ms longer than the others", text)
+
+
+def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=2, steps=2, layout=Layout(pp=2)), tmp_path)
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
+    assert "between pairs of ranks that send and receive, as the stages of a pipeline do." in text
+    assert "was last" not in text
+
+
+def test_nobody_is_blamed_where_no_ranks_met() -> None:
+    assert not words_losses.who_is_late(None, None)
+
+
+def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:
+    spec = JobSpec(ranks=2, steps=2, layers=1, step_compute_us=2000, collective_bytes=256 << 20, network_gb_per_s=5)
+    write_job(spec, tmp_path)
+    text = " ".join(unexplained(diagnose([tmp_path])).split())
+    assert re.search(
+        r"transfer, .* Most of it in all_reduce of 268 MB over 2 ranks at \d+ GB/s of bus bandwidth;", text
+    )
+    alone = " ".join(unexplained(diagnose([tmp_path / "rank-0.pt.trace.json.gz"])).split())
+    assert "of bus bandwidth, waiting included" in alone
+    assert "one rank of 2 only: waiting for peers is in transfer" in alone
+
+
+def test_queued_work_is_explained() -> None:
+    assert words_losses.queue_words(1000, 0, 30, 10, 0) == (
+        "That is 100 ns per kernel: launch latency, or work that waits for another stream."
+    )
+    assert words_losses.queue_words(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
+    assert words_losses.queue_words(1000, 600, 600, 10, 2) == (
+        "60.0 % of it lies before the first work on the device. 2 graphs were launched."
+    )
+
+
+def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
+    assert set(words_accounts.MEANING) == set(Account)
+    assert set(words_losses.CAUSE) == set(CAUSES)
+    assert set(words_losses.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
+
+
+# --- what could not be seen -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", list(Unseen))
+def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
+    remark = Remark(what=what, ranks=2, count=3, time_ns=4_000, share=0.5, detail="a detail")
+    text = words_unseen.unseen(remark, 4)
+    assert len(text) > 20
+    assert text.endswith("(2 of 4 ranks)")
+    assert not text.startswith("(")
+    assert "ranks)" not in words_unseen.unseen(remark, 1)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "said"),
+    [
+        ([Remark(what=Unseen.NO_PEAK, detail="no figures\nchoose")], "not known: no figures; choose"),
+        ([Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")], "record_shapes=True"),
+        ([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")], "no peak for fp4"),
+        ([], "no matmul, convolution or attention"),
+    ],
+)
+def test_why_there_is_no_utilisation(unseen: list[Remark], said: str) -> None:
+    assert said in words_facts.no_mfu_line(unseen, on_cpu=False)
+
+
+def test_why_compute_is_not_rated() -> None:
+    assert "Without peaks" in words_losses.why_unrated([Remark(what=Unseen.NO_PEAK)])
+    assert "record_shapes=True" in words_losses.why_unrated(
+        [Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")]
+    )
+    assert "No peak is known for fp4." in words_losses.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
+    assert words_losses.why_unrated([]) == ""
+
+
+def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, document([op("aten::mm", 0, 5, **MATMUL), op("aten::mm", 20, 5, **MATMUL)])))
+    assert text.startswith("1 rank of 1 on CPU (no device work in the trace); no peaks known\n")
+    assert "the catalogue has no CPUs; `redline calibrate` makes the FILE for --machine" in line(text, "MFU")
+    assert "of the time of 2 operators" in line(text, "coverage")
+    assert "no device work in the trace: the CPU is the device" in text
+    assert "no peaks, so nothing is rated against a roof: see MFU" in text
+
+
+def test_files_that_could_not_be_read_are_said(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    failures = [Failure(path=f"{number}.json", message=f"{number}.json: broken\nmend it") for number in range(6)]
+    text = render(found.diagnosis, found.outline, found.findings, failures)
+    assert "  - unread: 0.json: broken mend it" in text
+    assert "  - unread: 2 more files" in text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [document([]), document([op("aten::mm", 5, 0)]), document([kernel("gemm", 5, 3)]), document([launch(5, 3)])],
+    ids=["empty", "no time", "a kernel alone", "a launch alone"],
+)
+def test_traces_with_next_to_nothing_look_fine(tmp_path: Path, data: bytes) -> None:
+    text = shown(of(tmp_path, data), *TABLES)
+    assert text.startswith("1 rank of 1 on ")
+    assert "nan" not in text
+    assert "inf" not in text
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def row(**changes: object) -> KernelRow:
+    known: dict[str, object] = {
+        "operator": "aten::mm",
+        "kernel": "gemm",
+        "shapes": "[[8944, 1024], [1024, 2816], []]",
+        "dtype": "bf16",
+        "calls": 2,
+        "kernels": 2,
+        "time_ns": 1000,
+        "flops": 10**9,
+        "bytes": 10**6,
+        "math_ns": 500.0,
+        "memory_ns": 100.0,
+    }
+    return KernelRow(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_the_table_of_kernels(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    many = tuple(row(operator=f"op{number}", time_ns=1000 - number) for number in range(30))
+    rows = (row(), row(math_ns=2000.0), row(flops=0, bytes=0, kernel="void at::native::mystery<int>"), *many)
+    diagnosis = replace(found.diagnosis, kernels=rows)
+    lines = block(render(diagnosis, found.outline, found.findings, tables=["kernels"]), "kernels")
+    assert lines[0].split()[:2] == ["operator", "shapes,"]
+    assert "50.0 %" in lines[1]
+    assert "8944x1024 1024x2816" in lines[1]
+    assert lines[1].endswith("compute")
+    assert lines[2].rstrip().endswith("above roof")
+    assert "200.0" not in lines[2]
+    assert "mystery<int>" in lines[3]
+    assert len(lines) == 1 + MOST_ROWS + 3
+    assert "  ... and 17 more rows; -v lists all" in lines
+    assert any("above roof: from cache, or a wrong shape or peak" in one for one in lines)
+    assert "more rows" not in render(diagnosis, found.outline, found.findings, tables=["kernels"], verbose=True)
+
+
+def test_shapes_can_be_read() -> None:
+    assert shapes("[[8944, 1024], [1024, 2816], [], []]") == "8944x1024 1024x2816"
+    assert shapes("[[[2, 3], [4]], []]") == "2x3 4"
+    assert shapes("[[2, 3], [4, 5") == "2x3"
+    assert shapes("") == ""
+    many = shapes("[" + ", ".join(["[1024, 1024]"] * 9) + "]")
+    assert many.endswith(" ...")
+    assert len(many) <= 48
+    assert shapes_or_kernel(row(shapes="")) == ""
+
+
+def test_the_table_of_collectives(tmp_path: Path) -> None:
+    text = shown(of(tmp_path, trace(0, 2), trace(1, 2, late_us=60)), "collectives")
+    lines = block(text, "collectives")
+    assert lines[1].split()[:3] == ["all_reduce", "2", "4.10"]
+    assert lines[1].endswith("GB/s")
+    assert "by the convention of nccl-tests" in lines[-1]
+    (tmp_path / "rank-1.json").unlink()
+    alone = block(shown(diagnose([tmp_path]), "collectives"), "collectives")
+    assert "waiting -: the partners are not in the traces" in alone[-1]
+
+
+def test_the_table_of_ranks_chooses_those_that_matter(tmp_path: Path) -> None:
+    spec = JobSpec(ranks=20, steps=2, layers=1, stragglers=(Straggler(rank=19, extra_us=900),))
+    write_job(spec, tmp_path)
+    found = diagnose([tmp_path])
+    lines = block(shown(found, "ranks"), "ranks")
+    assert lines[1].split()[0] == "19"
+    assert lines[17].startswith("  ... and 4 more ranks; shown are those that others waited for longest")
+    assert len(block(shown(found, "ranks", verbose=True), "ranks")) == 22
+
+
+def test_kinds_are_letters() -> None:
+    assert [kind_letter(number) for number in (0, 1, 25, 26, 27, 52)] == ["A", "B", "Z", "AA", "AB", "BA"]
+
+
+def test_the_table_of_steps(tmp_path: Path) -> None:
+    lines = block(shown(of(tmp_path, trace()), "steps"), "steps")
+    assert lines[1].split()[:2] == ["0", "ProfilerStep#0"]
+    assert lines[2].split()[:2] == ["1", "ProfilerStep#1"]
+
+
+def test_the_table_of_the_host(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    place = "/a/long/way/to/train.py(12): step"
+    rows = (
+        Doing(account=Account.HOST, kind="call", name="cudaMalloc", region="fwd", site=place, time_ns=5, times=1),
+        Doing(account=Account.SYNC, kind="unrecorded", name="", region="", site="", time_ns=3, times=1),
+        Doing(
+            account=Account.HOST,
+            kind="python",
+            name="<built-in method item of Tensor object at 0x7f>",
+            region="",
+            site="",
+            time_ns=2,
+            times=1,
+        ),
+    )
+    lines = block(render(replace(found.diagnosis, doing=rows), found.outline, found.findings, tables=["host"]), "host")
+    assert lines[1].split() == ["host", "5", "ns", "0.0", "%", "cudaMalloc", "fwd", "to/train.py(12):", "step"]
+    assert "unrecorded code" in lines[2]
+    assert "built-in item" in lines[3]
+
+
+def test_tables_say_what_did_not_fit_into_digests(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    cut = {"kernel_rows": 3, "doing_rows": 5}
+    diagnosis = replace(found.diagnosis, ranks=(replace(found.diagnosis.ranks[0], left_out=cut),))
+    text = render(diagnosis, found.outline, found.findings, tables=["kernels", "host"])
+    assert "3 rows of kernels did not fit into the digests, and are added up as others" in text
+    assert "5 rows of what the host did did not fit into the digests, and are added up as others" in text
+
+
+# --- strangers' names -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_in_a_trace_can_harm_a_terminal(tmp_path: Path) -> None:
+    evil = [
+        region(f"ProfilerStep#1{EVIL}", 0, 1000),
+        region(f"region{EVIL}", 0, 900),
+        op(f"aten::mm{EVIL}", 100, 50, **MATMUL),
+        launch(120, correlation=1, name=f"cudaLaunchKernel{EVIL}"),
+        kernel(f"gemm{EVIL}", 300, 10, correlation=1),
+        collective(600, 50, name=f"allreduce{EVIL}"),
+    ]
+    data = document(evil, deviceProperties=[{"id": 0, "name": f"GPU{EVIL}"}], synthetic=EVIL, host_name=EVIL)
+    text = shown(of(tmp_path, data), *TABLES)
+    assert not set(text) & set("\x1b\x07\x9b\u202e\r")
+    assert "pwned" in text
+
+
+def test_an_outline_without_losses_has_no_such_block(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    healthy: Outline = replace(found.outline, largest=())
+    assert "largest accounts" not in render(found.diagnosis, healthy, found.findings)

@@ -1,0 +1,239 @@
+"""The HTML page: it says what the screen says, leaves out what has no data and says why, and stays small."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.analysis.job.combine import combine
+from redline.analysis.job.outline import outline_of
+from redline.findings.conclude import findings_of
+from redline.findings.finding import Findings
+from redline.report.diagnose.screen import screen_of
+from redline.report.html.diagnose import page
+from redline.report.layout import glued
+from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.trace.job import Failure
+from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.digest import digest
+from tests.conftest import document, kernel, launch, op, region
+from tests.made_findings import findings
+from tests.pages import data_of, visible
+
+MOST_BYTES = 6_000_000
+EVIL = "</script><img src=x onerror=alert(1)>&amp;"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jobs") / "my job"
+    write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=1500),)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def job(folder: Path) -> Diagnosed:
+    return diagnose([folder], draw_step=True)
+
+
+def render(job: Diagnosed, found: Findings | None = None, **options: Any) -> str:
+    known = {"strip": job.strip, **options}
+    return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **known)
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
+    text = visible(render(job, findings(6)))
+    screen = screen_of(job.diagnosis, job.outline, findings(6))
+    said = [screen.verdict, *(text for _, text in screen.facts), *screen.praise, *screen.unseen]
+    said += [text for card in screen.cards for text in (card.title, *card.evidence)]
+    for sentence in said:
+        assert " ".join(sentence.split()) in text
+    for line in screen.waterfall:
+        assert f"{line.account} {line.time} {screen.unit} {line.share}" in text
+
+
+def test_findings_have_bound_fix_and_all_of_their_page(job: Diagnosed) -> None:
+    text = visible(render(job, findings()))
+    assert "40.0 % of the average step at most a usual step at most 1.67 x as fast" in text
+    assert "bitwise" in text
+    assert 'torch.compile(model, mode="reduce-overhead")' in text
+    for heading in ("Cause", "Thorough fix", "Bound", "Numerics", "When to ignore it", "How it can be fooled"):
+        assert heading in text
+    assert "Longest stretches rank 0: 10 ns, from 10 ns after its window began" in text
+
+
+def test_idle_time_is_a_share_of_the_step_as_in_the_verdict(job: Diagnosed) -> None:
+    found = replace(job.findings, verdict=replace(job.findings.verdict, idle_share=0.1234))
+    assert "device idle 12.3 % of the average step; " in visible(render(job, found))
+
+
+def test_remarks_and_praise_are_there(job: Diagnosed) -> None:
+    text = visible(render(job, findings()))
+    assert "Before you act" in text
+    assert "Look first." in text
+    assert "What works well Well done: 99.0 % busy." in text
+
+
+def test_without_findings_it_says_so(job: Diagnosed) -> None:
+    none = replace(findings(), findings=(), remarks=(), praise=())
+    text = visible(render(job, none))
+    assert "No known fix would gain any time here." in text
+    assert "No finding is worth its fix. The largest accounts above the redline:" in text
+
+
+def test_many_findings_are_folded(job: Diagnosed) -> None:
+    text = render(job, findings(7))
+    assert text.count('<article class="card"') == 4
+    assert text.count('<details class="card small" ') == 3
+    assert "3 more below." in visible(text)
+
+
+def test_the_job_is_named_by_its_folder_or_file(job: Diagnosed, folder: Path) -> None:
+    assert "<title>my job - Redline</title>" in render(job)
+    one = min(folder.glob("*.json*"))
+    assert f"<title>{one.name} - Redline</title>" in render(diagnose([one]))
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_section_with_data_is_there(job: Diagnosed) -> None:
+    text = render(job)
+    assert set(data_of(text)["charts"]) == {"steps", "strip", "ranks", "roofline", "collectives"}
+    assert set(data_of(text)["tables"]) == {"kernels", "host", "collectives", "ranks", "sources"}
+    for name in data_of(text)["charts"]:
+        assert f'data-chart="{name}"' in text
+    assert "Left out of this report" not in text
+
+
+def test_what_has_no_data_is_left_out_with_a_reason(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_bytes(document([region("ProfilerStep#1", 0, 100), launch(0, 1), kernel("gemm", 5, 50, correlation=1)]))
+    text = render(diagnose([path]))
+    assert data_of(text)["charts"] == {}
+    assert "data-chart" not in text.partition("<script")[0]
+    for reason in (
+        "Step times: there is one step only.",
+        "One step: drawn from the trace itself",
+        "Ranks: there is one rank only.",
+        "Roofline: no operator has both",
+        "Collectives against the link: there is no communication",
+    ):
+        assert reason in visible(text)
+
+
+def test_digests_give_a_page_without_the_strip(folder: Path, tmp_path: Path) -> None:
+    digest([folder], tmp_path / "digests")
+    text = render(diagnose([tmp_path / "digests"], draw_step=True))
+    assert "a digest was given" in visible(text)
+    assert "strip" not in data_of(text)["charts"]
+
+
+def test_what_was_dropped_and_what_could_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(document([region("ProfilerStep#1", 0, 100), op("aten::add", 1, 5), op("aten::mul", 9, -5)]))
+    found = diagnose([path])
+    broken = [Failure(path=f"{number}.json", message=f"{number}.json: broken <b>\nsee") for number in range(25)]
+    text = page.render(found.diagnosis, found.outline, found.findings, broken)
+    assert "1: events that end before they begin" in visible(text)
+    assert "0.json: broken <b> see" in visible(text)
+    assert "5 more files" in visible(text)
+
+
+def test_the_trace_beside_it_is_linked_by_a_relative_name(job: Diagnosed) -> None:
+    text = render(job, trace_link="javascript:alert(1) <b>.trace.json.gz")
+    assert 'href="./javascript%3Aalert%281%29%20%3Cb%3E.trace.json.gz"' in text
+    assert "ui.perfetto.dev" in visible(text)
+
+
+def test_without_a_trace_it_says_which_command_writes_one(job: Diagnosed) -> None:
+    assert "redline diagnose ... -o report.html --with-trace" in visible(render(job))
+
+
+def test_a_job_in_which_nothing_takes_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(document([op("aten::add", 5, 0)]))
+    assert "Nothing in the traces takes any time" in visible(render(diagnose([path])))
+
+
+# --- safety and size --------------------------------------------------------------------------------------------------
+
+
+def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
+    events = [
+        region(EVIL, 0, 90),
+        region("ProfilerStep#1", 0, 100),
+        op(EVIL, 1, 5),
+        launch(2, 1),
+        kernel(EVIL, 8, 50, correlation=1),
+    ]
+    path = tmp_path / "a.json"
+    path.write_bytes(document(events))
+    text = render(diagnose([path], draw_step=True))
+    markup = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert "<img" not in markup
+    assert text.count("<img") == text.count("<img", text.index("plotly.js v"))  # only inside Plotly's own script
+    assert EVIL in json.dumps(data_of(text)).replace('\\"', '"')
+
+
+def test_the_policy_names_exactly_the_scripts_of_the_page(job: Diagnosed) -> None:
+    text = render(job)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert policy
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert re.findall(r"sha256-([^']+)", html.unescape(policy[1])) == hashes
+    assert len(scripts) == 2
+
+
+def test_nothing_in_it_is_loaded_from_anywhere(job: Diagnosed) -> None:
+    text = render(job, findings(6))
+    markup = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
+    assert not re.search(r"<(link|iframe|object|embed|img|base|form)\b|\bsrc=|\bon\w+=", markup)
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_a_thousand_ranks_fit(job: Diagnosed) -> None:
+    ranks = [
+        replace(job.diagnosis.ranks[number % 4], origin=replace(job.diagnosis.ranks[number % 4].origin, rank=number))
+        for number in range(1024)
+    ]
+    diagnosis = combine(ranks)
+    outline = outline_of(diagnosis)
+    text = page.render(diagnosis, outline, findings_of(diagnosis, outline))
+    assert len(text.encode()) <= MOST_BYTES
+    data = data_of(text)
+    assert len(data["charts"]["ranks"]["labels"]) == 128
+    assert len(data["tables"]["ranks"]["rows"]) == 16
+    assert len(data["tables"]["sources"]["rows"]) == 256
+    assert "768 further rows are left out here" in visible(text)
+
+
+def test_long_tables_and_names_fit(tmp_path: Path) -> None:
+    """The most that a page can hold: every row of every table and chart with the longest names."""
+    events = [region("ProfilerStep#1", 0, 50_000)]
+    for number in range(2500):
+        name = f"{number}_{'long_name_' * 40}"
+        events += [op(name, number * 20, 18), launch(number * 20 + 1, number + 1)]
+        events += [kernel(f"void {name}<float>", number * 20 + 5, 9, correlation=number + 1)]
+    path = tmp_path / "a.json"
+    path.write_bytes(document(events))
+    text = render(diagnose([path], draw_step=True))
+    assert len(text.encode()) <= MOST_BYTES
+    assert len(data_of(text)["tables"]["kernels"]["rows"]) == 400
+
+
+def test_numbers_keep_their_units_at_the_end_of_a_line(job: Diagnosed) -> None:
+    assert glued("12.5 ms of 3 %") == "12.5\u00a0ms of 3\u00a0%"
+    assert "\u00a0ms" in render(job)

@@ -1,0 +1,151 @@
+"""The translations are complete: every text of the sources has one, with the same values in it."""
+
+import ast
+import gettext
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from redline.errors import UnknownHardwareError
+from redline.hardware import catalogue as hardware
+from redline.report import counted
+from redline.report.diagnose.words_facts import ANCHORS
+from redline.report.diagnose.words_unseen import NO_MACHINE
+from redline.report.language import LANGUAGES, _, clauses, listed, retold, sentences, speaking, spoken
+from tests.conftest import ROOT
+
+SOURCES = [*sorted((ROOT / "src/redline/report").rglob("*.py")), *sorted((ROOT / "src/redline/findings").rglob("*.py"))]
+PLACE = re.compile(r"\{\w+(?::[^}]*)?\}")
+
+
+@pytest.fixture(scope="module")
+def update() -> ModuleType:
+    """The script that collects the texts."""
+    pytest.importorskip("babel")
+    spec = importlib.util.spec_from_file_location("update_catalogue", ROOT / "scripts" / "update_catalogue.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def test_the_template_has_all_texts_of_the_sources(update: ModuleType) -> None:
+    collected = {message.id for message in update.messages(update.extracted())}
+    assert {message.id for message in update.messages(update.read(update.TEMPLATE))} == collected, (
+        "run scripts/update_catalogue.py"
+    )
+
+
+def test_every_language_has_a_catalogue(update: ModuleType) -> None:
+    assert [language for language, _path in update.languages()] == [folder for folder in LANGUAGES.values() if folder]
+
+
+def test_every_text_is_translated(update: ModuleType) -> None:
+    wanted = {message.id for message in update.messages(update.extracted())}
+    for language, path in update.languages():
+        catalogue = update.read(path, language)
+        assert {message.id for message in update.messages(catalogue)} == wanted
+        assert update.untranslated(catalogue) == []
+        assert [message.id for message in update.messages(catalogue) if message.fuzzy] == []
+
+
+def test_translations_have_the_values_of_their_texts(update: ModuleType) -> None:
+    for language, path in update.languages():
+        for message in update.messages(update.read(path, language)):
+            text = message.id if isinstance(message.id, str) else message.id[1]
+            for translation in [message.string] if isinstance(message.string, str) else message.string:
+                assert sorted(PLACE.findall(translation)) == sorted(PLACE.findall(text)), text
+                assert re.sub(r"\w", "", translation).count("\n") == text.count("\n"), text
+
+
+def test_what_the_program_reads_is_what_people_edit(update: ModuleType) -> None:
+    for language, path in update.languages():
+        with path.with_suffix(".mo").open("rb") as file:
+            compiled = gettext.GNUTranslations(file)
+        for message in update.messages(update.read(path, language)):
+            if isinstance(message.id, str):
+                assert compiled.gettext(message.id) == message.string
+            else:
+                assert compiled.ngettext(message.id[0], message.id[1], 2) == message.string[0]
+
+
+# --- the sources ------------------------------------------------------------------------------------------------------
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            yield node
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_no_text_hides_from_those_who_collect_them(path: Path) -> None:
+    """Inside an f-string, or put together, a text is not found, and a translation is never shown."""
+    tree = ast.parse(path.read_text())
+    for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+        assert not list(calls(text, "_", "ngettext", "marked", "Evidence")), ast.unparse(text)
+    for call in calls(tree, "Evidence"):
+        first = call.args[0] if call.args else call.keywords[0].value
+        assert isinstance(first, ast.Constant), ast.unparse(call)
+    for call in calls(tree, "_", "ngettext", "marked"):
+        assert not isinstance(call.args[0], ast.JoinedStr | ast.BinOp | ast.IfExp), ast.unparse(call)
+
+
+# --- putting texts together -------------------------------------------------------------------------------------------
+
+
+def test_texts_are_put_together_as_the_language_does_it() -> None:
+    assert (sentences(["A.", "", "B."]), clauses(["a", "b"]), listed(["a", "b"])) == ("A. B.", "a; b", "a, b")
+    with speaking("zh"):
+        assert spoken() == "zh"
+        assert (sentences(["A。", "B。"]), clauses(["a", "b"]), listed(["a", "b"])) == ("A。B。", "a；b", "a、b")
+        assert counted.ranks(1) == "1 个 rank"
+    assert spoken() == "en"
+    assert counted.ranks(1) == "1 rank"
+    assert counted.ranks(1200) == "1,200 ranks"
+
+
+@pytest.mark.parametrize(
+    "anchor",
+    [
+        "optimizer steps (Optimizer.step#Adam.step)",
+        "data-loader rounds",
+        "steps of the serving engine",
+        "a repeating sequence of 7 kernels",
+        "a repeating sequence of 1 collective",
+        "spans named like 'a.*b'",
+        "no mark: the whole window is one",
+        "no mark: nothing is named like 'x{y}'",
+    ],
+)
+def test_what_lower_layers_say_is_told_in_the_language_that_is_spoken(anchor: str) -> None:
+    assert retold(anchor, ANCHORS) == anchor
+    with speaking("zh"):
+        assert retold(anchor, ANCHORS) != anchor
+    assert retold("ProfilerStep", ANCHORS) == "ProfilerStep"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [("", 0, 0), ("Unheard Of", 0, 0), ("NVIDIA H100 80GB HBM3", 10 << 30, 16), ("NVIDIA A100-PG509-200", 0, 0)],
+)
+def test_why_a_device_has_no_figures_is_told_too(device: tuple[str, int, int]) -> None:
+    with pytest.raises(UnknownHardwareError) as refusal:
+        hardware.match(*device)
+    for line in str(refusal.value).splitlines():
+        assert retold(line, NO_MACHINE) == line
+        with speaking("zh"):
+            assert retold(line, NO_MACHINE) != line
+
+
+def test_a_text_without_a_translation_stays_as_it_is() -> None:
+    with speaking("zh"):
+        assert _("no such text") == "no such text"
