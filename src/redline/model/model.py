@@ -57,6 +57,10 @@ class Model:
     expert_ffn: Number = 0
     shared_ffn: Number = 0
     """Width of all shared experts together."""
+    shared_gate: Number = 0
+    """1 where a gate of one number per token weighs the shared experts."""
+    router_bias: Number = 0
+    """1 where the router has a trained bias per expert."""
 
     # State-space layers.
     state_inner: Number = 0
@@ -77,8 +81,22 @@ class Model:
     other_parameters: Number = 0
     """Outside the layers: patch embeddings, time embeddings, heads of other kinds."""
 
+    head_dense: Number = 0
+    """1 where a square matrix stands before the head (BERT)."""
+
     # Diffusion transformers.
     modulation: Number = 0
     """Numbers that each layer is modulated by, per hidden unit (6 in DiT); 0 where there is none."""
     cross_tokens: Number = 0
     """Tokens of the condition that cross-attention reads; 0 where there is none."""
+    joint_layers: Number = 0
+    """Layers in which those tokens have matrices of their own and attend together with the others (SD3), in the place
+    of cross-attention."""
+    patch_in: Number = 0
+    """Numbers of a patch that becomes a token; 0 where tokens are looked up."""
+    patch_out: Number = 0
+    """Numbers that the head makes of a token; 0 where it makes logits."""
+    time_width: Number = 0
+    """Width of the sinusoids that the embedding of time begins with; 0 where there is none."""
+    time_copies: Number = 1
+    """Embeddings of time with weights of their own."""

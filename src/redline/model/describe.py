@@ -1,0 +1,29 @@
+"""A model from the few numbers that papers and tables of runs give; everything else follows by what is usual."""
+
+from typing import Any
+
+from redline.model.model import Model, Number
+
+
+def describe(*, layers: Number, hidden: Number, heads: Number, vocab: Number, gated: Number = 1, **given: Any) -> Model:
+    """A decoder. Further fields of `Model` may be given, as numbers or columns; what is not given follows:
+
+    heads of hidden / heads numbers, as many for keys as for queries; a feed-forward part of 4 x hidden, or 8/3 x hidden
+    where it is gated; attention in all layers that have no state-space mixer; feed-forward parts in all layers, dense
+    where they are not a mixture of experts; two norms of one number per hidden unit in a layer, and one at the end;
+    learned biases nowhere.
+    """
+    head_dim = given.get("head_dim", hidden / heads)
+    attending = layers - given.get("state_layers", 0)
+    usual = {
+        "kv_heads": heads,
+        "head_dim": head_dim,
+        "value_dim": head_dim,
+        "ffn": hidden * (4 - gated * 4 / 3),
+        "tied": 0,
+        "attention_layers": attending,
+        "dense_layers": layers - given.get("moe_layers", 0),
+        "norm_weights": (2 * layers + 1) * hidden,
+    }
+    fields = usual | given
+    return Model(layers=layers, hidden=hidden, heads=heads, vocab=vocab, gated=gated, **fields)
