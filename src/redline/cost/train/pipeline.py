@@ -1,0 +1,158 @@
+"""How long a pipeline of stages takes for the micro-batches of a step, in closed form, on columns.
+
+Every stage works through its micro-batches in a fixed order, and a piece of work starts when the one before it on the
+stage is done and its input has arrived. The time is that of the longest chain of pieces that wait for each other. For
+each order below, only a handful of chains can be the longest, so the closed forms are exact; the simulation in
+`simulate` confirms it.
+
+All stages have the same layers; the last one also has the head. A send delays who waits for it, and nothing else.
+Chunks make it the interleaved 1F1B, whatever `schedule` says.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from redline.cost.train.layout import Schedule
+from redline.cost.train.outcome import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """Seconds of one micro-batch on one whole stage (all of its chunks), and how many there are of everything."""
+
+    stages: Column
+    chunks: Column
+    micro_batches: Column
+    schedule: Column
+    forward_s: Column
+    backward_s: Column
+    """Both gradients, and what is computed again."""
+    weight_gradient_s: Column
+    """The part of `backward_s` that nothing waits for."""
+    head_forward_s: Column
+    head_backward_s: Column
+    send_s: Column
+    """From one stage to the next, one way, once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineTime:
+    """Exclusive parts: they add up to the time from the first forward to the last backward pass."""
+
+    work_s: Column
+    """What the slowest stage, the one with the head, computes."""
+    bubble_s: Column
+    """Waiting for other stages while they compute."""
+    sends_s: Column
+    """Waiting that would not be there if sends took no time."""
+
+    @property
+    def total_s(self) -> Column:
+        return self.work_s + self.bubble_s + self.sends_s
+
+
+def pipeline_time(stages: Stages) -> PipelineTime:
+    """The time of every row, by what it is spent on."""
+    work = _work(stages)
+    without_sends = _duration(replace(stages, send_s=np.zeros_like(work)))
+    bubble = np.maximum(without_sends - work, 0.0)
+    return PipelineTime(work_s=work, bubble_s=bubble, sends_s=np.maximum(_duration(stages) - work - bubble, 0.0))
+
+
+def in_flight(stages: Column, chunks: Column, micro_batches: Column, schedule: Column) -> Column:
+    """Micro-batches whose activations the first stage keeps at once, at most; a fraction where chunks are smaller."""
+    interleaved = np.minimum(2 * (stages - 1) + (chunks - 1) * stages + 1, micro_batches * chunks) / chunks
+    all_at_once = (schedule == Schedule.GPIPE) & (stages > 1)
+    whole = np.where(all_at_once, micro_batches, np.minimum(stages, micro_batches))
+    kept: Column = np.where((chunks > 1) & (stages > 1), interleaved, whole)
+    return kept
+
+
+def _duration(given: Stages) -> Column:
+    cases = (
+        (given.stages <= 1, _work),
+        (given.chunks > 1, _interleaved),
+        (given.schedule == Schedule.GPIPE, _gpipe),
+        (given.schedule == Schedule.ZERO_BUBBLE, _zero_bubble),
+    )
+    durations: Column = np.select([case for case, _ in cases], [form(given) for _, form in cases], _one_by_one(given))
+    return durations
+
+
+def _work(given: Stages) -> Column:
+    head = given.head_forward_s + given.head_backward_s
+    return given.micro_batches * (given.forward_s + given.backward_s + head)
+
+
+def _gpipe(given: Stages) -> Column:
+    """All forward passes, then all backward passes: each is a row of queues, and the last stage sets the pace."""
+    through = (given.stages - 1) * (given.forward_s + given.backward_s + 2 * given.send_s)
+    return through + _work(given)
+
+
+def _one_by_one(given: Stages) -> Column:
+    """1F1B: down to the last stage, through all its work (or up and down again, where sends take longer), and up."""
+    both, head = given.forward_s + given.backward_s, given.head_forward_s + given.head_backward_s
+    through = (given.stages - 1) * (both + 2 * given.send_s)
+    return through + given.micro_batches * both + head + _extra(given, head)
+
+
+def _extra(given: Stages, on_last: Column) -> Column:
+    """What micro-batches after the first add to their compute: time of the last stage alone, or sends up and down.
+
+    A stage may run ahead of the last by as many micro-batches as there are stages between them, so a chain that goes
+    all the way up and down again passes `stages` micro-batches and waits for 2 (stages - 1) sends.
+    """
+    more = given.micro_batches - 1
+    loops = np.ceil(more / given.stages)
+    extra: Column = np.maximum(more * on_last, 2 * given.send_s * (more - loops) + loops * on_last)
+    return extra
+
+
+def _zero_bubble(given: Stages) -> Column:
+    """ZB-H1: 1F1B whose stage k puts off weight gradients by k micro-batches, to fill its gaps with."""
+    weight, inputs = given.weight_gradient_s, given.backward_s - given.weight_gradient_s
+    head = given.head_forward_s + given.head_backward_s
+    others, more = given.stages - 1, given.micro_batches - 1
+    first = others * (given.forward_s + given.send_s) + given.forward_s + inputs + head
+    up = others * (inputs + given.send_s)
+    along = first + more * (given.forward_s + inputs)
+    ahead = np.maximum(given.micro_batches - given.stages, 0)
+    chains = (
+        along + more * head + given.micro_batches * weight,
+        along + _extra_with_weights(given, head) + up + weight,
+        along
+        + _extra(given, head)
+        + np.maximum(given.stages - given.micro_batches, 0) * (inputs + given.send_s)
+        + np.minimum(given.stages, given.micro_batches) * weight,
+        first + up + more * (inputs + weight) + ahead * given.forward_s + weight,
+    )
+    longest: Column = np.maximum.reduce(chains)
+    return longest
+
+
+def _extra_with_weights(given: Stages, head: Column) -> Column:
+    """As `_extra`, with the weight gradients that lie on the chain: none before as many micro-batches as stages."""
+    weight, more = given.weight_gradient_s, given.micro_batches - 1
+    ahead = np.maximum(given.micro_batches - given.stages, 0)
+    long = ahead > 0
+    loops = np.ceil(more / given.stages)
+    first_loop = head + 2 * given.send_s * (given.stages - 1) + weight
+    chains = (
+        more * head + ahead * weight,
+        2 * given.send_s * (more - loops) + (head + np.where(long, weight, 0.0)) * loops,
+        np.where(long, first_loop + (ahead - 1) * (head + weight), 0.0),
+    )
+    longest: Column = np.maximum.reduce(chains)
+    return longest
+
+
+def _interleaved(given: Stages) -> Column:
+    """1F1B on chunks: the first micro-batch passes every stage `chunks` times, and stages wait only for parts."""
+    both = given.forward_s + given.backward_s
+    # Micro-batches go round in groups of as many as there are stages; a group that is not full leaves gaps.
+    missing = -given.micro_batches % given.stages
+    gaps = missing * (given.chunks - 1) / given.chunks * both
+    sends = 2 * (given.chunks * given.stages - 1) * given.send_s
+    return _work(given) + gaps + (given.stages - 1) * both / given.chunks + sends
