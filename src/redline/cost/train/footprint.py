@@ -1,0 +1,98 @@
+"""What number formats and software stacks make of memory: bytes per parameter, per activation and per logit.
+
+All constants are in `memory.json`, which says where each comes from. A footprint belongs to a software stack and a
+number format, never to a single run.
+"""
+
+import json
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from redline.errors import UsageError
+from redline.model.model import Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """Numbers, or columns of numbers: one row per layout."""
+
+    # Per trained parameter. 16 bytes by the book: bf16 weights and gradients, fp32 master copy and two moments.
+    weight_bytes: Number = 2.0
+    gradient_bytes: Number = 2.0
+    master_bytes: Number = 4.0
+    moment_bytes: Number = 8.0
+    step_bytes: Number = 0.0
+    """Temporaries of the optimizer's step, per parameter that a device updates."""
+    gather_bytes: Number = 2.0
+    """Of a weight that ZeRO-3 puts together for a moment."""
+    spare_gradient_bytes: Number = 0.0
+    """Of a second gradient: stacks that add 16-bit gradients into 32-bit ones hold both for a moment."""
+    trained: Number = 1.0
+    """Share of parameters that is trained: small with adapters (LoRA)."""
+    frozen_bytes: Number = 2.0
+    """Per parameter that is not trained: half with 4-bit weights, and their scales."""
+
+    # Per number of an activation.
+    activation_bytes: Number = 2.0
+    extra_hidden: Number = 0.0
+    """Further numbers of the hidden width that the stack keeps per token and layer: copies before and after rotation,
+    norms in 32 bits."""
+    extra_ffn: Number = 0.0
+    """The same, of the feed-forward width."""
+    gathered_hidden: Number = 0.0
+    """Numbers of the hidden width per token and layer that tensor parallelism gathers and the stack keeps whole."""
+    passing_hidden: Number = 0.0
+    """Numbers of the hidden width per token that live for a moment, whole: what gathers and gradients pass through."""
+    selective: Number = 1.0
+    """Share of activations that selective recomputation keeps where attention is fused and has no scores to drop."""
+    logit_bytes: Number = 10.0
+    """Per logit: 16-bit, 32-bit, and the gradient."""
+    last_logit_bytes: Number = 0.0
+    """Per logit of the micro-batch before, where a stack's loop still holds its result."""
+
+    # Beyond what is asked of the allocator.
+    fixed_bytes: Number = 0.0
+    """Workspaces of libraries."""
+    slack: Number = 0.0
+    """What the allocator holds beyond what is in use, as a share of it."""
+    context_bytes: Number = 0.5e9
+    """The device's context: kernels and library handles."""
+    communicator_bytes: Number = 0.4e9
+    """Buffers of each group of devices that communicates."""
+
+    # How the stack spreads layers over a pipeline.
+    head_weighs: Number = 0.0
+    """1: stages are cut by FLOPs, where the head counts as the layers it costs as much as. 0: by number of layers."""
+
+
+@cache
+def _constants() -> MappingProxyType[str, Any]:
+    text = files("redline.cost.train").joinpath("memory.json").read_text(encoding="utf-8")
+    return MappingProxyType(json.loads(text))
+
+
+def stacks() -> tuple[str, ...]:
+    """The software stacks whose memory is known."""
+    return tuple(_constants()["stacks"])
+
+
+@cache
+def footprint(stack: str, precision: str = "bf16") -> Footprint:
+    """Of a software stack and a number format. A stack that nobody has measured is taken for the book's."""
+    constants = _constants()
+    formats = constants["formats"]
+    if precision not in formats:
+        known = ", ".join(sorted(formats))
+        raise UsageError(f"No memory footprint of the number format {precision!r} is known. Known are: {known}.")
+    given = {**formats[precision], **constants["stacks"].get(stack, {}), **_both(constants, stack, precision)}
+    names = {field.name for field in fields(Footprint)}
+    return replace(Footprint(), **{name: value for name, value in given.items() if name in names})
+
+
+def _both(constants: MappingProxyType[str, Any], stack: str, precision: str) -> dict[str, float]:
+    """What a stack does differently in one format."""
+    found: dict[str, float] = constants["stacks"].get(stack, {}).get(precision, {})
+    return found
