@@ -11,6 +11,11 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BYTES = tuple(f"{prefix}B" for prefix in _PREFIXES)
 _TIMES = ("ns", "us", "ms", "s")
 _SIZE_TEXT = re.compile(r"\s*([0-9]{1,15})(?:\.([0-9]{1,15}))?\s*([a-zA-Z]*)\s*", re.ASCII)
+_COUNT_TEXT = re.compile(
+    r"\s*([0-9]{1,18}|[0-9]{1,3}(?:,[0-9]{3}){1,5})(?:\.([0-9]{1,18}))?(?:[eE]\+?([0-9]{1,2}))?\s*([kmbtKMBT]?)\s*",
+    re.ASCII,
+)
+_POWERS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 
 
 def format_bytes(size_bytes: int) -> str:
@@ -59,6 +64,21 @@ def parse_bytes(text: str) -> int:
     if remainder:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return size_bytes
+
+
+def parse_count(text: str) -> int:
+    """ "15T" -> 15_000_000_000_000, "1.5B", "1e12", "16,384": of tokens or parameters; B is 10^9, case is ignored."""
+    match = _COUNT_TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a count; write a number such as 16384, 1e12 or 1.5B, with K, M, B or T after it"
+        )
+    whole, fraction, exponent, suffix = match[1].replace(",", ""), match[2] or "", match[3] or "0", match[4].lower()
+    zeros = "0" * (int(exponent) + _POWERS[suffix])
+    count, remainder = divmod(int(whole + fraction + zeros), int("1" + "0" * len(fraction)))
+    if remainder:
+        raise ValueError(f"{text!r} is not a whole number")
+    return count
 
 
 def _bytes_per(unit: str, text: str) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.units import format_buffer, format_bytes, format_count, format_ns, format_rate, parse_bytes
+from redline.units import format_buffer, format_bytes, format_count, format_ns, format_rate, parse_bytes, parse_count
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,53 @@ def test_formatted_sizes_parse_back_within_their_digits(size_bytes: int) -> None
 )
 def test_buffers_are_shown_in_powers_of_two_where_they_are_such(size_bytes: int, text: str) -> None:
     assert format_buffer(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("16384", 16_384),
+        ("16,384", 16_384),
+        ("15T", 15 * 10**12),
+        ("15t", 15 * 10**12),
+        (" 1.5 B ", 1_500_000_000),
+        ("2.5M", 2_500_000),
+        ("4k", 4_000),
+        ("1e12", 10**12),
+        ("1.5e12", 1_500_000_000_000),
+        ("1E+3K", 1_000_000),
+        ("1.000", 1),
+        ("0.123456789012T", 123_456_789_012),
+    ],
+)
+def test_counts_are_parsed_exactly(text: str, count: int) -> None:
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is not a count; write a number such as 16384, 1e12 or 1.5B, with K, M, B or T after it"),
+        ("fifteen", "'fifteen' is not a count"),
+        ("-3", "'-3' is not a count"),
+        ("15TB", "'15TB' is not a count"),
+        ("15G", "'15G' is not a count"),
+        ("1,5T", "'1,5T' is not a count"),  # a decimal comma, which would be 15T if commas were dropped
+        ("1e999999999", "'1e999999999' is not a count"),
+        ("9" * 5000, "is not a count"),
+        ("nan", "'nan' is not a count"),
+        ("1.5", "'1.5' is not a whole number"),
+        ("1.23456K", "'1.23456K' is not a whole number"),
+    ],
+)
+def test_counts_that_make_no_sense_are_explained(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=r"^") as caught:
+        parse_count(text)
+    assert message in str(caught.value)
+
+
+@given(st.integers(0, 10**18 - 1))
+def test_formatted_counts_parse_back(count: int) -> None:
+    assert parse_count(format_count(count)) == count
+    assert parse_count(str(count)) == count
