@@ -18,7 +18,7 @@ from redline.cost.train.outcome import Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageWork:
+class Stages:
     """Seconds of one micro-batch on one whole stage (all of its chunks), and how many there are of everything."""
 
     stages: Column
@@ -52,7 +52,7 @@ class PipelineTime:
         return self.work_s + self.bubble_s + self.sends_s
 
 
-def pipeline_time(stages: StageWork) -> PipelineTime:
+def pipeline_time(stages: Stages) -> PipelineTime:
     """The time of every row, by what it is spent on."""
     work = _work(stages)
     without_sends = _duration(replace(stages, send_s=np.zeros_like(work)))
@@ -69,7 +69,7 @@ def in_flight(stages: Column, chunks: Column, micro_batches: Column, schedule: C
     return kept
 
 
-def _duration(given: StageWork) -> Column:
+def _duration(given: Stages) -> Column:
     cases = (
         (given.stages <= 1, _work),
         (given.chunks > 1, _interleaved),
@@ -80,25 +80,25 @@ def _duration(given: StageWork) -> Column:
     return durations
 
 
-def _work(given: StageWork) -> Column:
+def _work(given: Stages) -> Column:
     head = given.head_forward_s + given.head_backward_s
     return given.micro_batches * (given.forward_s + given.backward_s + head)
 
 
-def _gpipe(given: StageWork) -> Column:
+def _gpipe(given: Stages) -> Column:
     """All forward passes, then all backward passes: each is a row of queues, and the last stage sets the pace."""
     through = (given.stages - 1) * (given.forward_s + given.backward_s + 2 * given.send_s)
     return through + _work(given)
 
 
-def _one_by_one(given: StageWork) -> Column:
+def _one_by_one(given: Stages) -> Column:
     """1F1B: down to the last stage, through all its work (or up and down again, where sends take longer), and up."""
     both, head = given.forward_s + given.backward_s, given.head_forward_s + given.head_backward_s
     through = (given.stages - 1) * (both + 2 * given.send_s)
     return through + given.micro_batches * both + head + _extra(given, head)
 
 
-def _extra(given: StageWork, on_last: Column) -> Column:
+def _extra(given: Stages, on_last: Column) -> Column:
     """What micro-batches after the first add to their compute: time of the last stage alone, or sends up and down.
 
     A stage may run ahead of the last by as many micro-batches as there are stages between them, so a chain that goes
@@ -110,7 +110,7 @@ def _extra(given: StageWork, on_last: Column) -> Column:
     return extra
 
 
-def _zero_bubble(given: StageWork) -> Column:
+def _zero_bubble(given: Stages) -> Column:
     """ZB-H1: 1F1B whose stage k puts off weight gradients by k micro-batches, to fill its gaps with."""
     weight, inputs = given.weight_gradient_s, given.backward_s - given.weight_gradient_s
     head = given.head_forward_s + given.head_backward_s
@@ -132,7 +132,7 @@ def _zero_bubble(given: StageWork) -> Column:
     return longest
 
 
-def _extra_with_weights(given: StageWork, head: Column) -> Column:
+def _extra_with_weights(given: Stages, head: Column) -> Column:
     """As `_extra`, with the weight gradients that lie on the chain: none before as many micro-batches as stages."""
     weight, more = given.weight_gradient_s, given.micro_batches - 1
     ahead = np.maximum(given.micro_batches - given.stages, 0)
@@ -148,7 +148,7 @@ def _extra_with_weights(given: StageWork, head: Column) -> Column:
     return longest
 
 
-def _interleaved(given: StageWork) -> Column:
+def _interleaved(given: Stages) -> Column:
     """1F1B on chunks: the first micro-batch passes every stage `chunks` times, and stages wait only for parts."""
     both = given.forward_s + given.backward_s
     # Micro-batches go round in groups of as many as there are stages; a group that is not full leaves gaps.
