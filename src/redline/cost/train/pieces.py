@@ -1,12 +1,42 @@
 """The pieces that a step is put together from: how long each takes alone, per layer, micro-batch or stage.
 
 The closed forms of `step` and the simulated timeline of `simulate` both start from these, so that they can be held
-against each other.
+against each other. What overlaps with what:
+
+- A layer's traffic (tensor, context, expert) and its kernels follow each other. The host launches all of them ahead, so
+  a layer takes the longer of the host's time and the sum of the device's.
+- Weights of ZeRO-3 are gathered and gradients scattered while other layers compute. Of that traffic the share `overlap`
+  may hide, and no more than the time of the layer.
+- Gradients of plain data parallelism, ZeRO-1 and ZeRO-2 are reduced behind the last micro-batch's backward pass of the
+  stage: again the share `overlap`, and no more than that pass takes.
+- Everything else that happens once per step follows at its end.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from redline.cost.train.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
+from redline.cost.train.layout import Batch, Layout, Recompute
 from redline.cost.train.outcome import Column
+from redline.cost.train.rates import Rates
+from redline.cost.train.stages import first_stage, last_stage, micro_batches
+from redline.cost.train.traffic import (
+    context_traffic_s,
+    expert_traffic_s,
+    gather_updates_s,
+    gather_weights_s,
+    reduce_gradients_s,
+    scatter_gradients_s,
+    shards,
+    stage_send_s,
+    tensor_traffic_s,
+)
+from redline.model.model import Model, Number
+from redline.model.parameters import LayerParameters, layer_parameters
+
+# Collectives of tensor parallelism in one layer: an all-reduce each for attention and feed-forward part, or twice that.
+_COLLECTIVES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +51,12 @@ class Pieces:
     schedule: Column
     layers_per_stage: Column
     """Of the fullest stage."""
+    layers_last_stage: Column
+    """Of the one that also has the head: as many, or fewer."""
+    layers: Column
+    """Of all stages."""
 
-    # One layer and micro-batch: time of its kernels, and what the host needs to launch them. A layer takes the longer.
+    # One layer and micro-batch: device time of kernels, and what the host needs to launch them.
     forward_s: Column
     backward_s: Column
     """Both gradients, without recomputation."""
@@ -48,6 +82,8 @@ class Pieces:
     head_forward_s: Column
     head_backward_s: Column
     """Logits and loss, on the last stage."""
+    host_micro_batch_s: Column
+    """What the host does for each micro-batch on each stage while the device waits; part of the forward pass."""
     send_s: Column
     """Activations from one stage to the next; gradients take the same."""
 
@@ -60,3 +96,127 @@ class Pieces:
     """Share of gather, scatter and reduce that may run while the device computes."""
     optimizer_s: Column
     offload_s: Column
+    host_step_s: Column
+
+
+def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
+    """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
+    times = layer_times(model, batch, layout, rates)
+    layer, stage = _layer_weights(model, layout), _stage_weights(model, batch, layout, rates)
+    found = {
+        **_pipeline(model, batch, layout, rates),
+        **_kernels(times, layer, layout, rates),
+        **_host(layout, rates),
+        **_traffic(model, batch, layout, rates, times),
+        "gather_s": gather_weights_s(layer, layout, rates),
+        "scatter_s": scatter_gradients_s(layer, layout, rates),
+        **_head(model, batch, layout, rates),
+        **_once_per_step(stage, layout, rates),
+    }
+    columns = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in found.values()))
+    return Pieces(**dict(zip(found, columns, strict=True)))
+
+
+def _pipeline(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str, Number]:
+    first = first_stage(model, batch, layout, rates.balanced_head).layers
+    last = last_stage(model, batch, layout, rates.balanced_head).layers
+    return {
+        "stages": layout.pp,
+        "chunks": layout.chunks,
+        "micro_batches": micro_batches(batch, layout),
+        "schedule": layout.schedule,
+        "layers_per_stage": np.maximum(first, last),
+        "layers_last_stage": last,
+        "layers": model.layers,
+        "send_s": stage_send_s(model, batch, layout, rates) + np.where(layout.pp > 1, rates.host_send_s, 0.0),
+    }
+
+
+def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+    """Backward: gradients of inputs and of weights, which are added up in memory. Recomputing everything repeats the
+    forward pass, recomputing selectively the inside of attention.
+    """
+    forward_s = times.matmuls_s + times.attention_s + times.passes_s
+    frozen = layout.frozen == 1
+    added_s = layer * rates.accumulate_bytes / rates.memory_bytes_per_s
+    weights_s = np.where(frozen, 0.0, times.matmuls_s + added_s)
+    backward_s = times.matmuls_s + weights_s + times.attention_backward_s + PASSES_BACKWARD * times.passes_s
+    again_s = np.where(layout.recompute == Recompute.SELECTIVE, times.attention_s, 0.0)
+    return {
+        "forward_s": forward_s,
+        "backward_s": backward_s,
+        "weight_gradient_s": weights_s,
+        "recompute_s": np.where(layout.recompute == Recompute.FULL, forward_s, again_s),
+    }
+
+
+def _host(layout: Layout, rates: Rates) -> dict[str, Number]:
+    """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
+    split = layout.tp > 1
+    collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
+    forward_s = rates.host_layer_s + collectives * rates.host_collective_s
+    again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
+    return {
+        "host_forward_s": forward_s,
+        "host_backward_s": forward_s * rates.host_backward + again_s,
+        "host_micro_batch_s": rates.host_micro_batch_s,
+        "host_step_s": rates.host_step_s,
+    }
+
+
+def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> dict[str, Number]:
+    """Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
+    again = layout.recompute == Recompute.FULL
+    tensor_s, tensor_back_s = tensor_traffic_s(model, batch, layout, rates)
+    context_s, context_back_s = context_traffic_s(model, batch, layout, rates)
+    expert_s = expert_traffic_s(model, batch, layout, rates)
+    shown_s = np.maximum(context_s - times.attention_s, 0.0)
+    shown_back_s = np.maximum(context_back_s - times.attention_backward_s, 0.0)
+    return {
+        "tensor_forward_s": tensor_s,
+        "tensor_backward_s": tensor_back_s + np.where(again, tensor_s, 0.0),
+        "context_forward_s": shown_s,
+        "context_backward_s": shown_back_s + np.where(again, shown_s, 0.0),
+        "expert_forward_s": expert_s,
+        "expert_backward_s": expert_s * (1 + again),
+    }
+
+
+def _head(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str, Number]:
+    forward_s = head_forward_s(model, batch, layout, rates)
+    return {"head_forward_s": forward_s, "head_backward_s": np.where(layout.frozen == 1, 1.0, 2.0) * forward_s}
+
+
+def _once_per_step(stage: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+    trained = np.where(layout.frozen == 1, 0.0, stage)
+    sharded = np.where(layout.zero >= 1, trained / shards(layout, rates).size, trained)
+    offloaded = sharded * layout.offload
+    moved_s = (sharded - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
+    layers = stage * 0 + 1
+    return {
+        "reduce_s": reduce_gradients_s(trained, layout, rates),
+        "broadcast_s": gather_updates_s(trained, layout, rates),
+        "overlap": rates.overlap,
+        "optimizer_s": moved_s + layers * rates.host_optimizer_s,
+        # Gradients down and updated weights up, over the link to the host.
+        "offload_s": offloaded * 2 * 2 / rates.host_link_bytes_per_s,
+    }
+
+
+def _layer_weights(model: Model, layout: Layout) -> Number:
+    """Of an average layer, on one device before ZeRO."""
+    return _divided(layer_parameters(model), layout)
+
+
+def _divided(layer: LayerParameters, layout: Layout) -> Number:
+    expert_tp = np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
+    split = (layer.attention + layer.dense + layer.shared) / layout.tp
+    return split + layer.experts / (layout.ep * expert_tp) + layer.whole
+
+
+def _stage_weights(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
+    """Of the fullest stage: its layers, and the embedding or the head; both where there is one stage."""
+    first = first_stage(model, batch, layout, rates.balanced_head).layers
+    matrix = model.vocab * model.hidden / layout.tp
+    both = np.where((layout.pp == 1) & (model.tied == 0), 2.0, 1.0)
+    return _divided(layer_parameters(model), layout) * first + both * matrix

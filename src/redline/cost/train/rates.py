@@ -12,6 +12,8 @@ class Rates:
     # Kernels: max(flops / compute, bytes / memory) + fixed.
     compute_flops_per_s: Number
     """What matmuls sustain: peak, times their efficiency, times what clocks sustain."""
+    head_flops_per_s: Number
+    """The same for the logits, which stay in 16 bits when layers compute in 8 or 4."""
     memory_bytes_per_s: Number
     fixed_s: Number
     attention_flops_per_s: Number
@@ -19,25 +21,69 @@ class Rates:
     attention_half: Number
     """Sequence length at which fused attention reaches half of that."""
     peak_flops_per_s: Number
-    """Of the matmul's number format: what MFU refers to."""
+    """Of the matmul's number format: what MFU refers to, and what nothing may exceed."""
     matmul_bytes: Number
     """Per number that matmuls read: 2, or 1 for fp8, 0.5 for fp4."""
 
     # Links.
     devices_per_node: Number
     node_bytes_per_s: Number
-    """Bus bandwidth of collectives inside the node (scale-up domain)."""
+    """Bus bandwidth of collectives among all devices of the node (scale-up domain)."""
+    pair_bytes_per_s: Number
+    """Between two devices of a node. Less than `node_bytes_per_s` where there is no switch."""
     node_latency_s: Number
+    """Of one collective inside the node."""
     nic_bytes_per_s: Number
     """Per device, in one direction."""
     across_latency_s: Number
+    """Of each node that a ring passes, or of each level of a tree."""
+    across_decay: Number = 0.0
+    """How bandwidth falls with the number of nodes: nodes ** -decay."""
     host_link_bytes_per_s: Number = 25e9
 
     # Memory.
     device_bytes: Number
 
-    # The software stack.
+    # The software stack: what its kernels move besides matmuls and fused attention.
+    hidden_passes: Number = 16.0
+    """How often the forward pass of a layer reads or writes the residual stream: norms, sums, rotation, casts."""
+    ffn_passes: Number = 3.0
+    """The same for the width of the feed-forward part: its activation."""
+    score_passes: Number = 6.0
+    """The same for the scores of attention that is not fused: scaling, mask, softmax, dropout."""
+    logit_passes: Number = 12.0
+    """How often 2 bytes per logit are moved in the loss and its gradient."""
+    accumulate_bytes: Number = 8.0
+    """Per parameter and micro-batch: adding gradients up."""
+    gradient_bytes: Number = 2.0
+    """Per parameter, in the reduction over copies."""
+    optimizer_bytes: Number = 30.0
+    """Per parameter, moved by the optimizer."""
+    expert_efficiency: Number = 1.0
+    """Of grouped matmuls against plain ones of the same size."""
+
+    # What the host needs. A layer never takes less than its launches.
     host_layer_s: Number = 0.0
-    """What the host needs to launch the forward pass of one layer; a layer never takes less."""
+    """For the forward pass of one layer."""
+    host_backward: Number = 1.0
+    """For its backward pass, as a multiple."""
+    host_collective_s: Number = 0.0
+    """For each collective inside a layer, beyond the kernels."""
+    host_micro_batch_s: Number = 0.0
+    """For each micro-batch, whatever its layers: nothing hides it."""
+    host_send_s: Number = 0.0
+    """For each send between stages: nothing hides it."""
+    host_step_s: Number = 0.0
+    """Once per step: data, logging, gradient norm."""
+    host_optimizer_s: Number = 0.0
+    """Of the optimizer, per layer."""
+
+    # What hides behind compute.
     overlap: Number = 1.0
     """Share of data-parallel traffic that may hide behind compute."""
+    tensor_overlap: Number = 0.0
+    """Share of tensor-parallel traffic that hides behind matmuls."""
+    send_overlap: Number = 0.0
+    """Share of sends between stages that hides in the steady state of a pipeline."""
+    balanced_head: Number = 0.0
+    """1 where layers are dealt to stages by cost, with the head as several of them; 0: the same number to each."""

@@ -1,0 +1,132 @@
+"""Software stacks by name: what each adds to a machine's own rates, as constants fitted to measured runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+
+from redline.cost.kernels import attention_law, half_format, kernel_law
+from redline.cost.train.rates import Rates
+from redline.errors import UsageError
+from redline.hardware.machine import RATE, Machine
+
+DEFAULT_STACK = "default"
+MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
+# Of the published bandwidth of a fabric, what collectives of all its devices sustain: 445 of 450 GB/s on H100 with its
+# switch that adds up, 222 of 300 on A100 without.
+FABRIC_SHARE = 0.75
+USUAL_NIC_BYTES_PER_S = 25e9
+USUAL_FABRIC_BYTES_PER_S = 32e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Constants of one software stack. Each is a share of what the machine can do, or a time of the host."""
+
+    # Shares of the machine's own laws.
+    sustained: float = 0.90
+    """Of what kernel tables promise for matmuls: clocks under load."""
+    attention: float = 1.0
+    """Of what they promise for fused attention."""
+    moved: float = 0.90
+    """Of the memory bandwidth that they promise."""
+    node_share: float = 1.0
+    nic_share: float = 0.80
+    node_latency_s: float = 20e-6
+    across_latency_s: float = 20e-6
+    across_decay: float = 0.0
+    # Fields of Rates, one by one.
+    hidden_passes: float = 14.0
+    ffn_passes: float = 3.0
+    score_passes: float = 6.0
+    logit_passes: float = 10.0
+    accumulate_bytes: float = 8.0
+    gradient_bytes: float = 2.0
+    optimizer_bytes: float = 30.0
+    expert_efficiency: float = 0.8
+    host_layer_s: float = 0.6e-3
+    host_backward: float = 1.2
+    host_collective_s: float = 0.05e-3
+    host_micro_batch_s: float = 1e-3
+    host_send_s: float = 0.1e-3
+    host_step_s: float = 10e-3
+    host_optimizer_s: float = 0.0
+    overlap: float = 0.8
+    tensor_overlap: float = 0.0
+    send_overlap: float = 0.0
+    balanced_head: float = 0.0
+
+
+_SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
+_COPIED = tuple(field.name for field in fields(Stack) if field.name not in _SHARES)
+
+
+@cache
+def _file() -> dict[str, dict[str, dict[str, float]]]:
+    text = (files("redline.cost.train") / "stacks.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(text)["stacks"]
+    return found
+
+
+def stack_names() -> tuple[str, ...]:
+    return tuple(_file())
+
+
+def stack(name: str, machine: str = "") -> Stack:
+    """The constants of a stack, with those of a machine where they were fitted for it."""
+    if name not in _file():
+        raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")
+    written = _file()[name]
+    return replace(Stack(), **{**written["all"], **written.get(machine, {})})
+
+
+def rates_of(
+    machine: Machine,
+    dtype: str = "bf16",
+    stack_name: str = DEFAULT_STACK,
+    *,
+    constants: Stack | None = None,
+    devices_per_node: int = 0,
+    nic_bytes_per_s: float = 0.0,
+) -> Rates:
+    """What a machine does in a number format under a stack. Figures of the machine's profile come before usual ones."""
+    used = constants or stack(stack_name, machine.base or machine.name)
+    law, usual, attention = (
+        kernel_law(machine, dtype),
+        kernel_law(machine, half_format(machine)),
+        attention_law(machine),
+    )
+    shares = {name: getattr(used, name) for name in _COPIED}
+    nic = nic_bytes_per_s or _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
+    node, pair = _fabric(machine)
+    return Rates(
+        **shares,
+        compute_flops_per_s=law.compute_flops_per_s * used.sustained,
+        head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s) * used.sustained,
+        memory_bytes_per_s=law.memory_bytes_per_s * used.moved,
+        fixed_s=law.fixed_s,
+        attention_flops_per_s=attention.most_flops_per_s * used.attention,
+        attention_half=attention.half,
+        peak_flops_per_s=law.peak_flops_per_s,
+        matmul_bytes=MATMUL_BYTES[dtype],
+        devices_per_node=devices_per_node or _figure(machine, "fabric_devices", 1.0),
+        node_bytes_per_s=node * used.node_share,
+        pair_bytes_per_s=pair * used.node_share,
+        nic_bytes_per_s=nic * used.nic_share,
+        host_link_bytes_per_s=_figure(machine, "pcie_bytes_per_s", 32e9) * 0.8,
+        device_bytes=_figure(machine, "memory_bytes", 0.0),
+    )
+
+
+def _fabric(machine: Machine) -> tuple[float, float]:
+    """Bandwidth of collectives inside a node: of all devices, and of two. Measured, or a share of the published."""
+    published = _figure(machine, "fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S) * FABRIC_SHARE
+    node = _figure(machine, f"{RATE}.node.all_gather", published)
+    pair = _figure(machine, "pair_bytes_per_s", published / FABRIC_SHARE) * FABRIC_SHARE
+    return node, max(pair, 1.0)
+
+
+def _figure(machine: Machine, name: str, otherwise: float) -> float:
+    figure = machine.figures.get(name)
+    return otherwise if figure is None else figure.value
