@@ -1,0 +1,32 @@
+"""A quantity that is not known exactly: the likely value between a low and a high one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """low <= likely <= high."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def exactly(cls, value: float) -> "Span":
+        return cls(value, value, value)
+
+    def times(self, factor: float) -> "Span":
+        return self.map(lambda value: value * factor)
+
+    def divided_by(self, other: "Span") -> "Span":
+        """From the least to the most that the two allow; infinite where something is divided by nothing."""
+        return Span(_ratio(self.low, other.high), _ratio(self.likely, other.likely), _ratio(self.high, other.low))
+
+    def map(self, rising: Callable[[float], float]) -> "Span":
+        """What a function that only rises makes of it."""
+        return Span(rising(self.low), rising(self.likely), rising(self.high))
+
+
+def _ratio(value: float, divisor: float) -> float:
+    return value / divisor if divisor else float("inf")
