@@ -13,7 +13,7 @@ from redline.cost.job.failures import (
     published,
 )
 from redline.cost.job.goodput import SECONDS_PER_DAY, best_interval, goodput, mean_time_between_failures
-from redline.cost.job.span import Span
+from redline.cost.job.estimate import Estimate
 from redline.errors import UsageError
 
 ADAM_CHECKPOINT_BYTES = 14.0
@@ -28,7 +28,7 @@ _SECONDS_PER_HOUR = 3600.0
 class Job:
     """What is to be done, on what, and what that is paid with."""
 
-    step_s: Span
+    step_s: Estimate
     tokens_per_step: float
     tokens: float
     devices: int
@@ -69,7 +69,7 @@ class Job:
         return ceil(self.tokens / self.tokens_per_step)
 
     @property
-    def ideal_s(self) -> Span:
+    def ideal_s(self) -> Estimate:
         """Without failures and without checkpoints."""
         return self.step_s.times(self.steps)
 
@@ -111,34 +111,34 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class JobCost:
-    """What the whole job takes. Spans run over the interval of the step time and all cases of the band."""
+    """What the whole job takes. Estimates run over the interval of the step time and all cases of the band."""
 
     job: Job
     cases: tuple[Case, ...]
-    goodput: Span
-    time_s: Span
+    goodput: Estimate
+    time_s: Estimate
 
     @property
-    def ideal_days(self) -> Span:
+    def ideal_days(self) -> Estimate:
         return self.job.ideal_s.times(1 / SECONDS_PER_DAY)
 
     @property
-    def days(self) -> Span:
+    def days(self) -> Estimate:
         return self.time_s.times(1 / SECONDS_PER_DAY)
 
     @property
-    def device_hours(self) -> Span:
+    def device_hours(self) -> Estimate:
         """Devices are paid for while the job restarts, too."""
         return self.time_s.times(self.job.devices / _SECONDS_PER_HOUR)
 
     @property
-    def money(self) -> Span | None:
+    def money(self) -> Estimate | None:
         """In the currency of the price."""
         price = self.job.price_per_device_hour
         return None if price is None else self.device_hours.times(price)
 
     @property
-    def energy_wh(self) -> Span | None:
+    def energy_wh(self) -> Estimate | None:
         """Of the accelerators: rated power, times the share of it that training draws, times PUE."""
         if self.job.device_power_w is None:
             return None
@@ -148,7 +148,7 @@ class JobCost:
 def whole_job(job: Job, rates: tuple[FailureRate, ...] = (), recoveries: tuple[Recovery, ...] = ()) -> JobCost:
     """The cost of a job. What is not given is spanned: published failure rates, and recoveries of jobs of today.
 
-    Cases are shown for every recovery; only those of the band, or those that were given, are in the spans. The likely
+    Cases are shown for every recovery; only those of the band, or those that were given, are in the estimates. The likely
     case is the middle rate with the first recovery.
     """
     rates = rates or band_rates()
@@ -178,7 +178,7 @@ def _case(job: Job, rate: FailureRate, recovery: Recovery, in_band: bool) -> Cas
         failures_per_s=failures_per_s,
         interval_s=interval_s,
         goodput=share,
-        time_s=job.ideal_s.divided_by(Span.exactly(share)).likely,
+        time_s=job.ideal_s.divided_by(Estimate.exactly(share)).likely,
     )
 
 
@@ -204,9 +204,9 @@ def _interval(job: Job, failures_per_s: float, recovery: Recovery) -> float:
     return min(float(best_interval(failures_per_s, recovery.checkpoint_s, least_s)), longest_s)
 
 
-def _spread(cases: tuple[Case, ...], rates: tuple[FailureRate, ...], likely: Recovery) -> Span:
+def _spread(cases: tuple[Case, ...], rates: tuple[FailureRate, ...], likely: Recovery) -> Estimate:
     """Goodput from the worst to the best case of the band."""
     shares = [case.goodput for case in cases if case.in_band]
     middle = sorted(rates, key=lambda rate: rate.failures_per_s(1))[(len(rates) - 1) // 2]
     chosen = next(case for case in cases if case.rate == middle and case.recovery.id == likely.id)
-    return Span(min(shares), chosen.goodput, max(shares))
+    return Estimate(min(shares), chosen.goodput, max(shares))

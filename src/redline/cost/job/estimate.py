@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Span:
+class Estimate:
     """low <= likely <= high."""
 
     low: float
@@ -13,19 +13,19 @@ class Span:
     high: float
 
     @classmethod
-    def exactly(cls, value: float) -> "Span":
+    def exactly(cls, value: float) -> "Estimate":
         return cls(value, value, value)
 
-    def times(self, factor: float) -> "Span":
+    def times(self, factor: float) -> "Estimate":
         return self.map(lambda value: value * factor)
 
-    def divided_by(self, other: "Span") -> "Span":
+    def divided_by(self, other: "Estimate") -> "Estimate":
         """From the least to the most that the two allow; infinite where something is divided by nothing."""
-        return Span(_ratio(self.low, other.high), _ratio(self.likely, other.likely), _ratio(self.high, other.low))
+        return Estimate(_ratio(self.low, other.high), _ratio(self.likely, other.likely), _ratio(self.high, other.low))
 
-    def map(self, rising: Callable[[float], float]) -> "Span":
+    def map(self, rising: Callable[[float], float]) -> "Estimate":
         """What a function that only rises makes of it."""
-        return Span(rising(self.low), rising(self.likely), rising(self.high))
+        return Estimate(rising(self.low), rising(self.likely), rising(self.high))
 
 
 def _ratio(value: float, divisor: float) -> float:
