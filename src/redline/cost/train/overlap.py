@@ -1,4 +1,4 @@
-"""What a person reasons with: for each kind of traffic, the compute that it could hide behind, and what stays exposed."""
+"""What a person reasons with: the compute that each kind of traffic could hide behind, and what stays exposed."""
 
 from dataclasses import dataclass
 

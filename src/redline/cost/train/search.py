@@ -1,0 +1,39 @@
+"""The layouts of a job that are worth running: ranked, and the frontier between speed and memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.cost.train.evaluate import Evaluated, Job, evaluate
+from redline.cost.train.space import Space, layouts
+
+ACCEPTED_CHANCE = 0.2
+"""Of running out of memory: a layout with more is not proposed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """All layouts that can run, the fastest first; those that probably run out of memory are at the end."""
+
+    every: Evaluated
+    fitting: int
+    """How many of them fit, from the first on."""
+
+
+def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float = ACCEPTED_CHANCE) -> Found:
+    """Evaluate every layout of the space, and order them by speed or by memory."""
+    every = evaluate(job, layouts(job.model, job.batch, space))
+    fits = every.chance <= accepted_chance
+    first = every.step_s if by == "speed" else every.peak_bytes
+    second = every.peak_bytes if by == "speed" else every.step_s
+    order = np.lexsort((second, first, ~fits))
+    return Found(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+
+
+def frontier(found: Found) -> NDArray[np.intp]:
+    """Rows of the layouts that fit and than which none is both faster and smaller, the fastest first."""
+    steps, peaks = found.every.step_s[: found.fitting], found.every.peak_bytes[: found.fitting]
+    order = np.lexsort((peaks, steps))
+    smallest_before = np.minimum.accumulate(np.concatenate(([np.inf], peaks[order][:-1])))
+    return order[peaks[order] < smallest_before]
