@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
+from math import isfinite
 
 from redline.cost.job.goodput import SECONDS_PER_DAY
 from redline.errors import UsageError
@@ -23,6 +24,9 @@ class FailureRate:
     note: str = ""
     band: bool = False
     """One of those that a plan spans where the user gives no rate."""
+
+    def __post_init__(self) -> None:
+        _require_not_negative("failures per node and day", self.failures_per_node_day)
 
     def failures_per_s(self, devices: float) -> float:
         """Of a job on that many devices: it stops when any of them fails."""
@@ -51,6 +55,10 @@ class Recovery:
     source: str = ""
     band: bool = False
     """One of those that a plan spans where the user says nothing about recovery."""
+
+    def __post_init__(self) -> None:
+        _require_not_negative("the seconds of a restart", self.restart_s)
+        _require_not_negative("the seconds of a checkpoint", self.checkpoint_s)
 
 
 @dataclass(frozen=True)
@@ -98,3 +106,8 @@ def recovery_named(name: str) -> Recovery:
     if name.lower() not in known:
         raise UsageError(f"no way to recover is called {name!r}: use {', '.join(known)}")
     return known[name.lower()]
+
+
+def _require_not_negative(what: str, value: float) -> None:
+    if not (isfinite(value) and value >= 0):
+        raise UsageError(f"{what} must be a number of 0 or more, not {value:g}")

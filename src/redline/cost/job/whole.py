@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, isfinite
 
+from redline.cost.job.estimate import Estimate
 from redline.cost.job.failures import (
     FailureRate,
     Recovery,
@@ -13,7 +14,6 @@ from redline.cost.job.failures import (
     published,
 )
 from redline.cost.job.goodput import SECONDS_PER_DAY, best_interval, goodput, mean_time_between_failures
-from redline.cost.job.estimate import Estimate
 from redline.errors import UsageError
 
 ADAM_CHECKPOINT_BYTES = 14.0
@@ -148,8 +148,8 @@ class JobCost:
 def whole_job(job: Job, rates: tuple[FailureRate, ...] = (), recoveries: tuple[Recovery, ...] = ()) -> JobCost:
     """The cost of a job. What is not given is spanned: published failure rates, and recoveries of jobs of today.
 
-    Cases are shown for every recovery; only those of the band, or those that were given, are in the estimates. The likely
-    case is the middle rate with the first recovery.
+    Cases are shown for every recovery; only those of the band, or those that were given, are in the estimates. The
+    likely case is the middle rate with the first recovery.
     """
     rates = rates or band_rates()
     shown = recoveries or published().recoveries

@@ -4,6 +4,7 @@ import pytest
 
 from redline.cost.job.failures import (
     FailureRate,
+    Recovery,
     Writes,
     band_rates,
     band_recoveries,
@@ -72,3 +73,12 @@ def test_unknown_names_are_explained() -> None:
     with pytest.raises(UsageError) as recovery:
         recovery_named("prayer")
     assert str(recovery.value) == ("no way to recover is called 'prayer': use manual, automatic, asynchronous, standby")
+
+
+def test_figures_that_make_no_sense_are_explained() -> None:
+    with pytest.raises(UsageError, match=r"^failures per node and day must be a number of 0 or more, not -1$"):
+        FailureRate(id="given", failures_per_node_day=-1)
+    with pytest.raises(UsageError, match=r"^the seconds of a restart must be a number of 0 or more, not nan$"):
+        Recovery(id="given", restart_s=float("nan"), checkpoint_s=1)
+    with pytest.raises(UsageError, match=r"^the seconds of a checkpoint must be a number of 0 or more, not inf$"):
+        Recovery(id="given", restart_s=1, checkpoint_s=float("inf"))

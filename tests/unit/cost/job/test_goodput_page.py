@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from redline.cost.job.estimate import Estimate
 from redline.cost.job.failures import band_rates, published, rate_named, recovery_named
 from redline.cost.job.goodput import (
     best_interval,
@@ -15,7 +16,6 @@ from redline.cost.job.goodput import (
     time_until_chance,
     young_interval,
 )
-from redline.cost.job.estimate import Estimate
 from redline.cost.job.whole import POWER_SHARE, Job
 
 PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "goodput.md").read_text()

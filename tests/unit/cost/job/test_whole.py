@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redline.cost.job.estimate import Estimate
 from redline.cost.job.failures import FailureRate, Recovery, Writes, recovery_named
 from redline.cost.job.goodput import goodput
-from redline.cost.job.estimate import Estimate
 from redline.cost.job.whole import Case, Job, JobCost, whole_job
 from redline.errors import UsageError
 
