@@ -43,7 +43,7 @@ def best_goodput(rate: float, restart_s: float, checkpoint_s: float) -> float:
 
 def simulated(rate: float, interval_s: float, restart_s: float, checkpoint_s: float, intervals: int) -> list[float]:
     """What each interval of a job took. Failures come on a clock of their own, whatever the job does."""
-    random = Random(1)
+    random = Random(str((rate, restart_s)))  # another sequence of failures for each job
     now = 0.0
     failure = random.expovariate(rate)
     took = []
