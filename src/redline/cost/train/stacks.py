@@ -10,6 +10,7 @@ from redline.cost.kernels import attention_law, half_format, kernel_law
 from redline.cost.train.rates import Rates
 from redline.errors import UsageError
 from redline.hardware.machine import RATE, Machine
+from redline.model.model import Number
 
 DEFAULT_STACK = "default"
 MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
@@ -25,37 +26,37 @@ class Stack:
     """Constants of one software stack. Each is a share of what the machine can do, or a time of the host."""
 
     # Shares of the machine's own laws.
-    sustained: float = 0.90
+    sustained: Number = 0.90
     """Of what kernel tables promise for matmuls: clocks under load."""
-    attention: float = 1.0
+    attention: Number = 1.0
     """Of what they promise for fused attention."""
-    moved: float = 0.90
+    moved: Number = 0.90
     """Of the memory bandwidth that they promise."""
-    node_share: float = 1.0
-    nic_share: float = 0.80
-    node_latency_s: float = 20e-6
-    across_latency_s: float = 20e-6
-    across_decay: float = 0.0
+    node_share: Number = 1.0
+    nic_share: Number = 0.80
+    node_latency_s: Number = 20e-6
+    across_latency_s: Number = 20e-6
+    across_decay: Number = 0.0
     # Fields of Rates, one by one.
-    hidden_passes: float = 14.0
-    ffn_passes: float = 3.0
-    score_passes: float = 6.0
-    logit_passes: float = 10.0
-    accumulate_bytes: float = 8.0
-    gradient_bytes: float = 2.0
-    optimizer_bytes: float = 30.0
-    expert_efficiency: float = 0.8
-    host_layer_s: float = 0.6e-3
-    host_backward: float = 1.2
-    host_collective_s: float = 0.05e-3
-    host_micro_batch_s: float = 1e-3
-    host_send_s: float = 0.1e-3
-    host_step_s: float = 10e-3
-    host_optimizer_s: float = 0.0
-    overlap: float = 0.8
-    tensor_overlap: float = 0.0
-    send_overlap: float = 0.0
-    balanced_head: float = 0.0
+    hidden_passes: Number = 14.0
+    ffn_passes: Number = 3.0
+    score_passes: Number = 6.0
+    logit_passes: Number = 10.0
+    accumulate_bytes: Number = 8.0
+    gradient_bytes: Number = 2.0
+    optimizer_bytes: Number = 30.0
+    expert_efficiency: Number = 0.8
+    host_layer_s: Number = 0.6e-3
+    host_backward: Number = 1.2
+    host_collective_s: Number = 0.05e-3
+    host_micro_batch_s: Number = 1e-3
+    host_send_s: Number = 0.1e-3
+    host_step_s: Number = 10e-3
+    host_optimizer_s: Number = 0.0
+    overlap: Number = 0.8
+    tensor_overlap: Number = 0.0
+    send_overlap: Number = 0.0
+    balanced_head: Number = 0.0
 
 
 _SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
@@ -86,34 +87,53 @@ def rates_of(
     dtype: str = "bf16",
     stack_name: str = DEFAULT_STACK,
     *,
-    constants: Stack | None = None,
     devices_per_node: int = 0,
     nic_bytes_per_s: float = 0.0,
 ) -> Rates:
-    """What a machine does in a number format under a stack. Figures of the machine's profile come before usual ones."""
-    used = constants or stack(stack_name, machine.base or machine.name)
+    """What a machine does in a number format under a stack."""
+    bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
+    return with_stack(bare, stack(stack_name, machine.base or machine.name))
+
+
+def with_stack(bare: Rates, used: Stack) -> Rates:
+    """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
+    copied = {name: getattr(used, name) for name in _COPIED}
+    return replace(
+        bare,
+        **copied,
+        compute_flops_per_s=bare.compute_flops_per_s * used.sustained,
+        head_flops_per_s=bare.head_flops_per_s * used.sustained,
+        attention_flops_per_s=bare.attention_flops_per_s * used.attention,
+        memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
+        node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
+        pair_bytes_per_s=bare.pair_bytes_per_s * used.node_share,
+        nic_bytes_per_s=bare.nic_bytes_per_s * used.nic_share,
+    )
+
+
+def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, nic_bytes_per_s: float = 0.0) -> Rates:
+    """What a machine does with the best of software. Figures of its profile come before usual ones."""
     law, usual, attention = (
         kernel_law(machine, dtype),
         kernel_law(machine, half_format(machine)),
         attention_law(machine),
     )
-    shares = {name: getattr(used, name) for name in _COPIED}
-    nic = nic_bytes_per_s or _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
     node, pair = _fabric(machine)
     return Rates(
-        **shares,
-        compute_flops_per_s=law.compute_flops_per_s * used.sustained,
-        head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s) * used.sustained,
-        memory_bytes_per_s=law.memory_bytes_per_s * used.moved,
+        compute_flops_per_s=law.compute_flops_per_s,
+        head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
+        memory_bytes_per_s=law.memory_bytes_per_s,
         fixed_s=law.fixed_s,
-        attention_flops_per_s=attention.most_flops_per_s * used.attention,
+        attention_flops_per_s=attention.most_flops_per_s,
         attention_half=attention.half,
         peak_flops_per_s=law.peak_flops_per_s,
         matmul_bytes=MATMUL_BYTES[dtype],
         devices_per_node=devices_per_node or _figure(machine, "fabric_devices", 1.0),
-        node_bytes_per_s=node * used.node_share,
-        pair_bytes_per_s=pair * used.node_share,
-        nic_bytes_per_s=nic * used.nic_share,
+        node_bytes_per_s=node,
+        pair_bytes_per_s=pair,
+        node_latency_s=0.0,
+        nic_bytes_per_s=nic_bytes_per_s or _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S),
+        across_latency_s=0.0,
         host_link_bytes_per_s=_figure(machine, "pcie_bytes_per_s", 32e9) * 0.8,
         device_bytes=_figure(machine, "memory_bytes", 0.0),
     )
