@@ -149,6 +149,11 @@ def unexpressed_runs() -> tuple[Unexpressed, ...]:
     return tuple(Unexpressed(id=rows.columns["id"][at], reason=str(reasons[at])) for at in wanted)
 
 
+def described(rows: Rows) -> tuple[Model, Batch, Layout]:
+    """Model, batch and layout of rows, whatever was measured of them."""
+    return _model(rows), Batch(sequence=rows.numbers("seq"), sequences=_sequences(rows)), _layout(rows)
+
+
 def _measured(rows: Rows) -> Mask:
     """Steps of language models, with a time or a rate of tokens. The source has to know of it itself: rates that follow
     from stated FLOP/s depend on what was counted.
