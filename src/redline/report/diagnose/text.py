@@ -7,8 +7,9 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
+from redline.report.bars import bar
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.screen import Line, Screen, screen_of
+from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, sentences
 from redline.report.layout import left, wrapped
@@ -21,9 +22,6 @@ WIDTH = 100
 MOST_LINES = 40  # of the screen
 MOST_FINDINGS = 3  # that are shown without -v
 _LABEL_WIDTH = 10
-_BAR_WIDTH = 52
-_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-_FULL, _RIGHT_HALF = "█", "▐"
 
 
 def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
@@ -70,28 +68,10 @@ def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
     rows = [(line.account, line.time, line.share, line) for line in screen.waterfall]
     widths = [max(len(screen.step), *(len(row[1]) for row in rows)), max(len(row[2]) for row in rows)]
     for account, time, share, line in rows:
-        bar = _bar(line) if unicode else _plain_bar(line)
-        yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {bar}".rstrip()
+        drawn = bar(line.start, line.end, unicode=unicode)
+        yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {drawn}".rstrip()
     end = "  " + left(_("= step"), 15) + f"  {screen.step:>{widths[0]}} {screen.unit}"
     yield from wrapped(screen.rest, WIDTH, f"{end}  ") if screen.rest else [end]
-
-
-def _bar(line: Line) -> str:
-    """From where the account starts to where it ends, to a half of a cell at the left and an eighth at the right."""
-    halves, eighths = round(line.start * _BAR_WIDTH * 2), round(line.end * _BAR_WIDTH * 8)
-    eighths = max(eighths, halves * 4 + 1)  # what is there is seen
-    blank, starts_in_half = divmod(halves, 2)
-    if starts_in_half and eighths <= blank * 8 + 8:
-        return " " * blank + _RIGHT_HALF
-    first = blank + 1 if starts_in_half else blank
-    full, rest = divmod(eighths - first * 8, 8)
-    return " " * blank + (_RIGHT_HALF if starts_in_half else "") + _FULL * full + _EIGHTHS[rest]
-
-
-def _plain_bar(line: Line) -> str:
-    start, end = round(line.start * _BAR_WIDTH), round(line.end * _BAR_WIDTH)
-    start = min(start, _BAR_WIDTH - 1)
-    return " " * start + "#" * max(end - start, 1)
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------

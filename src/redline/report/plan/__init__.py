@@ -1,0 +1,1 @@
+"""How a plan is told: of training, of serving, and how well plans predicted what was measured."""

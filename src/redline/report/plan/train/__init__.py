@@ -1,0 +1,1 @@
+"""How the plan of a training job is told."""

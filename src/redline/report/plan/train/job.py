@@ -1,0 +1,88 @@
+"""What a whole training job takes, in words: days, GPU-hours, money, energy, and what failures take of them."""
+
+from collections.abc import Callable, Iterator
+from math import isinf
+
+from redline.cost.job.estimate import Estimate
+from redline.cost.job.whole import Case, JobCost
+from redline.report.language import _
+from redline.report.plan.amounts import count, share
+from redline.report.shown import Shown
+from redline.report.words import printable
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
+
+
+def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
+    job = cost.job
+    yield _("steps"), _("{steps:,}, without failures {days}").format(steps=job.steps, days=span(cost.ideal_days, days))
+    yield _("goodput"), _("{share} of the time is progress").format(share=span(cost.goodput, share))
+    yield _("time"), span(cost.days, days)
+    yield _("GPU-hours"), span(cost.device_hours, count)
+    if cost.money is not None:
+        text = _("{money} at {price:g} per GPU-hour")
+        yield _("money"), text.format(money=span(cost.money, count), price=job.price_per_device_hour)
+    if cost.energy_wh is not None:
+        text = _("{energy} by the GPUs, at {share} of their rated power")
+        yield _("energy"), text.format(energy=span(cost.energy_wh, watt_hours), share=share(job.power_share))
+
+
+def cases(cost: JobCost, *, brief: bool) -> Shown:
+    """Failure rates and ways to recover, each with its best time between checkpoints."""
+    head = (
+        _("failures as"), _("one every"), _("recovery"), _("restart"), _("checkpoint"), _("best every"),
+        _("goodput"), _("time"),
+    )  # fmt: skip
+    shown = [one for one in cost.cases if one.in_band or not brief]
+    rows = tuple(_row(one) for one in shown)
+    title = _("the whole job: {tokens} tokens").format(tokens=count(cost.job.tokens))
+    note = _("from and to: the interval of the step time, and all of these failure rates and recoveries")
+    return Shown(title=title, head=head, rows=rows, notes=(note,), empty="")
+
+
+def _row(one: Case) -> tuple[str, ...]:
+    return (
+        printable(one.rate.id, 30),
+        duration(one.mean_time_between_failures_s),
+        printable(one.recovery.id, 30),
+        duration(one.recovery.restart_s),
+        duration(one.recovery.checkpoint_s),
+        duration(one.interval_s),
+        share(one.goodput),
+        days(one.time_s / _DAY),
+    )
+
+
+# --- amounts ----------------------------------------------------------------------------------------------------------
+
+
+def span(found: Estimate, shown: Callable[[float], str]) -> str:
+    """The likely value, from the least to the most."""
+    low, likely, high = shown(found.low), shown(found.likely), shown(found.high)
+    return (
+        likely if low == likely == high else _("{likely} ({low} to {high})").format(likely=likely, low=low, high=high)
+    )
+
+
+def days(number: float) -> str:
+    if isinf(number):
+        return _("never ends")
+    if number < 2:
+        return _("{hours:.1f} hours").format(hours=24 * number)
+    return _("{days:,.0f} days").format(days=number) if number >= 100 else _("{days:.1f} days").format(days=number)
+
+
+def duration(time_s: float) -> str:
+    """As people say how long they wait."""
+    if isinf(time_s):
+        return "-"
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if time_s >= 1.5 * unit:
+            return f"{time_s / unit:,.0f} {name}" if time_s >= 20 * unit else f"{time_s / unit:.1f} {name}"
+    return f"{time_s:.3g} s"
+
+
+def watt_hours(energy_wh: float) -> str:
+    """In MWh, as electricity is paid for."""
+    mwh = energy_wh / 1e6
+    return f"{mwh:,.0f} MWh" if mwh >= 100 else f"{mwh:.3g} MWh"

@@ -1,0 +1,94 @@
+"""The plan of a training job as JSON for machines; docs/reference/plan.md describes every field."""
+
+import json
+from typing import Any
+
+from redline.artifacts import Envelope
+from redline.cost.job.whole import JobCost
+from redline.cost.train.alternatives import Alternative, Change
+from redline.cost.train.layout import Layout, Recompute, Schedule
+from redline.cost.train.overlap import Overlap
+from redline.cost.train.planned import Candidate, TrainingPlan
+from redline.report.plan.plain import plain
+
+KIND = "training-plan"
+SCHEMA_VERSION = 1
+
+
+def render(plan: TrainingPlan, job: JobCost | None = None) -> str:
+    return json.dumps(as_record(plan, job), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_record(plan: TrainingPlan, job: JobCost | None = None) -> dict[str, Any]:
+    # Synthetic: everything in a plan is predicted, nothing measured.
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan train", synthetic=True)
+    return {
+        **envelope.to_dict(),
+        "model": plan.model.name,
+        **{name: plain(getattr(plan, name)) for name in _PLAIN},
+        "machine": plan.machine.name,
+        "fits": plan.fits,
+        "sequence": plain(plan.batch.sequence),
+        "sequences": plain(plan.batch.sequences),
+        "tokens_per_step": plain(plan.tokens_per_step),
+        "best": _candidate(plan.best),
+        "ranked": [_candidate(one) for one in plan.ranked],
+        "frontier": [_candidate(one) for one in plan.frontier],
+        "overlaps": [_overlap(one) for one in plan.overlaps],
+        "alternatives": [_with_layout(one) for one in plan.alternatives],
+        "changes": [_with_layout(one) for one in plan.changes],
+        "evidence": plain(plan.evidence),
+        "job": None if job is None else _job(job),
+    }
+
+
+_PLAIN = (
+    "parameters", "active_parameters", "flops_per_step", "dtype", "stack", "devices", "devices_per_node",
+    "device_bytes", "by", "accepted_chance", "considered", "fitting",
+)  # fmt: skip
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return {**plain(one), "layout": _layout(one.layout)}
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    """Choices by name, not by number."""
+    names = {
+        "schedule": Schedule(int(layout.schedule)).name.lower(),
+        "recompute": Recompute(int(layout.recompute)).name.lower(),
+    }
+    return {**plain(layout), **names}
+
+
+def _overlap(one: Overlap) -> dict[str, Any]:
+    return {**plain(one), "ratio": plain(one.ratio), "hidden": one.is_hidden}
+
+
+def _with_layout(one: Alternative | Change) -> dict[str, Any]:
+    return {**plain(one), "layout": _layout(one.layout)}
+
+
+def _job(cost: JobCost) -> dict[str, Any]:
+    derived = ("ideal_days", "days", "device_hours", "money", "energy_wh")
+    cases = [
+        {
+            "failures": one.rate.id,
+            "recovery": one.recovery.id,
+            "restart_s": plain(one.recovery.restart_s),
+            "checkpoint_s": plain(one.recovery.checkpoint_s),
+            "in_band": one.in_band,
+            "mean_time_between_failures_s": plain(one.mean_time_between_failures_s),
+            "interval_s": plain(one.interval_s),
+            "goodput": plain(one.goodput),
+            "time_s": plain(one.time_s),
+        }
+        for one in cost.cases
+    ]
+    return {
+        "tokens": plain(cost.job.tokens),
+        "steps": cost.job.steps,
+        "goodput": plain(cost.goodput),
+        **{name: plain(getattr(cost, name)) for name in derived},
+        "cases": cases,
+    }

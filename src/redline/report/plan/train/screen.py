@@ -1,0 +1,142 @@
+"""All that is said of the plan of a training job, as pieces of text that every format arranges in its own way."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from redline.cost.job.whole import JobCost
+from redline.cost.train.planned import TrainingPlan
+from redline.report.language import _
+from redline.report.plan.amounts import gigabytes
+from redline.report.plan.train import job as say_job
+from redline.report.plan.train import tables
+from redline.report.plan.train import words as say
+from redline.report.shown import Shown
+
+_FAINT = 0.0005  # of the whole: less has no bar of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One part of a whole; positions are shares of it."""
+
+    code: str
+    name: str
+    amount: str
+    share: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """A whole by its parts."""
+
+    title: str
+    bars: tuple[Bar, ...]
+    total_name: str
+    total: str
+    limit: float = 1.0
+    """Where a limit lies, as a share of what the bars are drawn against; 1 where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainScreen:
+    """Everything that is said."""
+
+    headline: str
+    fits: bool
+    verdict: str
+    advice: tuple[str, ...]
+    """Where nothing fits: what would."""
+    facts: tuple[tuple[str, str], ...]
+    step: Bars
+    memory: Bars
+    overlaps: Shown
+    ranked: Shown
+    alternatives: Shown
+    changes: tuple[str, ...]
+    job: Shown | None
+    job_facts: tuple[tuple[str, str], ...]
+    trust: tuple[str, ...]
+
+
+def screen_of(plan: TrainingPlan, job: JobCost | None = None, *, brief: bool) -> TrainScreen:
+    """`brief` has of the other layouts only those that a person asks for first."""
+    return TrainScreen(
+        headline=say.headline(plan),
+        fits=plan.fits,
+        verdict=say.verdict(plan),
+        advice=() if plan.fits else tuple(say.would_fit(plan)),
+        facts=tuple(_facts(plan)),
+        step=step_bars(plan),
+        memory=memory_bars(plan),
+        overlaps=tables.overlaps(plan),
+        ranked=tables.ranked(plan, brief=brief),
+        alternatives=tables.alternatives(plan, brief=brief),
+        changes=tuple(map(say.change, plan.changes)) if plan.fits else (),
+        job=None if job is None else say_job.cases(job, brief=brief),
+        job_facts=() if job is None else tuple(say_job.facts(job)),
+        trust=tuple(say.trust(plan)),
+    )
+
+
+def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
+    yield _("model"), say.parameters(plan)
+    yield _("machine"), say.machine(plan)
+    yield _("batch"), say.batch(plan)
+    yield _("step"), say.step(plan.best)
+    yield _("speed"), say.speed(plan, plan.best)
+    yield _("GPU memory"), say.memory(plan, plan.best)
+    yield _("searched"), say.searched(plan)
+
+
+# --- parts of a whole -------------------------------------------------------------------------------------------------
+
+
+def step_bars(plan: TrainingPlan) -> Bars:
+    """The predicted step, part after part."""
+    parts = {name: float(getattr(plan.best.time, name)) for name in say.PARTS}
+    unit, scale, digits = _time_unit(plan.best.step_s)
+
+    def amount(time_s: float) -> str:
+        return f"{time_s / scale:,.{digits}f} {unit}"
+
+    bars = tuple(_bars(parts, say.PARTS, plan.best.step_s, amount))
+    title = _("where the predicted step goes, on the slowest stage")
+    return Bars(title=title, bars=bars, total_name=_("= step"), total=amount(plan.best.step_s))
+
+
+def memory_bars(plan: TrainingPlan) -> Bars:
+    """The peak on the fullest device, part after part, drawn against what the device has."""
+    parts = {name: float(getattr(plan.best.memory, name)) for name in say.HOLDERS}
+    whole = max(plan.device_bytes, plan.best.peak_bytes)
+    total = _("{peak} of {device}").format(peak=gigabytes(plan.best.peak_bytes), device=gigabytes(plan.device_bytes))
+    return Bars(
+        title=_("memory at the peak of the step, on the fullest GPU; a whole bar is its memory"),
+        bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes)),
+        total_name=_("= peak"),
+        total=total,
+        limit=plan.device_bytes / whole,
+    )
+
+
+def _bars(
+    parts: Mapping[str, float], names: Mapping[str, str], whole: float, amount: Callable[[float], str]
+) -> Iterator[Bar]:
+    before = 0.0
+    for name, value in parts.items():
+        if value >= _FAINT * whole:
+            yield Bar(
+                code=name.rpartition("_")[0],
+                name=_(names[name]),
+                amount=amount(value),
+                share=f"{100 * value / whole:.1f} %",
+                start=before / whole,
+                end=(before + value) / whole,
+            )
+        before += value
+
+
+def _time_unit(longest_s: float) -> tuple[str, float, int]:
+    """One unit for all parts, so that they can be compared by eye, and the digits after its point."""
+    return ("s", 1.0, 3) if longest_s >= 10 else ("ms", 1e-3, 1)

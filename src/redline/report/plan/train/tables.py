@@ -1,0 +1,78 @@
+"""The tables of a plan of a training job, as cells: traffic, the best layouts, what is worse about others."""
+
+from collections.abc import Sequence
+
+from redline.cost.train.alternatives import Alternative
+from redline.cost.train.planned import Candidate, TrainingPlan
+from redline.report.language import _
+from redline.report.plan import layouts
+from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
+from redline.report.plan.train import words as say
+from redline.report.shown import Shown
+
+_NEAR = 2  # values of a dimension on either side of the best that a person asks for first
+
+
+def overlaps(plan: TrainingPlan) -> Shown:
+    """Compute per traffic, and whether it hides."""
+    head = (_("traffic"), _("compute"), _("traffic takes"), _("ratio"), _("so it is"))
+    rows = tuple(
+        (_(say.OVERLAPS[one.kind]), seconds(one.compute_s), seconds(one.traffic_s), times(one.ratio), say.overlap(one))
+        for one in plan.overlaps
+    )
+    note = _("A ratio of 1 or more can hide all traffic; how much does is what such software was measured to hide.")
+    title = _("traffic, and the compute that it can hide behind")
+    return Shown(title=title, head=head, rows=rows, notes=(note,), empty=_("no traffic: one GPU works alone"))
+
+
+def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
+    """The best, and those after it. `brief` is narrow enough for a terminal."""
+    names = [name for name in layouts.DIMENSIONS if any(getattr(one.layout, name) > 1 for one in plan.ranked)]
+    has_pipeline = any(one.layout.pp > 1 for one in plan.ranked)
+    head = (
+        *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
+        _("tokens/s/GPU"), *([] if brief else ["MFU"]), _("GPU memory"), _("runs out"),
+    )  # fmt: skip
+    rows = tuple(_ranked_row(plan, one, names, has_pipeline, brief) for one in plan.ranked)
+    notes = [_("micro: sequences in a micro-batch; runs out: the chance of running out of memory")]
+    if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
+        notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
+    title = _("the best layouts") if plan.fits else _("the smallest layouts")
+    return Shown(title=title, head=head, rows=rows, notes=tuple(notes), empty="")
+
+
+def _ranked_row(
+    plan: TrainingPlan, one: Candidate, names: Sequence[str], has_pipeline: bool, brief: bool
+) -> tuple[str, ...]:
+    return (
+        *(str(int(getattr(one.layout, name))) for name in names),
+        layouts.short_sharding(one.layout),
+        *([layouts.short_pipeline(one.layout)] if has_pipeline else []),
+        str(int(one.layout.micro_batch)),
+        layouts.recompute(one.layout),
+        seconds(one.step_s),
+        times(one.step_s / plan.best.step_s),
+        count(one.tokens_per_s / plan.devices),
+        *([] if brief else [share(one.mfu)]),
+        gigabytes(one.peak_bytes),
+        short_chance(one.chance),
+    )
+
+
+def alternatives(plan: TrainingPlan, *, brief: bool) -> Shown:
+    """Each value that the best layout has not, in one dimension."""
+    found = [one for one in plan.alternatives if not brief or _is_near(one, plan)]
+    head = (_("instead"), _("then"), _("because"))
+    rows = tuple(
+        (layouts.value_in_words(one.dimension, one.value), say.slower(one, plan), say.why(one, plan)) for one in found
+    )
+    title = _("why not another: the best layout that has it")
+    return Shown(title=title, head=head, rows=rows, notes=(), empty=_("no other layout was considered"))
+
+
+def _is_near(one: Alternative, plan: TrainingPlan) -> bool:
+    """The next values below and above that of the best layout."""
+    mine = getattr(plan.best.layout, one.dimension)
+    same = [other.value for other in plan.alternatives if other.dimension == one.dimension]
+    between = [value for value in same if min(mine, one.value) < value < max(mine, one.value)]
+    return len(between) < (1 if one.dimension in {"zero", "chunks", "micro_batch"} else _NEAR)

@@ -1,0 +1,77 @@
+"""The plan of a training job as text for a terminal: the answer first, then what it is made of and how sure it is."""
+
+from collections.abc import Iterator, Sequence
+
+from redline.cost.job.whole import JobCost
+from redline.cost.train.planned import TrainingPlan
+from redline.report.bars import bar
+from redline.report.language import _, sentences
+from redline.report.layout import left, right, width_of, wrapped
+from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
+from redline.report.shown import Shown
+from redline.report.words import table
+
+WIDTH = 100
+_LABEL_WIDTH = 12
+_BAR_WIDTH = 44
+
+
+def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = True) -> str:
+    """`job` is what all steps together take. Without `unicode` the bars are of plain letters."""
+    screen = screen_of(plan, job, brief=True)
+    blocks = [
+        [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
+        list(_bars(screen.step, unicode=unicode)),
+        list(_table(screen.overlaps)),
+        list(_bars(screen.memory, unicode=unicode)),
+        list(_table(screen.ranked)),
+        list(_table(screen.alternatives)),
+        list(_list(_("what a better machine would change"), screen.changes)),
+        list(_job(screen)),
+        list(_list(_("how far to trust this"), screen.trust)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _facts(screen: TrainScreen) -> Iterator[str]:
+    first = _("best") if screen.fits else _("verdict")
+    yield from wrapped(sentences([screen.verdict, *screen.advice]), WIDTH, left(first, _LABEL_WIDTH))
+    for label, text in screen.facts:
+        yield from wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
+
+
+def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
+    yield bars.title
+    names = max(width_of(one.name) for one in bars.bars)
+    amounts = max(width_of(one.amount) for one in bars.bars)
+    for one in bars.bars:
+        drawn = bar(one.start, one.end, unicode=unicode, width=_BAR_WIDTH)
+        yield f"  {left(one.name, names)}  {right(one.amount, amounts)}  {one.share:>7}  {drawn}".rstrip()
+    yield f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}".rstrip()
+
+
+def _table(shown: Shown) -> Iterator[str]:
+    yield shown.title
+    if not shown.rows:
+        yield f"  {shown.empty}"
+        return
+    yield from (f"  {line}" for line in table(shown.head, shown.rows))
+    for note in shown.notes:
+        yield from wrapped(note, WIDTH, "  ")
+
+
+def _job(screen: TrainScreen) -> Iterator[str]:
+    if screen.job is None:
+        return
+    yield screen.job.title
+    width = max(width_of(label) for label, _text in screen.job_facts) + 2
+    for label, text in screen.job_facts:
+        yield from wrapped(text, WIDTH, f"  {left(label, width)}")
+    yield from list(_table(screen.job))[1:]
+
+
+def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield title
+        for line in lines:
+            yield from wrapped(line, WIDTH, "  - ")

@@ -1,0 +1,266 @@
+"""What the plan of a training job says, in sentences."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite, isinf
+
+from redline.cost.train.alternatives import Alternative, Change
+from redline.cost.train.overlap import Overlap
+from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.report.language import _, clauses, marked, ngettext, sentences
+from redline.report.plan import layouts
+from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
+from redline.report.words import printable
+
+PARTS: Mapping[str, str] = {
+    "compute_s": marked("compute"),
+    "recompute_s": marked("recomputation"),
+    "host_s": marked("host"),
+    "head_s": marked("logits and loss"),
+    "tensor_s": marked("tensor traffic"),
+    "context_s": marked("context traffic"),
+    "expert_s": marked("expert traffic"),
+    "pipeline_s": marked("sends between stages"),
+    "bubble_s": marked("pipeline bubble"),
+    "gather_s": marked("weights gathered"),
+    "reduce_s": marked("gradients reduced"),
+    "optimizer_s": marked("optimizer"),
+    "offload_s": marked("offloading"),
+}
+HOLDERS: Mapping[str, str] = {
+    "weights_bytes": marked("weights"),
+    "gradients_bytes": marked("gradients"),
+    "optimizer_bytes": marked("optimizer states"),
+    "activations_bytes": marked("activations"),
+    "head_bytes": marked("logits and loss"),
+    "gathers_bytes": marked("gathered layers"),
+    "communicators_bytes": marked("communicators"),
+    "allocator_bytes": marked("held by the allocator"),
+}
+OVERLAPS: Mapping[str, str] = {
+    "data": marked("gradients behind the backward pass"),
+    "gather": marked("weights behind a layer's compute"),
+    "tensor": marked("tensor traffic behind a layer's compute"),
+    "context": marked("context traffic behind a layer's compute"),
+    "expert": marked("expert traffic behind a layer's compute"),
+    "pipeline": marked("sends behind a stage's compute"),
+}
+BETTER: Mapping[str, str] = {
+    "memory": marked("{factor} the memory"),
+    "network": marked("{factor} the network between nodes"),
+    "links": marked("{factor} the links inside a node"),
+    "compute": marked("{factor} the compute"),
+    "host": marked("{factor} the time on the host"),
+}
+_FAINT = 0.005  # a change of less is none
+_MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gathers_bytes")
+
+# --- the first screen -------------------------------------------------------------------------------------------------
+
+
+def headline(plan: TrainingPlan) -> str:
+    text = _("{model} on {count:,} {machine} in {dtype}, as {stack} would run it")
+    return text.format(
+        model=model_name(plan),
+        count=plan.devices,
+        machine=printable(plan.machine.name, 60),
+        dtype=plan.dtype,
+        stack=printable(plan.stack, 40),
+    )
+
+
+def model_name(plan: TrainingPlan) -> str:
+    return printable(plan.model.name, 60) or _("a model")
+
+
+def verdict(plan: TrainingPlan) -> str:
+    """The answer, or that there is none."""
+    best = layouts.in_words(plan.best.layout, plan.best.micro_batches)
+    if not plan.fits:
+        return _(
+            "Nothing fits. The smallest layout, {layout}, needs {peak} of {device} on each GPU: its chance of running "
+            "out of memory is {chance}."
+        ).format(
+            layout=best,
+            peak=gigabytes(plan.best.peak_bytes),
+            device=gigabytes(plan.device_bytes),
+            chance=chance(plan.best.chance),
+        )
+    return best
+
+
+def parameters(plan: TrainingPlan) -> str:
+    total = count(plan.parameters)
+    if plan.active_parameters == plan.parameters:
+        return _("{total} parameters").format(total=total)
+    return _("{total} parameters, {active} of them active in each token").format(
+        total=total, active=count(plan.active_parameters)
+    )
+
+
+def machine(plan: TrainingPlan) -> str:
+    text = _("{count:,} {machine} in nodes of {node}, {memory} each")
+    return text.format(
+        count=plan.devices,
+        machine=printable(plan.machine.name, 60),
+        node=plan.devices_per_node,
+        memory=gigabytes(plan.device_bytes),
+    )
+
+
+def batch(plan: TrainingPlan) -> str:
+    text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens in a step")
+    return text.format(
+        sequences=plan.batch.sequences, length=plan.batch.sequence, tokens=count(plan.tokens_per_step)
+    )  # fmt: skip
+
+
+def step(one: Candidate) -> str:
+    text = _("{step}; 8 of 10 such predictions are met between {low} and {high}")
+    return text.format(step=seconds(one.step_s), low=seconds(one.step_low_s), high=seconds(one.step_high_s))
+
+
+def speed(plan: TrainingPlan, one: Candidate) -> str:
+    text = _("{all} tokens/s, {each} per GPU; MFU {mfu}")
+    return text.format(
+        all=count(one.tokens_per_s), each=count(one.tokens_per_s / plan.devices), mfu=share(one.mfu)
+    )  # fmt: skip
+
+
+def memory(plan: TrainingPlan, one: Candidate) -> str:
+    text = _("{peak} of {device} at the peak, 8 of 10 between {low} and {high}; chance of running out {chance}")
+    return text.format(
+        peak=gigabytes(one.peak_bytes),
+        device=gigabytes(plan.device_bytes),
+        low=gigabytes(one.peak_low_bytes),
+        high=gigabytes(one.peak_high_bytes),
+        chance=chance(one.chance),
+    )
+
+
+def searched(plan: TrainingPlan) -> str:
+    if plan.considered == 1:
+        return _("one layout, as it was given")
+    first = (
+        _("{count:,} layouts can run, {fitting:,} of them with a chance of at most {chance} to run out of memory")
+    ).format(count=plan.considered, fitting=plan.fitting, chance=chance(plan.accepted_chance))
+    if not plan.fits:
+        return first
+    return clauses([first, _("this is the smallest") if plan.by == "memory" else _("this is the fastest")])
+
+
+def would_fit(plan: TrainingPlan) -> Iterator[str]:
+    """Where nothing fits: what holds most of the memory, and what can be done about it."""
+    biggest = max(HOLDERS, key=lambda name: float(getattr(plan.best.memory, name)))
+    held = float(getattr(plan.best.memory, biggest))
+    yield _("Most of it, {size}, is for: {holder}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
+    if biggest in _MEMORY_OF_STATES:
+        yield _("More GPUs split that further, and --offload 1 moves the optimizer to the host.")
+    else:
+        yield _("Shorter sequences, a smaller --micro-batch, more --cp or --recompute full make that smaller.")
+    more = next((one for one in plan.changes if one.what == "memory"), None)
+    if more is not None and more.differs:
+        yield _("With {factor} the memory per GPU it would fit.").format(factor=f"{more.factor:g}x")
+
+
+# --- traffic and compute ----------------------------------------------------------------------------------------------
+
+
+def overlap(one: Overlap) -> str:
+    """Whether traffic hides."""
+    return _("hidden") if one.is_hidden else _("exposed by {time}").format(time=seconds(one.exposed_s))
+
+
+# --- other layouts ----------------------------------------------------------------------------------------------------
+
+
+def slower(one: Alternative, plan: TrainingPlan) -> str:
+    if not one.fits and plan.fits:
+        return _("does not fit")
+    if abs(one.slower - 1) < _FAINT:
+        return _("no slower")
+    if one.slower < 1:
+        return _("{times} faster").format(times=times(1 / one.slower))
+    return _("{times} slower").format(times=times(one.slower))
+
+
+def why(one: Alternative, plan: TrainingPlan) -> str:
+    """What is worse about it."""
+    if one.cause == "memory":
+        return _("the smallest needs {times} what a GPU has").format(times=times(one.grown))
+    if one.slower < 1 - _FAINT:
+        return _("but it needs more memory")
+    if one.slower < 1 + _FAINT:
+        return _("the difference is smaller than what can be predicted")
+    part = _(PARTS[f"{one.cause}_s"])
+    if isinf(one.grown):
+        said = _("{part}: {time} that the best has not").format(part=part, time=seconds(one.grown_s))
+    else:
+        said = _("{part}: {times}, {time} more").format(part=part, times=times(one.grown), time=seconds(one.grown_s))
+    return clauses([said, _("its group leaves the node")]) if _leaves_the_node(one, plan) else said
+
+
+def _leaves_the_node(one: Alternative, plan: TrainingPlan) -> bool:
+    """Whether the traffic that grew now passes between nodes, and did not in the best layout."""
+    groups = {"tensor": ("tp",), "context": ("tp", "cp"), "expert": ("tp", "ep")}.get(one.cause)
+    if groups is None:
+        return False
+    before = after = 1.0
+    for name in groups:
+        before, after = before * getattr(plan.best.layout, name), after * getattr(one.layout, name)
+    return before <= plan.devices_per_node < after
+
+
+def change(one: Change) -> str:
+    """What a better machine would change."""
+    text = _("{what}: {effect}")
+    return text.format(what=_(BETTER[one.what]).format(factor=f"{one.factor:g}x"), effect=effect(one))
+
+
+def effect(one: Change) -> str:
+    if not isfinite(one.faster) or one.faster <= 0:
+        return _("still nothing would fit")
+    is_faster = one.faster - 1 >= _FAINT
+    gain = _("{share} faster").format(share=share(one.faster - 1)) if is_faster else _("hardly faster")
+    if not one.differs:
+        return _("{gain}, the same layout").format(gain=gain)
+    micro_batch = _("micro-batch {size}").format(size=int(one.layout.micro_batch))
+    kept = [layouts.split(one.layout), micro_batch]
+    kept += [layouts.sharding(one.layout)] if one.layout.zero else []
+    policy = _("recomputation: {policy}").format(policy=layouts.recompute(one.layout))
+    return _("{gain}, with {layout}").format(gain=gain, layout=_(", ").join([*kept, policy]))
+
+
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+
+def trust(plan: TrainingPlan) -> Iterator[str]:
+    """What stands behind the figures, and what they leave out."""
+    for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
+        found = next((one for one in plan.evidence if one.what == what), None)
+        yield _("{name}: {evidence}").format(name=name, evidence=evidence(found, plan.stack))
+    yield not_modelled(plan)
+
+
+def evidence(found: Evidence | None, stack: str) -> str:
+    if found is None or not found.rows:
+        return _("no measured run stands behind it; take it as a guess")
+    text = ngettext(
+        "on {rows:,} measured run that it was not fitted to, half of the errors are below {median}, nine of ten below "
+        "{p90}",
+        "on {rows:,} measured runs that it was not fitted to, half of the errors are below {median}, nine of ten below "
+        "{p90}",
+        found.rows,
+    )
+    said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))
+    own = found.stack == stack
+    whose = _("of {stack}").format(stack=printable(found.stack, 40)) if own else _("of other software stacks")
+    return _("{said} ({whose})").format(said=said, whose=whose)
+
+
+def not_modelled(plan: TrainingPlan) -> str:
+    """What is in no figure, so that nobody believes it is."""
+    said = [
+        _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
+        _("Experts are taken to get the same number of tokens each.") if plan.model.experts else "",
+    ]
+    return sentences(said)

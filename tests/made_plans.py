@@ -1,0 +1,167 @@
+"""Plans for tests of how they are shown. Every number is made up: nothing was predicted."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from redline.cost.job.estimate import Estimate
+from redline.cost.job.whole import Job, JobCost, whole_job
+from redline.cost.train.alternatives import Alternative, Change
+from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
+from redline.cost.train.outcome import MemoryUse, StepTime
+from redline.cost.train.overlap import Overlap
+from redline.cost.train.pieces import Pieces
+from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.hardware.catalogue import record
+from redline.hardware.machine import Machine
+from redline.model.describe import describe
+from redline.model.model import Model
+
+TOKENS = 4_194_304
+DEVICES = 64
+LAYOUT = Layout(
+    dp=8, tp=4, pp=2, chunks=4, zero=1, sequence_parallel=1, micro_batch=2, recompute=Recompute.SELECTIVE
+)  # fmt: skip
+
+
+def number(value: float) -> Any:
+    """Of one row, in the place of a column."""
+    return np.float64(value)
+
+
+def llama() -> Model:
+    return describe(
+        name="Llama-3-8B", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, dense_layers=32
+    )  # fmt: skip
+
+
+def h100() -> Machine:
+    found = record("H100-SXM5-80GB")
+    assert found is not None
+    return found
+
+
+def step_time(scale: float = 1.0, **more: float) -> StepTime:
+    parts = {
+        "compute_s": 1.32, "recompute_s": 0.08, "host_s": 0.0, "head_s": 0.07, "tensor_s": 0.21, "context_s": 0.0,
+        "expert_s": 0.0, "pipeline_s": 0.02, "bubble_s": 0.11, "gather_s": 0.0, "reduce_s": 0.05, "optimizer_s": 0.015,
+        "offload_s": 0.0,
+    }  # fmt: skip
+    return StepTime(**{name: number(scale * value) for name, value in (parts | more).items()})
+
+
+def memory_use(scale: float = 1.0) -> MemoryUse:
+    gigabytes = {
+        "weights_bytes": 4.0, "gradients_bytes": 4.0, "optimizer_bytes": 1.5, "activations_bytes": 31.0,
+        "head_bytes": 4.2, "gathers_bytes": 0.5, "communicators_bytes": 1.5, "allocator_bytes": 3.3,
+    }  # fmt: skip
+    return MemoryUse(**{name: number(scale * value * 1e9) for name, value in gigabytes.items()})
+
+
+def candidate(layout: Layout = LAYOUT, *, slower: float = 1.0, fuller: float = 1.0, chance: float = 0.004) -> Candidate:
+    time, memory = step_time(slower), memory_use(fuller)
+    step_s, peak_bytes = float(time.step_s), float(memory.peak_bytes)
+    return Candidate(
+        layout=layout,
+        micro_batches=8,
+        time=time,
+        step_s=step_s,
+        step_low_s=0.93 * step_s,
+        step_high_s=1.09 * step_s,
+        tokens_per_s=TOKENS / step_s,
+        mfu=0.445 / slower,
+        memory=memory,
+        peak_bytes=peak_bytes,
+        peak_low_bytes=0.92 * peak_bytes,
+        peak_high_bytes=1.1 * peak_bytes,
+        chance=chance,
+    )
+
+
+def pieces() -> Pieces:
+    return Pieces(**dict.fromkeys(Pieces.__dataclass_fields__, number(1.0)))
+
+
+def alternatives() -> tuple[Alternative, ...]:
+    def one(dimension: str, value: int, slower: float, cause: str, grown: float, **more: Any) -> Alternative:
+        layout = replace(LAYOUT, **{dimension: value}, **more.pop("layout", {}))
+        given = {"fits": True, "grown_s": 0.3 * slower, **more}
+        return Alternative(
+            dimension=dimension, value=value, layout=layout, slower=slower, cause=cause, grown=grown, **given
+        )  # fmt: skip
+
+    return (
+        one("tp", 1, 1.1, "memory", 1.42, fits=False),
+        one("tp", 2, 1.04, "bubble", 2.1),
+        one("tp", 8, 1.12, "tensor", 2.2),
+        one("tp", 16, 1.83, "tensor", 6.1),
+        one("tp", 32, 3.4, "tensor", 14.0),
+        one("pp", 1, 1.06, "reduce", 3.1),
+        one("pp", 4, 1.08, "bubble", 1.9),
+        one("zero", 3, 1.21, "gather", float("inf")),
+        one("recompute", 0, 1.0, "memory", 1.11, fits=False),
+        one("recompute", 2, 1.2, "recompute", 4.7),
+        one("micro_batch", 1, 1.13, "host", float("inf")),
+        one("micro_batch", 4, 1.0, "memory", 1.2, fits=False),
+        one("schedule", int(Schedule.ZERO_BUBBLE), 1.002, "bubble", 1.1),
+    )
+
+
+def changes() -> tuple[Change, ...]:
+    bigger = replace(LAYOUT, recompute=Recompute.NONE, micro_batch=4)
+    return (
+        Change(what="memory", factor=1.5, layout=bigger, faster=1.07, differs=True),
+        Change(what="network", factor=2.0, layout=LAYOUT, faster=1.02, differs=False),
+        Change(what="links", factor=2.0, layout=LAYOUT, faster=1.06, differs=False),
+        Change(what="compute", factor=2.0, layout=replace(LAYOUT, tp=2, dp=16), faster=1.55, differs=True),
+        Change(what="host", factor=0.5, layout=LAYOUT, faster=1.0, differs=False),
+    )
+
+
+def overlaps() -> tuple[Overlap, ...]:
+    return (
+        Overlap(kind="data", compute_s=0.09, traffic_s=0.031, exposed_s=0.05),
+        Overlap(kind="tensor", compute_s=0.0021, traffic_s=0.0009, exposed_s=0.21),
+        Overlap(kind="pipeline", compute_s=0.011, traffic_s=0.0004, exposed_s=0.0),
+    )
+
+
+def plan(**more: Any) -> TrainingPlan:
+    best = candidate()
+    others = (
+        candidate(replace(LAYOUT, pp=1, dp=16, chunks=1), slower=1.06, fuller=1.1, chance=0.03),
+        candidate(replace(LAYOUT, tp=8, dp=4), slower=1.12, fuller=0.8, chance=0.0001),
+        candidate(replace(LAYOUT, recompute=Recompute.FULL), slower=1.2, fuller=0.6, chance=0.0),
+    )
+    given: dict[str, Any] = {
+        "model": llama(), "parameters": 8_030_261_248, "active_parameters": 8_030_261_248, "flops_per_step": 2.1e17,
+        "machine": h100(), "dtype": "bf16", "stack": "megatron", "devices": DEVICES, "devices_per_node": 8,
+        "device_bytes": 80e9, "batch": Batch(sequence=8192, sequences=512), "by": "speed", "accepted_chance": 0.2,
+        "considered": 12_480, "fitting": 4_311, "best": best, "pieces": pieces(), "ranked": (best, *others),
+        "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
+        "evidence": (
+            Evidence(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),
+            Evidence(what="memory", stack="all", rows=905, median=0.066, p90=0.181),
+        ),
+    }  # fmt: skip
+    return TrainingPlan(**given | more)
+
+
+def nothing_fits() -> TrainingPlan:
+    """One GPU is far too small."""
+    best = candidate(Layout(recompute=Recompute.FULL), fuller=2.5, chance=0.9999)
+    memory = replace(best.memory, optimizer_bytes=number(96e9))
+    best = replace(best, memory=memory, peak_bytes=float(memory.peak_bytes), step_s=12.4)
+    still = tuple(replace(one, faster=0.0, differs=False) for one in changes())
+    return plan(
+        devices=1, fitting=0, best=best, ranked=(best,), frontier=(), overlaps=(), alternatives=(), changes=still,
+        evidence=(),
+    )  # fmt: skip
+
+
+def job(tokens: float = 15e12, **more: Any) -> JobCost:
+    best = candidate()
+    given = {"price_per_device_hour": 2.5, "device_power_w": 700.0, **more}
+    step_s = Estimate(best.step_low_s, best.step_s, best.step_high_s)
+    return whole_job(Job(step_s=step_s, tokens_per_step=TOKENS, tokens=tokens, devices=DEVICES, **given))
