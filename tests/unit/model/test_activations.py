@@ -68,7 +68,7 @@ def test_columns_of_layouts_give_what_each_gives_alone() -> None:
     tp, parallel, recompute = np.array([1.0, 2, 4, 8]), np.array([0.0, 0, 1, 1]), np.array([0.0, 1, 2, 0])
     together = bytes_kept(kept, tp=tp, sequence_parallel=parallel, recompute=recompute)
     alone = [
-        bytes_kept(kept, tp=float(t), sequence_parallel=float(p), recompute=float(r))
+        float(bytes_kept(kept, tp=float(t), sequence_parallel=float(p), recompute=float(r)))
         for t, p, r in zip(tp, parallel, recompute, strict=True)
     ]
     assert np.array_equal(together, alone)
