@@ -22,50 +22,54 @@ class Footprint:
     # Per trained parameter. 16 bytes by the book: bf16 weights and gradients, fp32 master copy and two moments.
     weight_bytes: Number = 2.0
     gradient_bytes: Number = 2.0
+    """Held until the optimizer's step, by every device until ZeRO-2 divides them."""
+    spare_gradient_bytes: Number = 0.0
+    """Of a second gradient: stacks that add 16-bit gradients into 32-bit ones hold both."""
     master_bytes: Number = 4.0
     moment_bytes: Number = 8.0
     step_bytes: Number = 0.0
     """Temporaries of the optimizer's step, per parameter that a device updates."""
     gather_bytes: Number = 2.0
     """Of a weight that ZeRO-3 puts together for a moment."""
-    spare_gradient_bytes: Number = 0.0
-    """Of a second gradient: stacks that add 16-bit gradients into 32-bit ones hold both for a moment."""
-    trained: Number = 1.0
-    """Share of parameters that is trained: small with adapters (LoRA)."""
     frozen_bytes: Number = 2.0
-    """Per parameter that is not trained: half with 4-bit weights, and their scales."""
+    """Per parameter that is not trained: about half a byte with 4-bit weights."""
 
-    # Per number of an activation.
+    # Activations: how the stack runs a layer, and what it keeps beyond what operators need.
     activation_bytes: Number = 2.0
+    dropout: Number = 0.0
+    fused_norm: Number = 1.0
+    fused_gate: Number = 1.0
     extra_hidden: Number = 0.0
-    """Further numbers of the hidden width that the stack keeps per token and layer: copies before and after rotation,
-    norms in 32 bits."""
+    """Further numbers of the hidden width per token and layer, divided by tensor parallelism: copies before and after
+    rotation."""
     extra_ffn: Number = 0.0
-    """The same, of the feed-forward width."""
-    gathered_hidden: Number = 0.0
-    """Numbers of the hidden width per token and layer that tensor parallelism gathers and the stack keeps whole."""
+    """Further numbers of the feed-forward width: an activation function written in several operators."""
     passing_hidden: Number = 0.0
-    """Numbers of the hidden width per token that live for a moment, whole: what gathers and gradients pass through."""
+    """Numbers of the hidden width per token that live for a moment, whole: what tensor parallelism gathers."""
+    passing_alone: Number = 0.0
+    """The same, further ones without a pipeline."""
     selective: Number = 1.0
     """Share of activations that selective recomputation keeps where attention is fused and has no scores to drop."""
-    logit_bytes: Number = 10.0
-    """Per logit: 16-bit, 32-bit, and the gradient."""
+    logit_bytes: Number = 14.0
+    """Per logit: 16 bits, 32 bits, their logarithmic softmax and its gradient."""
     last_logit_bytes: Number = 0.0
     """Per logit of the micro-batch before, where a stack's loop still holds its result."""
 
-    # Beyond what is asked of the allocator.
-    fixed_bytes: Number = 0.0
-    """Workspaces of libraries."""
-    slack: Number = 0.0
+    # Beyond what a job asks for.
+    workspace_bytes: Number = 0.0
+    """Of libraries, inside the allocator."""
+    slack: Number = 0.05
     """What the allocator holds beyond what is in use, as a share of it."""
     context_bytes: Number = 0.5e9
-    """The device's context: kernels and library handles."""
+    """Outside the allocator: kernels and library handles."""
     communicator_bytes: Number = 0.4e9
-    """Buffers of each group of devices that communicates."""
+    """Outside the allocator, of each group of devices that communicates."""
 
-    # How the stack spreads layers over a pipeline.
+    # The pipeline.
     head_weighs: Number = 0.0
     """1: stages are cut by FLOPs, where the head counts as the layers it costs as much as. 0: by number of layers."""
+    least_micro_batches: Number = 0.0
+    """1: the stack refuses a pipeline of more stages than micro-batches and one."""
 
 
 @cache

@@ -13,8 +13,12 @@ from redline.cost.train.footprint import Footprint, footprint
 from redline.cost.train.layout import Batch, Layout, Recompute
 from redline.cost.train.outcome import MemoryUse
 from redline.cost.train.stages import Stage, first_stage, last_stage, micro_batches
+from redline.model.activations import Practice, bytes_kept, layer_activations
 from redline.model.model import Model, Number
 from redline.model.parameters import count_parameters, layer_parameters
+
+# Share of parameters that adapters add and train (LoRA of rank 8 on all matrices: 0.3 %).
+ADAPTERS = 0.003
 
 
 def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprint) -> MemoryUse:
@@ -34,20 +38,23 @@ def stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint, st
     """The larger of the two moments, with what the allocator and the communicators add."""
     states = _states(model, layout, foot, stage)
     tokens = batch.sequence / layout.cp * layout.micro_batch
-    layer_bytes = tokens * kept_bytes(model, batch, layout, foot)
-    again = np.where(
-        np.asarray(layout.recompute) == Recompute.FULL, tokens * whole_bytes(model, layout, foot, 0.0), 0.0
-    )
-    passing = tokens * model.hidden * foot.passing_hidden * foot.activation_bytes
+    kept, whole = layer_bytes(model, batch, layout, foot)
+    again = np.where(np.asarray(layout.recompute) == Recompute.FULL, whole, 0.0)
+    layers = (stage.layers * stage.in_flight * kept + again) * tokens
     use = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
         "optimizer_bytes": states.optimizer,
-        "activations_bytes": stage.layers * stage.in_flight * layer_bytes + again + passing,
+        "activations_bytes": layers + tokens * _passing(model, layout, foot) + foot.workspace_bytes,
         "head_bytes": stage.head * head_bytes(model, batch, layout, foot),
         "gathers_bytes": _gathers(model, layout, foot),
     }
-    stepping = {**use, "activations_bytes": 0.0, "head_bytes": 0.0, "gathers_bytes": states.temporaries}
+    stepping = {
+        **use,
+        "activations_bytes": foot.workspace_bytes,
+        "head_bytes": 0.0,
+        "gathers_bytes": states.temporaries,
+    }
     return _larger(_with_overheads(use, layout, foot), _with_overheads(stepping, layout, foot))
 
 
@@ -63,73 +70,70 @@ def _states(model: Model, layout: Layout, foot: Footprint, stage: Stage) -> _Sta
     """Parameters of the stage, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over."""
     dense, experts = _parameters(model, layout, stage)
     copies = layout.dp * layout.cp
-    shard = np.where(np.asarray(layout.shard) > 0, layout.shard, copies)
-    over = (np.maximum(1.0, shard), np.maximum(1.0, shard / np.maximum(1.0, layout.ep)))
+    shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, copies))
+    expert_shard = np.maximum(1.0, shard / layout.ep)
     zero = np.asarray(layout.zero)
 
     def held(level: int) -> Number:
-        """Numbers that stay on a device of what this stage of ZeRO divides."""
-        return dense / np.where(zero >= level, over[0], 1.0) + experts / np.where(zero >= level, over[1], 1.0)
+        """Numbers that stay on a device, of what this level of ZeRO divides."""
+        divided = zero >= level
+        return dense / np.where(divided, shard, 1.0) + experts / np.where(divided, expert_shard, 1.0)
 
-    frozen = held(3) * (1 - foot.trained) * foot.frozen_bytes
-    kept = 1 - layout.offload
+    trained = 1 - layout.frozen * (1 - ADAPTERS)
+    weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
     return _States(
-        weights=held(3) * foot.trained * foot.weight_bytes + frozen,
-        gradients=(held(2) * foot.gradient_bytes + held(2) * foot.spare_gradient_bytes) * foot.trained,
-        optimizer=held(1) * foot.trained * (foot.master_bytes + foot.moment_bytes) * kept,
-        temporaries=held(1) * foot.trained * foot.step_bytes,
+        weights=held(3) * weights,
+        gradients=held(2) * trained * (foot.gradient_bytes + foot.spare_gradient_bytes),
+        optimizer=held(1) * trained * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
+        temporaries=held(1) * trained * foot.step_bytes,
     )
 
 
 def _parameters(model: Model, layout: Layout, stage: Stage) -> tuple[Number, Number]:
-    """On one device of the stage before ZeRO: those that tensor parallelism divides or all hold, and routed experts.
+    """On one device of the stage before ZeRO: routed experts, and all others, which tensor parallelism divides.
 
     A tied head is a matrix of its own where it stands on another stage than the embedding.
     """
     layer, counted = layer_parameters(model), count_parameters(model)
-    expert_tp = np.where(np.asarray(layout.expert_tp) > 0, layout.expert_tp, layout.tp)
-    apart = np.asarray(layout.pp) > 1
-    head = np.where(apart, model.vocab * model.hidden, counted.head)
+    head = np.where(np.asarray(layout.pp) > 1, model.vocab * model.hidden, counted.head)
     ends = stage.embedding * (counted.embedding + counted.positions) + stage.head * head
     dense = stage.layers * ((layer.attention + layer.dense + layer.shared) / layout.tp + layer.whole)
-    return dense + (ends + counted.other) / layout.tp, stage.layers * layer.experts / (layout.ep * expert_tp)
+    experts = stage.layers * layer.experts / (layout.ep * _expert_tp(layout))
+    return dense + (ends + counted.other) / layout.tp, experts
 
 
-def kept_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> Number:
-    """Of activations that the forward pass of one average layer leaves for the backward pass, per token."""
-    scores = _score_bytes(model, batch, layout)
-    recompute, fused = np.asarray(layout.recompute), np.asarray(layout.flash) > 0
-    whole = whole_bytes(model, layout, foot, scores)
-    selective = np.where(fused, whole * foot.selective, whole - scores)
-    split = np.where(np.asarray(layout.sequence_parallel) > 0, layout.tp, 1.0)
-    inputs = model.hidden * foot.activation_bytes / split
-    return np.where(recompute == Recompute.FULL, inputs, np.where(recompute == Recompute.SELECTIVE, selective, whole))
+def _expert_tp(layout: Layout) -> Number:
+    return np.where(np.asarray(layout.expert_tp) > 0, layout.expert_tp, layout.tp)
 
 
-def whole_bytes(model: Model, layout: Layout, foot: Footprint, scores: Number) -> Number:
-    """Without recomputation. What operators need to compute gradients: norms their input (the residual, twice), matmuls
-    theirs (two norms' results, attention's result, the gate's product), attention queries, keys and values, the gate
-    both its halves. Everything inside attention and the feed-forward part is divided by tensor parallelism; the
-    residual and the norms' results only with sequence parallelism, and what the stack gathers and keeps, never.
+def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
+    """What the forward pass of an average layer leaves for the backward pass, per token: with the recomputation of the
+    layout, and without. Copies that the stack adds are divided and dropped as the inside of the layer is.
     """
-    h = model.hidden
-    attention = model.heads * (model.head_dim + model.value_dim) + model.kv_heads * (model.head_dim + model.value_dim)
-    shares = model.attention_layers / model.layers, model.dense_layers / model.layers, model.moe_layers / model.layers
-    wide = 2 + model.gated + foot.extra_ffn
-    dense = shares[1] * wide * model.ffn
-    routed = shares[2] * (model.experts_per_token * (wide * model.expert_ffn + 2 * h) + wide * model.shared_ffn)
-    inside = shares[0] * attention + dense + routed + foot.extra_hidden * h
-    split = np.where(np.asarray(layout.sequence_parallel) > 0, layout.tp, 1.0)
-    gathered = np.where(np.asarray(layout.tp) > 1, foot.gathered_hidden, 0.0) * h
-    return (4 * h / split + inside / layout.tp + gathered) * foot.activation_bytes + scores
+    practice = Practice(
+        number_bytes=foot.activation_bytes,
+        flash=layout.flash,
+        dropout=foot.dropout,
+        fused_norm=foot.fused_norm,
+        fused_gate=foot.fused_gate,
+    )
+    activations = layer_activations(model, batch.sequence, practice)
+    split = {"tp": layout.tp, "sequence_parallel": layout.sequence_parallel, "expert_tp": _expert_tp(layout)}
+    extra = foot.extra_hidden * model.hidden + foot.extra_ffn * model.ffn * model.dense_layers / model.layers
+    copies = extra * foot.activation_bytes / layout.tp
+    whole = bytes_kept(activations, **split) / model.layers + copies
+    least = bytes_kept(activations, **split, recompute=Recompute.FULL) / model.layers
+    without_scores = bytes_kept(activations, **split, recompute=Recompute.SELECTIVE) / model.layers + copies
+    some = without_scores * np.where(np.asarray(layout.flash) > 0, foot.selective, 1.0)
+    recompute = np.asarray(layout.recompute)
+    return np.where(recompute == Recompute.FULL, least, np.where(recompute == Recompute.SELECTIVE, some, whole)), whole
 
 
-def _score_bytes(model: Model, batch: Batch, layout: Layout) -> Number:
-    """Attention that is not fused keeps, per pair of tokens and head: the softmax, a mask of dropout and its result,
-    2 + 1 + 2 bytes.
-    """
-    pairs = model.heads / layout.tp * batch.sequence * model.attention_layers / model.layers
-    return np.where(np.asarray(layout.flash) > 0, 0.0, 5.0 * pairs)
+def _passing(model: Model, layout: Layout, foot: Footprint) -> Number:
+    """Per token: whole tensors that tensor parallelism gathers for a moment."""
+    alone = np.where(np.asarray(layout.pp) == 1, foot.passing_alone, 0.0)
+    split = np.asarray(layout.tp) > 1
+    return np.where(split, (foot.passing_hidden + alone) * model.hidden * foot.activation_bytes, 0.0)
 
 
 def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> Number:
@@ -142,8 +146,7 @@ def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> N
 def _gathers(model: Model, layout: Layout, foot: Footprint) -> Number:
     """ZeRO-3: the layer at work and the next one, and the whole gradient of one before it is scattered."""
     layer = layer_parameters(model)
-    expert_tp = np.where(np.asarray(layout.expert_tp) > 0, layout.expert_tp, layout.tp)
-    numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * expert_tp)
+    numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
     gathered = np.asarray(layout.zero) >= 3
     return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
 
@@ -152,8 +155,7 @@ def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> 
     asked: Number = sum(use.values())
     groups = sum(1.0 * (np.asarray(each) > 1) for each in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
     communicators = foot.context_bytes + groups * foot.communicator_bytes
-    allocator = foot.fixed_bytes + asked * foot.slack
-    parts = np.broadcast_arrays(*use.values(), communicators, allocator)
+    parts = np.broadcast_arrays(*use.values(), communicators, asked * foot.slack)
     names = (*use, "communicators_bytes", "allocator_bytes")
     return MemoryUse(**dict(zip(names, (np.asarray(part, np.float64) for part in parts), strict=True)))
 

@@ -60,3 +60,13 @@ class MemoryUse:
     def peak_bytes(self) -> Column:
         total: Column = np.sum(np.broadcast_arrays(*(getattr(self, f.name) for f in fields(MemoryUse))), axis=0)
         return total
+
+    @property
+    def reserved_bytes(self) -> Column:
+        """What the allocator holds: torch's "reserved"."""
+        return self.peak_bytes - self.communicators_bytes
+
+    @property
+    def allocated_bytes(self) -> Column:
+        """What the job asked of the allocator: torch's "allocated"."""
+        return self.reserved_bytes - self.allocator_bytes
