@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redline.cost.train.gathers import Late, late
+from redline.cost.train.layout import Schedule
 from redline.cost.train.outcome import Column, StepTime
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.pipeline import Stages, pipeline_time
@@ -11,52 +13,57 @@ from redline.cost.train.pipeline import Stages, pipeline_time
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDuration:
-    """How long a layer takes with all that happens in it, and what of it nothing hides."""
+    """How long a layer takes with all that happens in it but gathers and scatters."""
 
     forward_s: Column
     backward_s: Column
     host_s: Column
-    gather_s: Column
 
 
 def layer_duration(pieces: Pieces) -> LayerDuration:
-    """Kernels and traffic after each other, or the host where it takes longer; gathered weights where they are late."""
+    """Kernels and traffic after each other, or the host where it takes longer."""
     sent_s = pieces.tensor_forward_s + pieces.context_forward_s + pieces.expert_forward_s
     sent_back_s = pieces.tensor_backward_s + pieces.context_backward_s + pieces.expert_backward_s
     device_s = pieces.forward_s + sent_s
     device_back_s = pieces.backward_s + pieces.recompute_s + sent_back_s
     busy_s = np.maximum(device_s, pieces.host_forward_s)
     busy_back_s = np.maximum(device_back_s, pieces.host_backward_s)
-    late_s = exposed_s(pieces.gather_s, busy_s, pieces.overlap)
-    late_back_s = exposed_s(pieces.gather_s + pieces.scatter_s, busy_back_s, pieces.overlap)
-    return LayerDuration(
-        forward_s=busy_s + late_s,
-        backward_s=busy_back_s + late_back_s,
-        host_s=busy_s - device_s + busy_back_s - device_back_s,
-        gather_s=late_s + late_back_s,
-    )
+    host_s = busy_s - device_s + busy_back_s - device_back_s
+    return LayerDuration(forward_s=busy_s, backward_s=busy_back_s, host_s=host_s)
 
 
-def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
-    """What traffic adds to the compute that it runs beside: at most the share `overlap` of it hides."""
-    exposed: Column = np.maximum(traffic_s - compute_s, (1 - overlap) * traffic_s)
-    return exposed
+def exposed_reduction_s(pieces: Pieces, stages: Stages) -> Column:
+    """Each layer's gradients are reduced once the last micro-batch has passed it, so the last ones hide behind nothing.
+
+    With chunks the last micro-batch passes one chunk after the other, and others in between.
+    """
+    apart = (pieces.schedule == Schedule.ZERO_BUBBLE) & (pieces.stages > 1) & (pieces.chunks <= 1)
+    pass_s = np.where(apart, stages.weight_gradient_s, stages.backward_s)
+    beside_s, layers = pieces.overlap * pieces.reduce_s, pieces.layers_per_stage
+    chunks = np.where(pieces.stages > 1, pieces.chunks, 1.0)
+    first_s = pass_s / layers  # nothing to reduce before it is done
+    passes = ((chunks - 1) * pieces.stages + 1) / chunks
+    late_s = np.maximum(beside_s / chunks - pass_s / chunks, beside_s - passes * pass_s) + first_s
+    exposed: Column = (1 - pieces.overlap) * pieces.reduce_s + np.maximum(beside_s / layers, late_s)
+    return np.where(pieces.reduce_s > 0, exposed, 0.0)
 
 
-def stages_of(pieces: Pieces) -> Stages:
+def stages_of(pieces: Pieces, layer: LayerDuration, gathers: Late) -> Stages:
     """What the pipeline is made of. A last stage with fewer layers counts as one with a smaller head."""
-    layer = layer_duration(pieces)
     many, fewer = pieces.layers_per_stage, pieces.layers_per_stage - pieces.layers_last_stage
+    forward_s = many * layer.forward_s + gathers.forward_s
+    backward_s = many * layer.backward_s + gathers.backward_s
+    head_s = pieces.head_forward_s - gathers.head_s
     return Stages(
         stages=pieces.stages,
         chunks=pieces.chunks,
         micro_batches=pieces.micro_batches,
         schedule=pieces.schedule,
-        forward_s=many * layer.forward_s + pieces.host_micro_batch_s,
-        backward_s=many * layer.backward_s,
-        weight_gradient_s=many * pieces.weight_gradient_s,
-        head_forward_s=np.maximum(pieces.head_forward_s - fewer * layer.forward_s, 0.0),
-        head_backward_s=np.maximum(pieces.head_backward_s - fewer * layer.backward_s, 0.0),
+        forward_s=forward_s + pieces.host_micro_batch_s,
+        backward_s=backward_s,
+        weight_gradient_s=many * pieces.weight_gradient_s + gathers.weights_s,
+        head_forward_s=np.maximum(head_s - fewer * forward_s / many, 0.0),
+        head_backward_s=np.maximum(pieces.head_backward_s - fewer * backward_s / many, 0.0),
         send_s=pieces.send_s,
     )
 
@@ -66,10 +73,13 @@ def _evenness(pieces: Pieces, stages: Stages) -> Column:
 
     The bubble is the way of one micro-batch through all other stages, so it shrinks with it.
     """
-    layer = layer_duration(pieces)
-    head_s = pieces.head_forward_s + pieces.head_backward_s
-    once_s = pieces.layers * (layer.forward_s + layer.backward_s) + head_s + pieces.stages * pieces.host_micro_batch_s
     same_s = stages.forward_s + stages.backward_s
+    head_s = pieces.head_forward_s + pieces.head_backward_s
+    once_s = (
+        pieces.layers * (same_s - pieces.host_micro_batch_s) / pieces.layers_per_stage
+        + head_s
+        + pieces.stages * pieces.host_micro_batch_s
+    )
     busiest_s = same_s + stages.head_forward_s + stages.head_backward_s
     others_s = np.maximum(pieces.stages - 1, 1) * same_s
     share: Column = np.clip((once_s - busiest_s) / others_s, 0.0, 1.0)
@@ -78,11 +88,13 @@ def _evenness(pieces: Pieces, stages: Stages) -> Column:
 
 def step_time(pieces: Pieces) -> StepTime:
     """Of every row: its exclusive parts add up to the step."""
-    layer, stages = layer_duration(pieces), stages_of(pieces)
+    layer = layer_duration(pieces)
+    gathers = late(pieces, layer.forward_s, layer.backward_s)
+    stages = stages_of(pieces, layer, gathers)
     pipeline = pipeline_time(stages)
     times = pieces.micro_batches * pieces.layers_per_stage
-    reduce_s = exposed_s(pieces.reduce_s, stages.backward_s, pieces.overlap)
     host_s = times * layer.host_s + pieces.micro_batches * pieces.host_micro_batch_s + pieces.host_step_s
+    bubble_s = pipeline.bubble_s * _evenness(pieces, stages) - (pieces.stages - 1) * gathers.hop_s
     return StepTime(
         compute_s=times * (pieces.forward_s + pieces.backward_s),
         recompute_s=times * pieces.recompute_s,
@@ -92,9 +104,9 @@ def step_time(pieces: Pieces) -> StepTime:
         context_s=times * (pieces.context_forward_s + pieces.context_backward_s),
         expert_s=times * (pieces.expert_forward_s + pieces.expert_backward_s),
         pipeline_s=pipeline.sends_s,
-        bubble_s=pipeline.bubble_s * _evenness(pieces, stages),
-        gather_s=times * layer.gather_s,
-        reduce_s=reduce_s + pieces.broadcast_s,
+        bubble_s=np.maximum(bubble_s, 0.0),
+        gather_s=pieces.micro_batches * (gathers.forward_s + gathers.backward_s) + gathers.edges_s,
+        reduce_s=exposed_reduction_s(pieces, stages) + pieces.broadcast_s,
         optimizer_s=pieces.optimizer_s,
         offload_s=pieces.offload_s,
     )

@@ -1,0 +1,75 @@
+"""What one pass through one layer consists of, as plain numbers: what it computes, sends, gathers and scatters."""
+
+from typing import NamedTuple
+
+from redline.cost.train.activity import Activity
+from redline.cost.train.layout import Schedule
+from redline.cost.train.pieces import Pieces
+from redline.cost.train.schedule import Pass
+
+
+class LayerPass(NamedTuple):
+    """Seconds. What is sent takes its turn after what is computed; gathers come before the pass, scatters after it."""
+
+    parts: tuple[tuple[Activity, float], ...]
+    host_s: float
+    gather_s: float = 0.0
+    scatter_s: float = 0.0
+
+    def times(self, weight: float) -> "LayerPass":
+        """The same for several layers, without parts that take no time."""
+        parts = tuple((activity, weight * seconds) for activity, seconds in self.parts if seconds > 0)
+        return LayerPass(parts, weight * self.host_s, weight * self.gather_s, weight * self.scatter_s)
+
+
+def layers_of_stage(pieces: Pieces, stage: int) -> float:
+    """The first stages have as many as the fullest, the last what it is said to have, those between share the rest."""
+    stages = int(pieces.stages)
+    if stages == 1:
+        return pieces.layers
+    if stage == stages - 1:
+        return pieces.layers_last_stage
+    fewer, others = pieces.layers_per_stage - 1, stages - 1
+    full = max(pieces.layers - pieces.layers_last_stage - others * fewer, 1)
+    return pieces.layers_per_stage if stage < full else fewer
+
+
+def has_chunks(pieces: Pieces) -> bool:
+    return bool(pieces.chunks > 1 and pieces.stages > 1)
+
+
+def puts_weights_off(pieces: Pieces) -> bool:
+    """Whether gradients of weights are computed in a pass of their own."""
+    return bool(pieces.schedule == Schedule.ZERO_BUBBLE and pieces.stages > 1 and not has_chunks(pieces))
+
+
+def layer_pass(pieces: Pieces, kind: Pass) -> LayerPass:
+    if kind is Pass.FORWARD:
+        return _forward(pieces)
+    apart = puts_weights_off(pieces)
+    if kind is Pass.BACKWARD:
+        return _backward(pieces, apart=apart)
+    return LayerPass(((Activity.WEIGHTS, pieces.weight_gradient_s),), 0.0, 0.0, pieces.scatter_s)
+
+
+def _forward(pieces: Pieces) -> LayerPass:
+    parts = (
+        (Activity.FORWARD, pieces.forward_s),
+        (Activity.CONTEXT, pieces.context_forward_s),
+        (Activity.TENSOR, pieces.tensor_forward_s),
+        (Activity.EXPERT, pieces.expert_forward_s),
+    )
+    return LayerPass(parts, pieces.host_forward_s, pieces.gather_s)
+
+
+def _backward(pieces: Pieces, *, apart: bool) -> LayerPass:
+    later_s = pieces.weight_gradient_s if apart else 0.0
+    parts = (
+        (Activity.RECOMPUTE, pieces.recompute_s),
+        (Activity.BACKWARD, pieces.backward_s - later_s),
+        (Activity.EXPERT, pieces.expert_backward_s),
+        (Activity.TENSOR, pieces.tensor_backward_s),
+        (Activity.CONTEXT, pieces.context_backward_s),
+    )
+    host_s = max(pieces.host_backward_s - later_s, 0.0)
+    return LayerPass(parts, host_s, pieces.gather_s, 0.0 if apart else pieces.scatter_s)
