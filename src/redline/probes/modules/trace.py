@@ -1,0 +1,147 @@
+"""Runs a module's forward and backward pass on the meta device, and counts every operator and every kept tensor."""
+
+from collections import defaultdict
+from typing import Any, Self
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from redline.errors import InputError, first_line
+from redline.probes.module import CountedModule, Operator
+from redline.probes.modules.load import Built
+
+ATTENTION = torch.nn.functional.scaled_dot_product_attention
+MOVES_NOTHING = {"_unsafe_view", "_reshape_alias", "empty", "empty_like", "empty_strided", "new_empty", "lift_fresh"}
+Key = tuple[str, bool, tuple[tuple[int, ...], ...]]
+
+
+def trace(built: Built) -> CountedModule:
+    """One pass of each kind."""
+    counter, kept = Counter(), Kept(built.module)
+    try:
+        with kept.hooks(), counter, FusedAttention():
+            outputs = built.module(*built.arguments, **built.named)
+        roots = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        gradients = [torch.ones_like(root) for root in roots]
+        counter.backward = True
+        with counter:
+            torch.autograd.backward(roots, gradients)
+    except Exception as error:  # noqa: BLE001 (whatever a user's code raises is told in two lines)
+        raise _failed(built.source, error) from None
+    return _result(built, counter, kept)
+
+
+def _failed(source: str, error: BaseException) -> InputError:
+    return InputError(
+        f"{source}: the module cannot run on shapes alone: {type(error).__name__}: {first_line(error)}\n"
+        "Check that the inputs fit it, and leave out what depends on values: .item(), nonzero, masks as indices."
+    )
+
+
+def _result(built: Built, counter: "Counter", kept: "Kept") -> CountedModule:
+    parameters = list(built.module.parameters())
+    operators = counter.operators()
+    return CountedModule(
+        name=type(built.module).__name__,
+        parameters=sum(each.numel() for each in parameters),
+        trained_parameters=sum(each.numel() for each in parameters if each.requires_grad),
+        parameter_bytes=sum(each.nbytes for each in parameters),
+        forward_flops=sum(each.flops for each in operators if not each.backward),
+        backward_flops=sum(each.flops for each in operators if each.backward),
+        kept_bytes=kept.size_bytes,
+        operators=operators,
+    )
+
+
+class Counter(TorchDispatchMode):
+    """Counts each operator that reaches the device, after torch has taken composite ones apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backward = False
+        self._totals: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        out = func(*args, **named)
+        if not func.is_view and func._overloadpacket.__name__ not in MOVES_NOTHING:
+            self._add(func, args, named, out)
+        return out
+
+    def _add(self, func: Any, args: tuple[Any, ...], named: dict[str, Any], out: Any) -> None:
+        read = [leaf for leaf in tree_leaves((args, named)) if isinstance(leaf, torch.Tensor)]
+        written = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        packet = func._overloadpacket
+        count = flop_registry.get(packet)
+        totals = self._totals[packet.__name__, self.backward, tuple(tuple(each.shape) for each in read)]
+        totals[0] += 1
+        totals[1] += int(count(*args, **named, out_val=out)) if count else 0
+        totals[2] += sum(each.nbytes for each in [*read, *written])
+
+    def operators(self) -> tuple[Operator, ...]:
+        return tuple(
+            Operator(name=name, backward=backward, shapes=shapes, calls=calls, flops=flops, bytes=size)
+            for (name, backward, shapes), (calls, flops, size) in self._totals.items()
+        )
+
+
+class Kept:
+    """Storages that autograd keeps: each once, in full, and no parameters or buffers."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        owned = [*module.parameters(), *module.buffers()]
+        self._owned = {each.untyped_storage()._cdata: each.untyped_storage() for each in owned}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def hooks(self) -> Any:
+        return torch.autograd.graph.saved_tensors_hooks(self._keep, _same)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._owned:
+            self._storages[storage._cdata] = storage  # held, so that its address is not used again
+        return tensor
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(storage.nbytes() for storage in self._storages.values())
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+class FusedAttention(TorchFunctionMode):
+    """On the meta device torch would take attention apart and keep its scores; GPUs run one kernel that does not.
+
+    The mode sees calls of users; the name is replaced for torch's own modules, inside which modes are off.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return (_fused if func is ATTENTION else func)(*args, **(kwargs or {}))
+
+    def __enter__(self) -> Self:
+        torch.nn.functional.scaled_dot_product_attention = _fused
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, where: Any) -> None:
+        super().__exit__(kind, error, where)
+        torch.nn.functional.scaled_dot_product_attention = ATTENTION
+
+
+def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Attention as one kernel where the shapes are usual ones. A mask changes neither FLOPs nor what is kept."""
+    if query.dim() != 4 or not query.shape[-1] == key.shape[-1] == value.shape[-1]:
+        return ATTENTION(query, key, value, *rest, **named)
+    if named.get("enable_gqa"):
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value)[0]
