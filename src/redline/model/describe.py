@@ -1,5 +1,6 @@
 """A model from the few numbers that papers and tables of runs give; everything else follows by what is usual."""
 
+from dataclasses import replace
 from typing import Any
 
 from redline.model.model import Model, Number
@@ -27,3 +28,15 @@ def describe(*, layers: Number, hidden: Number, heads: Number, vocab: Number, ga
     }
     fields = usual | given
     return Model(layers=layers, hidden=hidden, heads=heads, vocab=vocab, gated=gated, **fields)
+
+
+# What grows with the number of layers.
+_COUNTED = ("attention_layers", "dense_layers", "moe_layers", "state_layers", "window_layers", "joint_layers")
+
+
+def changed(model: Model, **given: Any) -> Model:
+    """The model with other numbers in some fields. Other layers are of the same kinds, in the same proportion."""
+    share = given.get("layers", model.layers) / model.layers
+    scaled = {name: round(getattr(model, name) * share) for name in _COUNTED}
+    norms = round(model.norm_weights * share * given.get("hidden", model.hidden) / model.hidden)
+    return replace(model, **{**scaled, "norm_weights": norms, **given})
