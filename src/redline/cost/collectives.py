@@ -7,6 +7,7 @@ and scattering half of that each, an all-to-all (N - 1) / N, a broadcast or a se
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from redline.cost.train.rates import Rates
 from redline.model.model import Number
@@ -31,7 +32,7 @@ def group(size: Number, stride: Number, devices_per_node: Number) -> Group:
     return Group(size=size, per_node=per_node)
 
 
-def bus_bytes_per_s(among: Group, rates: Rates) -> Number:
+def bus_bytes_per_s(among: Group, rates: Rates, share: Number = 1.0) -> Number:
     """What a ring through the group sustains: the slower of its links.
 
     Inside a node without a switch, only the links to other members count: (members - 1) pairs of them. Across nodes,
@@ -39,9 +40,14 @@ def bus_bytes_per_s(among: Group, rates: Rates) -> Number:
     nodes networks sustain less.
     """
     inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
-    across = rates.nic_bytes_per_s * among.per_node * np.maximum(among.nodes, 1) ** -np.asarray(rates.across_decay)
+    across = share * rates.nic_bytes_per_s * among.per_node * _decay(among, rates)
     alone = among.per_node == 1
     return np.where(among.nodes > 1, np.where(alone, across, np.minimum(inside, across)), inside)
+
+
+def _decay(among: Group, rates: Rates) -> Number:
+    decay: NDArray[np.float64] = np.maximum(among.nodes, 1) ** -np.asarray(rates.across_decay, np.float64)
+    return decay
 
 
 def _latency_s(among: Group, rates: Rates, *, tree: bool) -> Number:
@@ -50,28 +56,31 @@ def _latency_s(among: Group, rates: Rates, *, tree: bool) -> Number:
     return rates.node_latency_s + rates.across_latency_s * levels
 
 
-def _time_s(size_bytes: Number, share: Number, among: Group, rates: Rates, *, tree: bool = False) -> Number:
-    moved = size_bytes * share / bus_bytes_per_s(among, rates)
-    return np.where(among.size > 1, moved + _latency_s(among, rates, tree=tree), 0.0)
+def _time_s(volume: Number, among: Group, rates: Rates, *, tree: bool, messages: Number = 1.0) -> Number:
+    share = 1.0 if tree else rates.gather_share
+    moved_s = volume / bus_bytes_per_s(among, rates, share)
+    return np.where(among.size > 1, moved_s + messages * _latency_s(among, rates, tree=tree), 0.0)
 
 
-def all_reduce_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
-    """Of `size_bytes` on every device. A tree moves as much as a ring and has less latency over many nodes."""
-    return _time_s(size_bytes, 2 * (among.size - 1) / among.size, among, rates, tree=True)
+def all_reduce_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
+    """Of `size_bytes` on every device, in so many messages. A tree moves as much as a ring, with less latency."""
+    volume = size_bytes * 2 * (among.size - 1) / among.size
+    return _time_s(volume, among, rates, tree=True, messages=messages)
 
 
-def all_gather_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+def all_gather_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
     """Until every device has all `size_bytes`, of which each had its share."""
-    return _time_s(size_bytes, (among.size - 1) / among.size, among, rates)
+    volume = size_bytes * (among.size - 1) / among.size
+    return _time_s(volume, among, rates, tree=False, messages=messages)
 
 
-def reduce_scatter_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+def reduce_scatter_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
     """The sum of `size_bytes` on every device, of which each keeps its share: an all-gather backwards."""
-    return all_gather_s(size_bytes, among, rates)
+    return all_gather_s(size_bytes, among, rates, messages)
 
 
 def broadcast_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
-    return _time_s(size_bytes, 1.0, among, rates, tree=True)
+    return _time_s(size_bytes, among, rates, tree=True)
 
 
 def all_to_all_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
@@ -81,7 +90,7 @@ def all_to_all_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
     beyond = size_bytes * (among.size - among.per_node) / among.size
     within = size_bytes * (among.per_node - 1) / among.size
     inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
-    across = rates.nic_bytes_per_s * np.maximum(among.nodes, 1) ** -np.asarray(rates.across_decay)
+    across = rates.nic_bytes_per_s * _decay(among, rates)
     moved = np.maximum(beyond / across, within / inside)
     return np.where(among.size > 1, moved + _latency_s(among, rates, tree=True), 0.0)
 

@@ -91,7 +91,7 @@ class Pieces:
     reduce_s: Column
     """Gradients over data-parallel copies; the last backward pass may hide it."""
     broadcast_s: Column
-    """Updated weights to all copies (ZeRO-1 and 2)."""
+    """Updated weights to all copies (ZeRO-1 and 2), without what the next forward pass hides."""
     overlap: Column
     """Share of gather, scatter and reduce that may run while the device computes."""
     optimizer_s: Column
@@ -102,7 +102,9 @@ class Pieces:
 def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
     """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
     times = layer_times(model, batch, layout, rates)
-    layer, stage = _layer_weights(model, layout), _stage_weights(model, batch, layout, rates)
+    layer = _divided(layer_parameters(model), layout)
+    layers = first_stage(model, batch, layout, rates.balanced_head).layers
+    stage = layer * layers + _ends(model, layout)
     found = {
         **_pipeline(model, batch, layout, rates),
         **_kernels(times, layer, layout, rates),
@@ -111,7 +113,7 @@ def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
         "gather_s": gather_weights_s(layer, layout, rates),
         "scatter_s": scatter_gradients_s(layer, layout, rates),
         **_head(model, batch, layout, rates),
-        **_once_per_step(stage, layout, rates),
+        **_once_per_step(stage, layers, layout, rates),
     }
     columns = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in found.values()))
     return Pieces(**dict(zip(found, columns, strict=True)))
@@ -154,7 +156,10 @@ def _host(layout: Layout, rates: Rates) -> dict[str, Number]:
     """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
     split = layout.tp > 1
     collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
-    forward_s = rates.host_layer_s + collectives * rates.host_collective_s
+    devices = layout.dp * layout.tp * layout.pp * layout.cp
+    busy = (layout.pp > 1) & (devices > rates.devices_per_node)
+    each_s = rates.host_collective_s + np.where(busy, rates.host_busy_s * layout.tp, 0.0)
+    forward_s = rates.host_layer_s + collectives * each_s
     again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
     return {
         "host_forward_s": forward_s,
@@ -187,25 +192,19 @@ def _head(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str,
     return {"head_forward_s": forward_s, "head_backward_s": np.where(layout.frozen == 1, 1.0, 2.0) * forward_s}
 
 
-def _once_per_step(stage: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+def _once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
     trained = np.where(layout.frozen == 1, 0.0, stage)
     sharded = np.where(layout.zero >= 1, trained / shards(layout, rates).size, trained)
     offloaded = sharded * layout.offload
     moved_s = (sharded - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
-    layers = stage * 0 + 1
     return {
-        "reduce_s": reduce_gradients_s(trained, layout, rates),
-        "broadcast_s": gather_updates_s(trained, layout, rates),
+        "reduce_s": reduce_gradients_s(trained, layers, layout, rates),
+        "broadcast_s": gather_updates_s(trained, layers, layout, rates) * (1 - rates.update_overlap),
         "overlap": rates.overlap,
         "optimizer_s": moved_s + layers * rates.host_optimizer_s,
         # Gradients down and updated weights up, over the link to the host.
         "offload_s": offloaded * 2 * 2 / rates.host_link_bytes_per_s,
     }
-
-
-def _layer_weights(model: Model, layout: Layout) -> Number:
-    """Of an average layer, on one device before ZeRO."""
-    return _divided(layer_parameters(model), layout)
 
 
 def _divided(layer: LayerParameters, layout: Layout) -> Number:
@@ -214,9 +213,7 @@ def _divided(layer: LayerParameters, layout: Layout) -> Number:
     return split + layer.experts / (layout.ep * expert_tp) + layer.whole
 
 
-def _stage_weights(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
-    """Of the fullest stage: its layers, and the embedding or the head; both where there is one stage."""
-    first = first_stage(model, batch, layout, rates.balanced_head).layers
-    matrix = model.vocab * model.hidden / layout.tp
+def _ends(model: Model, layout: Layout) -> Number:
+    """Of the embedding or the head, which the fullest stage has beside its layers; both where there is one stage."""
     both = np.where((layout.pp == 1) & (model.tied == 0), 2.0, 1.0)
-    return _divided(layer_parameters(model), layout) * first + both * matrix
+    return both * model.vocab * model.hidden / layout.tp

@@ -39,6 +39,8 @@ class Rates:
     """Of each node that a ring passes, or of each level of a tree."""
     across_decay: Number = 0.0
     """How bandwidth falls with the number of nodes: nodes ** -decay."""
+    gather_share: Number = 1.0
+    """Of the bandwidth of all-reduces across nodes, what gathering and scattering reach: they have no tree."""
     host_link_bytes_per_s: Number = 25e9
 
     # Memory.
@@ -69,6 +71,8 @@ class Rates:
     """For its backward pass, as a multiple."""
     host_collective_s: Number = 0.0
     """For each collective inside a layer, beyond the kernels."""
+    host_busy_s: Number = 0.0
+    """More for each of them, and for each member of its group, while stages in other nodes exchange activations."""
     host_micro_batch_s: Number = 0.0
     """For each micro-batch, whatever its layers: nothing hides it."""
     host_send_s: Number = 0.0
@@ -81,6 +85,8 @@ class Rates:
     # What hides behind compute.
     overlap: Number = 1.0
     """Share of data-parallel traffic that may hide behind compute."""
+    update_overlap: Number = 0.0
+    """Share of gathering updated weights that hides behind the next forward pass."""
     tensor_overlap: Number = 0.0
     """Share of tensor-parallel traffic that hides behind matmuls."""
     send_overlap: Number = 0.0

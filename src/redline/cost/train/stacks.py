@@ -37,6 +37,7 @@ class Stack:
     node_latency_s: Number = 20e-6
     across_latency_s: Number = 20e-6
     across_decay: Number = 0.0
+    gather_share: Number = 1.0
     # Fields of Rates, one by one.
     hidden_passes: Number = 14.0
     ffn_passes: Number = 3.0
@@ -49,11 +50,13 @@ class Stack:
     host_layer_s: Number = 0.6e-3
     host_backward: Number = 1.2
     host_collective_s: Number = 0.05e-3
+    host_busy_s: Number = 0.0
     host_micro_batch_s: Number = 1e-3
     host_send_s: Number = 0.1e-3
     host_step_s: Number = 10e-3
     host_optimizer_s: Number = 0.0
     overlap: Number = 0.8
+    update_overlap: Number = 0.0
     tensor_overlap: Number = 0.0
     send_overlap: Number = 0.0
     balanced_head: Number = 0.0

@@ -93,17 +93,20 @@ def scatter_gradients_s(weights: Number, layout: Layout, rates: Rates) -> Number
     return np.where(layout.zero == 3, once_s + again_s, 0.0)
 
 
-def reduce_gradients_s(weights: Number, layout: Layout, rates: Rates) -> Number:
-    """All of a stage, once per step: an all-reduce; from ZeRO-1 on a scatter, because each keeps its shard alone."""
+def reduce_gradients_s(weights: Number, layers: Number, layout: Layout, rates: Rates) -> Number:
+    """All of a stage, once per step, in a message per layer: an all-reduce; from ZeRO-1 on a scatter, because
+    each keeps its shard alone.
+    """
     size = weights * rates.gradient_bytes
     among, of_shards = copies(layout, rates), shards(layout, rates)
-    again_s = all_reduce_s(size / of_shards.size, replicas(layout, rates), rates)
-    scatter_s = reduce_scatter_s(size, of_shards, rates) + again_s
-    plain_s = all_reduce_s(size, among, rates)
+    again_s = all_reduce_s(size / of_shards.size, replicas(layout, rates), rates, layers)
+    scatter_s = reduce_scatter_s(size, of_shards, rates, layers) + again_s
+    plain_s = all_reduce_s(size, among, rates, layers)
     return np.where(layout.zero == 3, 0.0, np.where(layout.zero == 0, plain_s, scatter_s))
 
 
-def gather_updates_s(weights: Number, layout: Layout, rates: Rates) -> Number:
-    """Updated weights of a stage to all that hold them (ZeRO-1 and 2)."""
+def gather_updates_s(weights: Number, layers: Number, layout: Layout, rates: Rates) -> Number:
+    """Updated weights of a stage to all that hold them (ZeRO-1 and 2), in a message per layer."""
     wanted = (layout.zero == 1) | (layout.zero == 2)
-    return np.where(wanted, all_gather_s(weights * NUMBER_BYTES, shards(layout, rates), rates), 0.0)
+    once_s = all_gather_s(weights * NUMBER_BYTES, shards(layout, rates), rates, layers)
+    return np.where(wanted, once_s, 0.0)
