@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from redline.errors import InputError, first_line
-from redline.model.families import decoder, diffusion, encoder, experts
+from redline.model.families import decoder, diffusion, encoder, experts, hybrid
 from redline.model.fields import Fields
 from redline.model.model import Model
 
@@ -29,6 +29,7 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
     "minimax_m2": experts.minimax_m2,
     "mistral": decoder.mistral,
     "mixtral": experts.mixtral,
+    "nemotron_h": hybrid.nemotron_h,
     "olmo2": decoder.olmo2,
     "phi3": decoder.mistral,
     "qwen2": decoder.qwen2,

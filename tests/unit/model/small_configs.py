@@ -84,6 +84,21 @@ SMALL: dict[str, dict[str, Any]] = {
         "moe_layer_start_index": 1,
         "moe_layer_end_index": -1,
     },
+    "nemotron_h": {name: value for name, value in _LLAMA.items() if name != "num_hidden_layers"}
+    | {
+        "model_type": "nemotron_h",
+        "hybrid_override_pattern": "M-ME*",
+        "head_dim": 16,
+        "mamba_num_heads": 6,
+        "mamba_head_dim": 10,
+        "ssm_state_size": 8,
+        "n_groups": 2,
+        "conv_kernel": 4,
+        "n_routed_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 40,
+    },
     "llama4_text": _LLAMA
     | {
         "model_type": "llama4_text",

@@ -20,6 +20,8 @@ FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
 PROGRAM = Path(__file__).with_name("real_models.py")
 KNOWN = {name: known_config(name) for name in known_models() if name not in SAME_SHAPE}
 BUILT = {name: values for name, values in KNOWN.items() if "model_type" in values}
+RUN = {name: values for name, values in SMALL.items() if name != "nemotron_h"}
+"""Not what has a recurrence: how much work that is depends on how it is done."""
 SEQUENCES, SEQUENCE = 2, 16
 
 needs_transformers = pytest.mark.skipif(
@@ -38,7 +40,7 @@ def counted(build: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def real() -> dict[str, Any]:
-    return counted({}, SMALL)
+    return counted(SMALL, RUN)
 
 
 @needs_transformers
@@ -55,7 +57,7 @@ def test_parameters_of_known_models_equal_those_of_the_real_modules() -> None:
 
 
 @needs_transformers
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", RUN)
 def test_flops_equal_what_torch_counts(name: str, real: dict[str, Any]) -> None:
     model = as_transformers_runs_it(read_config(SMALL[name]), name)
     tokens = SEQUENCES * SEQUENCE

@@ -51,6 +51,14 @@ def test_what_is_wrong_is_said_with_its_field(change: dict[str, Any], said: str)
     assert said in error(LLAMA | change)
 
 
+def test_a_hybrid_without_its_pattern_is_told_to_add_it() -> None:
+    text = error(SMALL["nemotron_h"] | {"hybrid_override_pattern": None})
+    assert "needs the field 'hybrid_override_pattern'" in text
+    names = ["mamba", "mlp", "linear_attention", "moe", "full_attention"]
+    named = SMALL["nemotron_h"] | {"hybrid_override_pattern": None, "layers_block_type": names}
+    assert read_config(named) == read_config(SMALL["nemotron_h"])
+
+
 def test_an_unknown_type_points_to_flags_and_modules() -> None:
     text = error({"model_type": "mamba"})
     assert "flags (--layers, --hidden, ...), or give a function that builds it (path.py:function)." in text
@@ -65,6 +73,8 @@ def test_an_unknown_type_points_to_flags_and_modules() -> None:
         ),
         (DIFFUSION["dit"] | {"_class_name": "WanTransformer3DModel", "image_dim": 1280}, "a condition of images"),
         (SMALL["ernie4_5_moe"] | {"use_bias": True}, "biases in every matrix"),
+        (SMALL["nemotron_h"] | {"moe_latent_size": 16}, "experts of a latent width"),
+        (SMALL["nemotron_h"] | {"hybrid_override_pattern": "MX"}, "a layer of kind 'X'"),
     ],
 )
 def test_what_numbers_cannot_describe_is_refused(values: dict[str, Any], said: str) -> None:
