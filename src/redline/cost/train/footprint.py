@@ -5,7 +5,7 @@ number format, never to a single run.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -42,6 +42,8 @@ class Footprint:
     extra_hidden: Number = 0.0
     """Further numbers of the hidden width per token and layer, divided by tensor parallelism: copies before and after
     rotation."""
+    split_hidden: Number = 0.0
+    """The same, only where tensor parallelism divides the layer: results before and after its collectives."""
     extra_ffn: Number = 0.0
     """Further numbers of the feed-forward width: an activation function written in several operators."""
     passing_hidden: Number = 0.0
@@ -73,30 +75,24 @@ class Footprint:
 
 
 @cache
-def _constants() -> MappingProxyType[str, Any]:
+def memory_constants() -> MappingProxyType[str, Any]:
+    """The file, as it is."""
     text = files("redline.cost.train").joinpath("memory.json").read_text(encoding="utf-8")
     return MappingProxyType(json.loads(text))
 
 
 def stacks() -> tuple[str, ...]:
     """The software stacks whose memory is known."""
-    return tuple(_constants()["stacks"])
+    return tuple(memory_constants()["stacks"])
 
 
 @cache
 def footprint(stack: str, precision: str = "bf16") -> Footprint:
     """Of a software stack and a number format. A stack that nobody has measured is taken for the book's."""
-    constants = _constants()
+    constants = memory_constants()
     formats = constants["formats"]
     if precision not in formats:
         known = ", ".join(sorted(formats))
         raise UsageError(f"No memory footprint of the number format {precision!r} is known. Known are: {known}.")
-    given = {**formats[precision], **constants["stacks"].get(stack, {}), **_both(constants, stack, precision)}
-    names = {field.name for field in fields(Footprint)}
-    return replace(Footprint(), **{name: value for name, value in given.items() if name in names})
-
-
-def _both(constants: MappingProxyType[str, Any], stack: str, precision: str) -> dict[str, float]:
-    """What a stack does differently in one format."""
-    found: dict[str, float] = constants["stacks"].get(stack, {}).get(precision, {})
-    return found
+    own = constants["stacks"].get(stack, {"known": {}, "fitted": {}})
+    return replace(Footprint(), **{**formats[precision], **own["known"], **own["fitted"]})

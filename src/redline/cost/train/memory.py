@@ -119,7 +119,8 @@ def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> 
     )
     activations = layer_activations(model, batch.sequence, practice)
     split = {"tp": layout.tp, "sequence_parallel": layout.sequence_parallel, "expert_tp": _expert_tp(layout)}
-    extra = foot.extra_hidden * model.hidden + foot.extra_ffn * model.ffn * model.dense_layers / model.layers
+    hidden = foot.extra_hidden + np.where(np.asarray(layout.tp) > 1, foot.split_hidden, 0.0)
+    extra = hidden * model.hidden + foot.extra_ffn * model.ffn * model.dense_layers / model.layers
     copies = extra * foot.activation_bytes / layout.tp
     whole = bytes_kept(activations, **split) / model.layers + copies
     least = bytes_kept(activations, **split, recompute=Recompute.FULL) / model.layers
