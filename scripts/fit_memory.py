@@ -43,6 +43,10 @@ FORMATS: dict[str, dict[str, float]] = {
         "weight_bytes": 4, "gradient_bytes": 4, "master_bytes": 0, "gather_bytes": 4, "frozen_bytes": 4,
         "activation_bytes": 4, "logit_bytes": 12,
     },
+    "tf32": {
+        "weight_bytes": 4, "gradient_bytes": 4, "master_bytes": 0, "gather_bytes": 4, "frozen_bytes": 4,
+        "activation_bytes": 4, "logit_bytes": 12,
+    },
     # Everything in 16 bits: 2 + 2 + 4.
     "bf16-true": {"master_bytes": 0, "moment_bytes": 4},
     # 4 bits, and a 32-bit scale per 64 numbers, or an 8-bit one with a 32-bit one per 256 of these.
@@ -75,7 +79,7 @@ FITTED: dict[str, dict[str, tuple[float, float, float]]] = {
         "last_logit_bytes": (4.0, 0.0, 6.0), "workspace_bytes": (0.2e9, 0.0, 1e9),
     },
     "bigscience": {"slack": (0.1, 0.0, 0.4), "context_bytes": (2e9, 0.5e9, 6e9)},
-    "torchtitan": {"selective": (0.45, 0.2, 1.0), "logit_bytes": (12.0, 4.0, 16.0), "slack": (0.05, 0.0, 0.3)},
+    "torchtitan": {"selective": (0.45, 0.2, 1.0), "logit_bytes": (12.0, 4.0, 16.0)},
     "litgpt": {"extra_hidden": (2.0, 0.0, 30.0)},
 }  # fmt: skip
 

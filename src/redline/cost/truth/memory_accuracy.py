@@ -8,6 +8,7 @@ from redline.cost.train.footprint import footprint
 from redline.cost.train.outcome import Column
 from redline.cost.train.room import chance_out_of_memory, peak_interval
 from redline.cost.train.runnable import runnable
+from redline.cost.train.search import ACCEPTED_CHANCE
 from redline.cost.truth.memory import (
     Peaks,
     as_measured,
@@ -18,9 +19,6 @@ from redline.cost.truth.memory import (
     predicted_use,
 )
 from redline.cost.truth.rows import Mask
-
-DEFAULT_CHANCE = 0.2
-"""Accepted chance of running out of memory: the same as that of a search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +101,7 @@ def _inside(rows: Peaks, predicted: Column) -> Mask:
     return inside
 
 
-def fit_verdicts(accepted_chance: float = DEFAULT_CHANCE) -> FitVerdicts:
+def fit_verdicts(accepted_chance: float = ACCEPTED_CHANCE) -> FitVerdicts:
     """Of nanotron's layouts with odd ids: all that ran on 80 GB, and all that failed."""
     every = nanotron_outcomes()
     tried = every.where(every.held_out)
