@@ -24,30 +24,52 @@ ADAPTERS = 0.003
 def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprint) -> MemoryUse:
     """On the fullest device."""
     foot = footprint(stack) if isinstance(stack, str) else stack
-    first = stage_memory(model, batch, layout, foot, first_stage(model, batch, layout, foot.head_weighs))
-    last = stage_memory(model, batch, layout, foot, last_stage(model, batch, layout, foot.head_weighs))
-    return _larger(first, last)
+    anywhere = _on_any_stage(model, batch, layout, foot)
+    first = first_stage(model, batch, layout, foot.head_weighs)
+    last = last_stage(model, batch, layout, foot.head_weighs)
+    return _larger(*(_stage_memory(model, layout, foot, anywhere, stage) for stage in (first, last)))
 
 
 def first_stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
     """On the first stage alone: what stacks measure that log rank 0."""
-    return stage_memory(model, batch, layout, foot, first_stage(model, batch, layout, foot.head_weighs))
+    stage = first_stage(model, batch, layout, foot.head_weighs)
+    return _stage_memory(model, layout, foot, _on_any_stage(model, batch, layout, foot), stage)
 
 
-def stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint, stage: Stage) -> MemoryUse:
-    """The larger of the two moments, with what the allocator and the communicators add."""
-    states = _states(model, layout, foot, stage)
+@dataclass(frozen=True)
+class _Anywhere:
+    """Bytes that are the same on every stage."""
+
+    layer: Number
+    """Activations of a micro-batch in one layer."""
+    passing: Number
+    """What lives for a moment: the layer that is computed again, gathered tensors, workspaces."""
+    head: Number
+    gathers: Number
+
+
+def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> _Anywhere:
     tokens = batch.sequence / layout.cp * layout.micro_batch
     kept, whole = layer_bytes(model, batch, layout, foot)
     again = np.where(np.asarray(layout.recompute) == Recompute.FULL, whole, 0.0)
-    layers = (stage.layers * stage.in_flight * kept + again) * tokens
+    return _Anywhere(
+        layer=tokens * kept,
+        passing=tokens * (again + _passing(model, layout, foot)) + foot.workspace_bytes,
+        head=head_bytes(model, batch, layout, foot),
+        gathers=_gathers(model, layout, foot),
+    )
+
+
+def _stage_memory(model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage) -> MemoryUse:
+    """The larger of the two moments, with what the allocator and the communicators add."""
+    states = _states(model, layout, foot, stage)
     use = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
         "optimizer_bytes": states.optimizer,
-        "activations_bytes": layers + tokens * _passing(model, layout, foot) + foot.workspace_bytes,
-        "head_bytes": stage.head * head_bytes(model, batch, layout, foot),
-        "gathers_bytes": _gathers(model, layout, foot),
+        "activations_bytes": stage.layers * stage.in_flight * anywhere.layer + anywhere.passing,
+        "head_bytes": stage.head * anywhere.head,
+        "gathers_bytes": anywhere.gathers,
     }
     stepping = {
         **use,
@@ -55,7 +77,7 @@ def stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint, st
         "head_bytes": 0.0,
         "gathers_bytes": states.temporaries,
     }
-    return _larger(_with_overheads(use, layout, foot), _with_overheads(stepping, layout, foot))
+    return _with_overheads(_larger_asked(use, stepping), layout, foot)
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,12 @@ def _gathers(model: Model, layout: Layout, foot: Footprint) -> Number:
     numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
     gathered = np.asarray(layout.zero) >= 3
     return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
+
+
+def _larger_asked(use: dict[str, Number], other: dict[str, Number]) -> dict[str, Number]:
+    """Row by row, the moment at which more is asked for."""
+    more = np.asarray(sum(use.values())) >= np.asarray(sum(other.values()))
+    return {name: each if each is other[name] else np.where(more, each, other[name]) for name, each in use.items()}
 
 
 def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> MemoryUse:
