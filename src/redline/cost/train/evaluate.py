@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from redline.cost.train.columns import Rows, row_of, rows_of
+from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.memory import memory_use
 from redline.cost.train.outcome import Column, MemoryUse, StepTime
@@ -32,6 +33,7 @@ class Job:
     batch: Batch
     rates: Rates
     stack: str
+    dtype: str = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ def evaluate(job: Job, layouts: Layout) -> Evaluated:
 
 def _evaluate(job: Job, layout: Layout) -> Evaluated:
     time = step_time(pieces(job.model, job.batch, layout, job.rates))
-    memory = memory_use(job.model, job.batch, layout, job.stack)
+    memory = memory_use(job.model, job.batch, layout, footprint(job.stack, job.dtype))
     peak_bytes = memory.peak_bytes
     chance = chance_out_of_memory(peak_bytes, job.rates.device_bytes, job.stack)
     return Evaluated(layout=layout, time=time, memory=memory, chance=chance, step_s=time.step_s, peak_bytes=peak_bytes)

@@ -100,7 +100,7 @@ def _job(request: TrainingRequest) -> Job:
     if not rates.device_bytes:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
-    return Job(model=request.model, batch=batch, rates=rates, stack=request.stack)
+    return Job(model=request.model, batch=batch, rates=rates, stack=request.stack, dtype=request.dtype)
 
 
 def _space(request: TrainingRequest) -> Space:

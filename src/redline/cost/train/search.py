@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.cost.train.columns import rows_of
 from redline.cost.train.evaluate import Evaluated, Job, evaluate
+from redline.cost.train.footprint import footprint
+from redline.cost.train.layout import Layout
+from redline.cost.train.runnable import runnable
 from redline.cost.train.space import Space, layouts
 
 ACCEPTED_CHANCE = 0.2
@@ -23,12 +27,18 @@ class Found:
 
 def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float = ACCEPTED_CHANCE) -> Found:
     """Evaluate every layout of the space, and order them by speed or by memory."""
-    every = evaluate(job, layouts(job.model, job.batch, space))
+    every = evaluate(job, _running(job, layouts(job.model, job.batch, space)))
     fits = every.chance <= accepted_chance
     first = every.step_s if by == "speed" else every.peak_bytes
     second = every.peak_bytes if by == "speed" else every.step_s
     order = np.lexsort((second, first, ~fits))
     return Found(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+
+
+def _running(job: Job, possible: Layout) -> Layout:
+    """Those that the stack does not refuse."""
+    runs = runnable(job.model, job.batch, possible, footprint(job.stack, job.dtype))
+    return rows_of(possible, runs)
 
 
 def frontier(found: Found) -> NDArray[np.intp]:
