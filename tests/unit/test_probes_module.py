@@ -65,6 +65,42 @@ def statistics_of_norms() -> int:
     return 2 * 2 * 64 * 4
 
 
+def test_what_does_not_grow_with_the_batch_is_told_apart(tmp_path: Path) -> None:
+    text = "def build():\n    return nn.Sequential(nn.Linear(6, 2), nn.Linear(2, 7)), torch.ones({}, 6)\n"
+    small, large = (count_module(f"{written(tmp_path, text.format(samples))}:build") for samples in (5, 10))
+    assert (small.samples, large.samples) == (5, 10)
+    for one, other in zip(small.operators, large.operators, strict=True):
+        assert other.parameter_bytes == one.parameter_bytes
+        assert other.bytes - other.parameter_bytes == 2 * (one.bytes - one.parameter_bytes)
+
+
+def test_blocks_are_what_repeats(tmp_path: Path) -> None:
+    text = (
+        "class Block(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)\n"
+        "    def forward(self, x):\n        return x + self.down(self.up(x).relu())\n"
+        "def build():\n    blocks = [Block() for _ in range(5)]\n"
+        "    return nn.Sequential(nn.Linear(6, 8), *blocks), torch.ones(3, 6)\n"
+        "def plain():\n    return nn.Linear(6, 8), torch.ones(3, 6)\n"
+    )
+    path = written(tmp_path, text)
+    counted, plain = count_module(f"{path}:build"), count_module(f"{path}:plain")
+    assert (counted.blocks, counted.block_inputs_bytes) == (5, 5 * 4 * 3 * 8)
+    assert counted.largest_block_bytes == 4 * 3 * (8 + 32)  # inputs of both products; relu keeps its result
+    assert (plain.blocks, plain.block_inputs_bytes, plain.largest_block_bytes) == (1, 0, plain.kept_bytes)
+
+
+@pytest.mark.parametrize("given", ["is_causal=True", "None, 0.0, True"])
+def test_causal_attention_is_noted(tmp_path: Path, given: str) -> None:
+    text = (
+        "class Own(nn.Module):\n    def forward(self, q):\n"
+        f"        return nn.functional.scaled_dot_product_attention(q, q, q, {given})\n"
+        "def build():\n    return Own(), torch.ones(1, 4, 16, 8, requires_grad=True)\n"
+    )
+    counted = count_module(f"{written(tmp_path, text)}:build")
+    assert [each.causal for each in counted.operators if each.flops] == [True, True]
+
+
 def written(folder: Path, text: str) -> Path:
     path = folder / "models.py"
     path.write_text("import torch\nfrom torch import nn\n" + text)

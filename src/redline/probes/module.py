@@ -2,39 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from redline.model.counted import CountedModule, Operator
 
-
-@dataclass(frozen=True, kw_only=True)
-class Operator:
-    """Calls of one operator with the same shapes, in one direction."""
-
-    name: str
-    """As in aten: mm, convolution, native_layer_norm."""
-    backward: bool
-    shapes: tuple[tuple[int, ...], ...]
-    """Of the tensors that go in."""
-    calls: int
-    flops: int
-    """Of all calls together, as the next."""
-    bytes: int
-    """Read and written, each tensor once per call. Views move nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedModule:
-    """One forward and one backward pass on the example inputs."""
-
-    name: str
-    parameters: int
-    trained_parameters: int
-    parameter_bytes: int
-    forward_flops: int
-    backward_flops: int
-    kept_bytes: int
-    """What the forward pass keeps for the backward pass, beside parameters and buffers."""
-    operators: tuple[Operator, ...]
-    """In the order in which they first ran."""
+__all__ = ["CountedModule", "Operator", "count_module"]
 
 
 def count_module(source: str) -> CountedModule:

@@ -10,19 +10,21 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from redline.errors import InputError, first_line
-from redline.probes.module import CountedModule, Operator
+from redline.model.counted import CountedModule, Operator
+from redline.probes.modules.blocks import Blocks
 from redline.probes.modules.load import Built
 
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
 MOVES_NOTHING = {"_unsafe_view", "_reshape_alias", "empty", "empty_like", "empty_strided", "new_empty", "lift_fresh"}
-Key = tuple[str, bool, tuple[tuple[int, ...], ...]]
+Key = tuple[str, bool, tuple[tuple[int, ...], ...], bool]
 
 
 def trace(built: Built) -> CountedModule:
     """One pass of each kind."""
-    counter, kept = Counter(), Kept(built.module)
+    counter, kept = Counter(built.module), Kept(built.module)
+    blocks = Blocks(built.module, lambda: kept.size_bytes)
     try:
-        with kept.hooks(), counter, FusedAttention():
+        with blocks, kept.hooks(), counter, FusedAttention():
             outputs = built.module(*built.arguments, **built.named)
         roots = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         gradients = [torch.ones_like(root) for root in roots]
@@ -31,7 +33,7 @@ def trace(built: Built) -> CountedModule:
             torch.autograd.backward(roots, gradients)
     except Exception as error:  # noqa: BLE001 (whatever a user's code raises is told in two lines)
         raise _failed(built.source, error) from None
-    return _result(built, counter, kept)
+    return _result(built, counter, kept, blocks)
 
 
 def _failed(source: str, error: BaseException) -> InputError:
@@ -41,7 +43,7 @@ def _failed(source: str, error: BaseException) -> InputError:
     )
 
 
-def _result(built: Built, counter: "Counter", kept: "Kept") -> CountedModule:
+def _result(built: Built, counter: "Counter", kept: "Kept", blocks: Blocks) -> CountedModule:
     parameters = list(built.module.parameters())
     operators = counter.operators()
     return CountedModule(
@@ -53,16 +55,28 @@ def _result(built: Built, counter: "Counter", kept: "Kept") -> CountedModule:
         backward_flops=sum(each.flops for each in operators if each.backward),
         kept_bytes=kept.size_bytes,
         operators=operators,
+        samples=_samples(built),
+        blocks=max(len(blocks.found), 1),
+        block_inputs_bytes=blocks.inputs_bytes,
+        largest_block_bytes=blocks.largest_bytes if blocks.found else kept.size_bytes,
     )
+
+
+def _samples(built: Built) -> int:
+    tensors = [leaf for leaf in tree_leaves((built.arguments, built.named)) if isinstance(leaf, torch.Tensor)]
+    return max(1, tensors[0].shape[0]) if tensors and tensors[0].dim() else 1
 
 
 class Counter(TorchDispatchMode):
     """Counts each operator that reaches the device, after torch has taken composite ones apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.backward = False
-        self._totals: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._totals: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        owned = [*module.parameters(), *module.buffers()]
+        self._owned = {each.untyped_storage()._cdata for each in owned}
+        self._gradients = {_sizes(each) for each in module.parameters()}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -78,16 +92,37 @@ class Counter(TorchDispatchMode):
         written = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         packet = func._overloadpacket
         count = flop_registry.get(packet)
-        totals = self._totals[packet.__name__, self.backward, tuple(tuple(each.shape) for each in read)]
+        shapes = tuple(tuple(each.shape) for each in read)
+        totals = self._totals[packet.__name__, self.backward, shapes, _is_causal(func, args, named)]
         totals[0] += 1
         totals[1] += int(count(*args, **named, out_val=out)) if count else 0
         totals[2] += sum(each.nbytes for each in [*read, *written])
+        totals[3] += sum(each.nbytes for each in [*read, *written] if self._is_fixed(each))
+
+    def _is_fixed(self, tensor: torch.Tensor) -> bool:
+        """Whether its size does not depend on the batch: parameters and views of them, and in the backward pass what
+        has the shape of one, in whatever order, because that is its gradient."""
+        owned = tensor.untyped_storage()._cdata in self._owned
+        return owned or (self.backward and _sizes(tensor) in self._gradients)
 
     def operators(self) -> tuple[Operator, ...]:
         return tuple(
-            Operator(name=name, backward=backward, shapes=shapes, calls=calls, flops=flops, bytes=size)
-            for (name, backward, shapes), (calls, flops, size) in self._totals.items()
-        )
+            Operator(
+                name=name, backward=backward, shapes=shapes, calls=calls, flops=flops, bytes=size,
+                parameter_bytes=fixed, causal=causal,
+            )
+            for (name, backward, shapes, causal), (calls, flops, size, fixed) in self._totals.items()
+        )  # fmt: skip
+
+
+def _sizes(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tuple(sorted(size for size in tensor.shape if size > 1))
+
+
+def _is_causal(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    names = [each.name for each in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **named}
+    return bool(given.get("is_causal", False))
 
 
 class Kept:
@@ -138,10 +173,13 @@ class FusedAttention(TorchFunctionMode):
 
 
 def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
-    """Attention as one kernel where the shapes are usual ones. A mask changes neither FLOPs nor what is kept."""
+    """Attention as one kernel where the shapes are usual ones. A mask changes neither FLOPs nor what is kept; that it
+    is causal is noted beside them.
+    """
     if query.dim() != 4 or not query.shape[-1] == key.shape[-1] == value.shape[-1]:
         return ATTENTION(query, key, value, *rest, **named)
     if named.get("enable_gqa"):
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value)[0]
+    causal = bool(named.get("is_causal", len(rest) > 2 and rest[2]))
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)[0]

@@ -1,0 +1,65 @@
+"""The blocks of a module: the kind of submodule that repeats, as people wrap it for FSDP or recompute it."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+# Two halves of a model are no blocks.
+LEAST = 4
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def blocks_of(module: nn.Module) -> list[nn.Module]:
+    """Of the kinds that occur several times, the one with the most parameters. Those of a block inside a larger one
+    count for the larger.
+    """
+    kinds: dict[type[nn.Module], list[nn.Module]] = defaultdict(list)
+    for each in module.modules():
+        if not isinstance(each, CONTAINERS):
+            kinds[type(each)].append(each)
+    several = [found for found in kinds.values() if len(found) >= LEAST]
+    several.sort(key=lambda found: _parameters(found, set()) / len(found), reverse=True)
+    taken: set[int] = set()
+    counted = [(_parameters(found, taken), found) for found in several]
+    most, blocks = max(counted, key=lambda pair: pair[0], default=(0, []))
+    return blocks if most else []
+
+
+def _parameters(found: list[nn.Module], taken: set[int]) -> int:
+    """Of all together, without those that are taken; now these are taken as well."""
+    own = {id(one): one.numel() for each in found for one in each.parameters() if id(one) not in taken}
+    taken.update(own)
+    return sum(own.values())
+
+
+class Blocks:
+    """While it is entered, it notes what goes into each block, and how much more is kept after it than before."""
+
+    def __init__(self, module: nn.Module, kept_bytes: Callable[[], int]) -> None:
+        self.found = blocks_of(module)
+        self.inputs_bytes = self.largest_bytes = 0
+        self._kept_bytes = kept_bytes
+        self._before: list[int] = []
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Self:
+        for each in self.found:
+            self._hooks += [each.register_forward_pre_hook(self._begin, with_kwargs=True)]
+            self._hooks += [each.register_forward_hook(self._end)]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _begin(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        tensors = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor)]
+        self.inputs_bytes += sum(each.nbytes for each in tensors)
+        self._before.append(self._kept_bytes())
+
+    def _end(self, *_: object) -> None:
+        self.largest_bytes = max(self.largest_bytes, self._kept_bytes() - self._before.pop())
