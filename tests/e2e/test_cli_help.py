@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redline import __version__
-from redline.cli import VERBS, build_parser
+from redline.cli import VERBS, parsers
 
 HELP = [sys.executable, "-m", "redline", "--help"]
 BARE = [sys.executable, "-c", "pass"]
@@ -137,7 +137,7 @@ def flags_of(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def test_flags_are_frozen() -> None:
-    assert {name: flags_of(build_parser(name)) for name in VERBS} == FLAGS
+    assert {name: flags_of(parser) for name, parser in parsers().items()} == FLAGS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("plan", "compare", "tune")
+PLANNED = ("compare", "tune")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -103,6 +103,14 @@ def build_parser(name: str) -> Parser:
     return parser
 
 
+def parsers() -> dict[str, Parser]:
+    """Of every verb, and of what a verb of several kinds takes for each."""
+    from redline.cli import plan
+
+    kinds = {f"plan {kind}": plan.build_parser(kind) for kind in plan.KINDS}
+    return {name: build_parser(name) for name in VERBS} | kinds
+
+
 def _dispatch(arguments: list[str]) -> int:
     if not arguments:
         print(_help(), end="", file=sys.stderr)
@@ -172,6 +180,7 @@ def _verb(name: str, summary: str) -> Verb:
 VERBS = {
     "run": _verb("run", "start a job unchanged, watch its steps, and capture a few of them"),
     "calibrate": _verb("calibrate", "measure what this machine can do, for diagnose and as a health check"),
+    "plan": _verb("plan", "say what a training or serving job should cost, and which layout to run it on"),
     "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
     "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
     "diagnose": _verb("diagnose", "say where the time went, why, and what to change"),

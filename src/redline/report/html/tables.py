@@ -9,7 +9,8 @@ from redline.report.shown import Shown
 
 MOST_ROWS = 400
 _AMOUNT = re.compile(
-    r"(?P<number>-?[\d,]*\.?\d+(?:e[+-]?\d+)?)(?: (?P<prefix>[KMGT]i|[numkMGTPE]?)(?P<unit>s|B|B/s|FLOP/s|OP/s|%))?"
+    r"[<>]?(?P<number>-?[\d,]*\.?\d+(?:e[+-]?\d+)?)"
+    r"(?:x| (?P<prefix>[KMGT]i|[numkMGTPE]?)(?P<unit>s|B|B/s|FLOP/s|OP/s|%)| (?P<thousands>[kMT]))?"
     r"(?: ±[\d.]+ %| [\d.]+x\.\.>?[\d.]+x)?"  # an interval
 )
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -51,7 +52,7 @@ def amount(cell: str) -> float | None:
     match = _AMOUNT.fullmatch(cell)
     if match is None:
         return None
-    return float(match["number"].replace(",", "")) * _PREFIXES[match["prefix"] or ""]
+    return float(match["number"].replace(",", "")) * _PREFIXES[match["prefix"] or match["thousands"] or ""]
 
 
 def table_words() -> dict[str, str]:

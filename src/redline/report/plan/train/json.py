@@ -1,6 +1,7 @@
 """The plan of a training job as JSON for machines; docs/reference/plan.md describes every field."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from redline.artifacts import Envelope
@@ -15,11 +16,12 @@ KIND = "training-plan"
 SCHEMA_VERSION = 1
 
 
-def render(plan: TrainingPlan, job: JobCost | None = None) -> str:
-    return json.dumps(as_record(plan, job), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> str:
+    """`sizes` are the plans for all numbers of devices that were asked for."""
+    return json.dumps(as_record(plan, job, sizes), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_record(plan: TrainingPlan, job: JobCost | None = None) -> dict[str, Any]:
+def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> dict[str, Any]:
     # Synthetic: everything in a plan is predicted, nothing measured.
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan train", synthetic=True)
     return {
@@ -38,6 +40,7 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None) -> dict[str, Any]:
         "alternatives": [_with_layout(one) for one in plan.alternatives],
         "changes": [_with_layout(one) for one in plan.changes],
         "evidence": plain(plan.evidence),
+        "sizes": [{"devices": one.devices, "fits": one.fits, "best": _candidate(one.best)} for one in sizes],
         "job": None if job is None else _job(job),
     }
 

@@ -35,6 +35,9 @@ class Bars:
     bars: tuple[Bar, ...]
     total_name: str
     total: str
+    total_share: str = ""
+    of: str = ""
+    """What the whole bar is, where that is more than the total."""
     limit: float = 1.0
     """Where a limit lies, as a share of what the bars are drawn against; 1 where there is none."""
 
@@ -110,19 +113,25 @@ def memory_bars(plan: TrainingPlan) -> Bars:
     """The peak on the fullest device, part after part, drawn against what the device has."""
     parts = {name: float(getattr(plan.best.memory, name)) for name in say.HOLDERS}
     whole = max(plan.device_bytes, plan.best.peak_bytes)
-    total = _("{peak} of {device}").format(peak=gigabytes(plan.best.peak_bytes), device=gigabytes(plan.device_bytes))
     return Bars(
-        title=_("memory at the peak of the step, on the fullest GPU; a whole bar is its memory"),
-        bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes)),
+        title=_("memory at the peak of the step, on the fullest GPU"),
+        bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes, plan.device_bytes)),
         total_name=_("= peak"),
-        total=total,
+        total=gigabytes(plan.best.peak_bytes),
+        total_share=f"{100 * plan.best.peak_bytes / plan.device_bytes:.1f} %",
+        of=_("of {size}").format(size=gigabytes(plan.device_bytes)),
         limit=plan.device_bytes / whole,
     )
 
 
 def _bars(
-    parts: Mapping[str, float], names: Mapping[str, str], whole: float, amount: Callable[[float], str]
+    parts: Mapping[str, float],
+    names: Mapping[str, str],
+    whole: float,
+    amount: Callable[[float], str],
+    hundred: float | None = None,
 ) -> Iterator[Bar]:
+    """Drawn against `whole`; shares are of `hundred`, or of the same."""
     before = 0.0
     for name, value in parts.items():
         if value >= _FAINT * whole:
@@ -130,7 +139,7 @@ def _bars(
                 code=name.rpartition("_")[0],
                 name=_(names[name]),
                 amount=amount(value),
-                share=f"{100 * value / whole:.1f} %",
+                share=f"{100 * value / (hundred or whole):.1f} %",
                 start=before / whole,
                 end=(before + value) / whole,
             )

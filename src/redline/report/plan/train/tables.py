@@ -37,8 +37,7 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
     notes = [_("micro: sequences in a micro-batch; runs out: the chance of running out of memory")]
     if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
-    title = _("the best layouts") if plan.fits else _("the smallest layouts")
-    return Shown(title=title, head=head, rows=rows, notes=tuple(notes), empty="")
+    return Shown(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes), empty="")
 
 
 def _ranked_row(
@@ -67,7 +66,8 @@ def alternatives(plan: TrainingPlan, *, brief: bool) -> Shown:
         (layouts.value_in_words(one.dimension, one.value), say.slower(one, plan), say.why(one, plan)) for one in found
     )
     title = _("why not another: the best layout that has it")
-    return Shown(title=title, head=head, rows=rows, notes=(), empty=_("no other layout was considered"))
+    empty = _("no other layout was considered") if plan.fits else ""
+    return Shown(title=title, head=head, rows=rows, notes=(), empty=empty)
 
 
 def _is_near(one: Alternative, plan: TrainingPlan) -> bool:

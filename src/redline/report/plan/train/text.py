@@ -43,14 +43,17 @@ def _facts(screen: TrainScreen) -> Iterator[str]:
 def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
     yield bars.title
     names = max(width_of(one.name) for one in bars.bars)
-    amounts = max(width_of(one.amount) for one in bars.bars)
+    amounts = max(width_of(amount) for amount in (bars.total, *(one.amount for one in bars.bars)))
     for one in bars.bars:
         drawn = bar(one.start, one.end, unicode=unicode, width=_BAR_WIDTH)
         yield f"  {left(one.name, names)}  {right(one.amount, amounts)}  {one.share:>7}  {drawn}".rstrip()
-    yield f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}".rstrip()
+    total = f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}  {bars.total_share:>7}  {bars.of}"
+    yield total.rstrip()
 
 
 def _table(shown: Shown) -> Iterator[str]:
+    if not shown.rows and not shown.empty:
+        return
     yield shown.title
     if not shown.rows:
         yield f"  {shown.empty}"

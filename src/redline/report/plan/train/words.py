@@ -6,6 +6,7 @@ from math import isfinite, isinf
 from redline.cost.train.alternatives import Alternative, Change
 from redline.cost.train.overlap import Overlap
 from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.cost.train.stacks import DEFAULT_STACK
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
@@ -64,8 +65,12 @@ def headline(plan: TrainingPlan) -> str:
         count=plan.devices,
         machine=printable(plan.machine.name, 60),
         dtype=plan.dtype,
-        stack=printable(plan.stack, 40),
+        stack=stack_name(plan.stack),
     )
+
+
+def stack_name(stack: str) -> str:
+    return _("usual software") if stack == DEFAULT_STACK else printable(stack, 40)
 
 
 def model_name(plan: TrainingPlan) -> str:
@@ -253,7 +258,7 @@ def evidence(found: Evidence | None, stack: str) -> str:
     )
     said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))
     own = found.stack == stack
-    whose = _("of {stack}").format(stack=printable(found.stack, 40)) if own else _("of other software stacks")
+    whose = _("of {stack}").format(stack=stack_name(found.stack)) if own else _("of other software stacks")
     return _("{said} ({whose})").format(said=said, whose=whose)
 
 

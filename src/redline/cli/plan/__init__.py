@@ -1,0 +1,68 @@
+"""`redline plan` on the command line: what to plan comes first, and each kind of plan has its own options."""
+
+from __future__ import annotations
+
+import argparse
+
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from redline.cli import Parser
+
+KINDS = {
+    "train": "a training job: time, memory and cost of a step, the best layout, the whole job",
+}
+USAGE = f"redline plan {{{','.join(KINDS)}}} [options]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    width = max(map(len, KINDS))
+    kinds = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in KINDS.items())
+    parser.description = (
+        "Predict what a job should cost before it runs, with the error of such predictions.\n\n"
+        f"what can be planned (redline plan KIND --help says more):\n{kinds}"
+    )
+    parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(KINDS)}; its options follow")
+
+
+def build_parser(kind: str) -> Parser:
+    """The parser of one kind of plan."""
+    from redline.cli import Parser
+
+    parser = Parser(f"plan {kind}", f"Plan {KINDS[kind]}.")
+    _module(kind).add_arguments(parser)
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    kind = words[0] if words else ""
+    if kind in KINDS:
+        return build_parser(kind).parse_args(words[1:], argparse.Namespace(kind=kind))
+    if kind in ("-h", "--help"):
+        return parser.parse_args(words)
+    raise UsageError(_unknown(kind))
+
+
+def _unknown(word: str) -> str:
+    import difflib
+
+    if not word or word.startswith("-"):
+        return f"plan: say first what to plan: {', '.join(f'redline plan {kind}' for kind in KINDS)}"
+    near = difflib.get_close_matches(word, KINDS, n=1)
+    hint = f"did you mean: redline plan {near[0]}" if near else f"there are: {', '.join(KINDS)}"
+    return f"plan: there is no kind of plan {word!r}; {hint}"
+
+
+def run(options: argparse.Namespace) -> int:
+    return int(_module(options.kind).run(options))
+
+
+def _module(kind: str) -> Any:
+    from importlib import import_module
+
+    return import_module(f"redline.cli.plan.{kind}")

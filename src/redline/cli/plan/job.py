@@ -1,0 +1,58 @@
+"""The whole job of a plan on the command line: tokens, price, failures, recovery."""
+
+from __future__ import annotations
+
+from redline.cli.arguments import size_bytes
+from redline.cli.plan.numbers import above_zero, count
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from redline.cost.job.whole import JobCost
+    from redline.cost.train.planned import TrainingPlan
+
+NEEDS_TOKENS = ("price", "failures", "recovery", "pue", "storage")
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the whole job")
+    group.add_argument("--tokens", type=count, metavar="COUNT", help="to train on, such as 15T: days, money, goodput")
+    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
+    group.add_argument(
+        "--failures",
+        metavar="RATE|NAME",
+        help="per node and day, or of a published cluster such as llama-3 (default: a band of published rates)",
+    )
+    group.add_argument(
+        "--recovery",
+        metavar="NAME|RESTART,SAVE",
+        help="manual, automatic, asynchronous or standby; or seconds to restart and to save a checkpoint",
+    )
+    group.add_argument(
+        "--storage", type=size_bytes, metavar="SIZE", help="written per second, such as 100GB: what checkpoints take"
+    )
+    group.add_argument(
+        "--pue", type=above_zero, metavar="RATIO", help="power of the building per power of computers (default: 1)"
+    )
+
+
+def job_of(options: argparse.Namespace, plan: TrainingPlan) -> JobCost | None:
+    """None where no number of tokens is given."""
+    if options.tokens is None:
+        given = next((name for name in NEEDS_TOKENS if getattr(options, name) is not None), None)
+        if given:
+            raise UsageError(f"plan train: --{given} is for the whole job; say how long that is, such as --tokens 15T")
+        return None
+    from redline.verbs.plan_job import price_job
+
+    return price_job(
+        plan,
+        tokens=options.tokens,
+        price=options.price,
+        failures=options.failures,
+        recovery=options.recovery,
+        write_bytes_per_s=options.storage,
+        pue=options.pue or 1.0,
+    )

@@ -1,0 +1,73 @@
+"""The model of a plan on the command line: by name, by file, or by its widths and depths."""
+
+from __future__ import annotations
+
+from redline.cli.plan.numbers import count
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from redline.model.model import Model
+
+# Fields of a model, and what each is.
+WIDTHS = {
+    "layers": "layers",
+    "hidden": "width of the residual stream",
+    "heads": "attention heads",
+    "kv_heads": "heads of keys and values (default: as many as heads)",
+    "head_dim": "width of a head (default: hidden / heads)",
+    "ffn": "width of the feed-forward part",
+    "vocab": "tokens of the vocabulary",
+    "experts": "experts of a layer; then all layers have experts, but those of --dense-layers",
+    "experts_per_token": "experts that a token is sent to",
+    "expert_ffn": "width of an expert (default: that of --ffn)",
+    "shared_ffn": "width of the experts that every token meets, together",
+    "dense_layers": "layers without experts",
+}
+NEEDED = ("layers", "hidden", "heads", "vocab")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the model, by name or file, or by numbers, which win over those of a file")
+    group.add_argument(
+        "--model", metavar="MODEL", help="a well-known name such as llama-3.1-8b, or a config.json of Hugging Face"
+    )
+    for name, meaning in WIDTHS.items():
+        group.add_argument(f"--{name.replace('_', '-')}", type=count, metavar="N", help=meaning)
+    group.add_argument("--tied", action="store_true", help="the head is the embedding")
+    group.add_argument("--no-gate", action="store_true", help="the feed-forward part has two matrices, not three")
+
+
+def model_of(options: argparse.Namespace) -> Model:
+    from redline.verbs.plan import find_model
+
+    given = _given(options)
+    if options.model is None:
+        _refuse_without(given, options.kind)
+    return find_model(options.model, **given)
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    given: dict[str, Any] = {name: getattr(options, name) for name in WIDTHS if getattr(options, name) is not None}
+    if options.tied:
+        given["tied"] = 1
+    if options.no_gate:
+        given["gated"] = 0
+    if options.model is None and "experts" in given:
+        given["moe_layers"] = given.get("layers", 0) - given.pop("dense_layers", 0)
+        given.setdefault("expert_ffn", given.get("ffn", 0))
+    return given
+
+
+def _refuse_without(given: dict[str, Any], kind: str) -> None:
+    missing = [f"--{name}" for name in NEEDED if name not in given]
+    if "experts" in given and "experts_per_token" not in given:
+        missing.append("--experts-per-token")
+    if missing:
+        raise UsageError(
+            f"plan {kind}: which model? Give --model NAME or --model config.json,\n"
+            f"or describe it by numbers; {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        )

@@ -1,0 +1,69 @@
+"""Numbers and lists of numbers as options of a plan."""
+
+from __future__ import annotations
+
+import argparse
+
+from redline.cli.arguments import positive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def several(text: str) -> tuple[int, ...]:
+    """1,2,4"""
+    return tuple(dict.fromkeys(positive(one.strip()) for one in text.split(",")))
+
+
+def count(text: str) -> int:
+    """15T, 4M, 16384"""
+    from redline.units import parse_count
+
+    try:
+        found = parse_count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return found
+
+
+def above_zero(text: str) -> float:
+    found = _number(text)
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return found
+
+
+def share(text: str) -> float:
+    """0.2 or 20%"""
+    found = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a number from 0 to 1, or 20%")
+    return found
+
+
+def _number(text: str) -> float:
+    from math import isfinite
+
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return found
+
+
+def chosen(names: Mapping[str, int]) -> Callable[[str], tuple[int, ...]]:
+    """A list of names, as the numbers that they stand for."""
+
+    def read(text: str) -> tuple[int, ...]:
+        words = [word.strip().lower() for word in text.split(",")]
+        unknown = [word for word in words if word not in names]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are: {', '.join(names)}")
+        return tuple(dict.fromkeys(names[word] for word in words))
+
+    return read

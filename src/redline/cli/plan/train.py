@@ -1,0 +1,161 @@
+"""`redline plan train` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+
+from redline.cli.arguments import language, positive
+from redline.cli.output import point_to, quoted, show, speaks_unicode
+from redline.cli.plan.job import add_job, job_of
+from redline.cli.plan.layout import add_layout, fixed_of
+from redline.cli.plan.model import add_model, model_of
+from redline.cli.plan.numbers import above_zero, count, several, share
+from redline.cli.plan.output import add_output, deliver_page, refuse_early
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redline.cost.job.whole import JobCost
+    from redline.cost.train.plan import TrainingRequest
+    from redline.verbs.plan_sizes import Sized
+
+USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
+PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "fp32")
+BY = ("speed", "memory", "cost")
+TRACES = (".json", ".json.gz")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    add_model(parser)
+    _add_machine(parser.add_argument_group("the machine and the batch"))
+    add_layout(parser)
+    _add_choice(parser.add_argument_group("which layout is the best"))
+    add_job(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", metavar="FILE", help="the predicted step as a trace, such as plan.json.gz")
+    add_output(output)
+
+
+def _add_machine(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
+    )
+    group.add_argument("--gpus", type=several, metavar="N", required=True, help="how many; a list plans each")
+    group.add_argument("--gpus-per-node", type=positive, metavar="N", help="default: those of its fast links")
+    group.add_argument(
+        "--nic-gbit", type=above_zero, metavar="GBIT", help="per second and GPU, to other nodes (default: usual ones)"
+    )
+    group.add_argument("--precision", choices=PRECISIONS, default="bf16", metavar="TYPE", help=", ".join(PRECISIONS))
+    group.add_argument("--stack", metavar="NAME", help="the software that runs it (default: one that is usual)")
+    group.add_argument("--sequence", type=count, metavar="N", required=True, help="tokens of a sequence")
+    sizes = group.add_mutually_exclusive_group(required=True)
+    sizes.add_argument("--batch", type=count, metavar="N", help="sequences of a step, over all GPUs")
+    sizes.add_argument("--batch-tokens", type=count, metavar="COUNT", help="tokens of a step, such as 4194304")
+
+
+def _add_choice(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--by", choices=BY, default=BY[0], metavar="WHAT", help="speed (default), memory or cost")
+    group.add_argument(
+        "--accept-chance", type=share, metavar="SHARE", help="of running out of memory (default: 0.2)"
+    )  # fmt: skip
+    group.add_argument("--top", type=positive, default=8, metavar="N", help="layouts to list (default: 8)")
+
+
+def run(options: argparse.Namespace) -> int:
+    spoken = language(options)
+    refuse_early(options)
+    _refuse_trace(options)
+    from redline.verbs.plan_sizes import plan_sizes
+
+    sized = plan_sizes(_request(options), options.gpus, by=options.by)
+    job = job_of(options, sized.chosen)
+    _print(sized, job, options, spoken)
+    deliver_page(options, lambda: _page(sized, job, spoken))
+    _write_trace(sized, options)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> TrainingRequest:
+    from redline.verbs.plan import TrainingRequest, find_machine
+
+    chosen = {
+        "stack": options.stack,
+        "devices_per_node": options.gpus_per_node,
+        "nic_bytes_per_s": None if options.nic_gbit is None else options.nic_gbit * 1e9 / 8,
+        "accepted_chance": options.accept_chance,
+    }
+    return TrainingRequest(
+        model=model_of(options),
+        machine=find_machine(options.machine),
+        devices=options.gpus[0],
+        sequence=options.sequence,
+        sequences=_sequences(options),
+        dtype=options.precision,
+        fixed=fixed_of(options),
+        top=options.top,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+
+
+def _sequences(options: argparse.Namespace) -> int:
+    from math import log2
+
+    if options.batch is not None:
+        return int(options.batch)
+    sequences, rest = divmod(options.batch_tokens, options.sequence)
+    if rest or not sequences:
+        near = 1 << max(0, round(log2(max(sequences, 1))))  # copies divide a power of two best
+        raise UsageError(
+            f"plan train: --batch-tokens {options.batch_tokens:,} is no multiple of --sequence {options.sequence:,}\n"
+            f"give the sequences themselves, such as --batch {near} ({near * options.sequence:,} tokens)"
+        )
+    return int(sequences)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _print(sized: Sized, job: JobCost | None, options: argparse.Namespace, spoken: str) -> None:
+    from redline.report.language import speaking
+    from redline.report.plan.train import json, sizes, text
+
+    if options.json:
+        show(json.render(sized.chosen, job, sizes=sized.plans))
+        return
+    with speaking(spoken):
+        head = sizes.render(sized.plans, sized.refused, sized.chosen) if len(options.gpus) > 1 else ""
+        show(head + text.render(sized.chosen, job, unicode=speaks_unicode()))
+
+
+def _page(sized: Sized, job: JobCost | None, spoken: str) -> str:
+    from redline.report.html.plan.train import page
+    from redline.report.language import speaking
+
+    with speaking(spoken):
+        return page.render(sized.chosen, job, sizes=sized.plans)
+
+
+def _refuse_trace(options: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from redline.artifacts import refuse_unless_writable
+
+    if options.output is None:
+        return
+    if not options.output.endswith(TRACES):
+        raise UsageError(
+            f"plan train: {options.output}: -o writes the predicted step as a trace; give it a name that ends in "
+            f".json.gz\nfor a page give --report PAGE.html, for the figures --json"
+        )
+    refuse_unless_writable(Path(options.output), force=options.force)
+
+
+def _write_trace(sized: Sized, options: argparse.Namespace) -> None:
+    if options.output is None:
+        return
+    from redline.verbs.plan import write_predicted_trace
+
+    write_predicted_trace(sized.chosen, options.output, force=options.force)
+    if not options.quiet:
+        point_to(f"redline diagnose {quoted([options.output])}")

@@ -1,0 +1,1 @@
+"""The page of the plan of a training job."""

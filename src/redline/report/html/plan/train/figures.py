@@ -1,0 +1,85 @@
+"""The data of each chart of a training plan as plain values. How they are drawn is the business of charts.js."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redline.cost.train.planned import Candidate, TrainingPlan
+from redline.report.language import _
+from redline.report.plan import layouts
+from redline.report.plan.amounts import chance, count, gigabytes, seconds
+
+# Which colour of style.css each part has; names of accounts where they are alike.
+COLOURS = {
+    "compute": "compute", "recompute": "kernel-loss", "host": "host", "head": "memory", "tensor": "transfer",
+    "context": "transfer", "expert": "transfer", "pipeline": "peer-wait", "bubble": "queue", "gather": "copy",
+    "reduce": "copy", "optimizer": "sync", "offload": "input", "weights": "math", "gradients": "copy",
+    "activations": "compute", "gathers": "peer-wait", "communicators": "transfer", "allocator": "other",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One layout by what it needs and what it gives, with the interval of both."""
+
+    x: float
+    x_low: float
+    x_high: float
+    y: float
+    y_low: float
+    y_high: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierFigure:
+    """Layouts by memory (GB) and speed (tokens per second and GPU)."""
+
+    frontier: list[Point]
+    others: list[Point]
+    """That were ranked, and have a better one beside them."""
+    best: Point
+    device: float
+    device_name: str
+
+
+def frontier_figure(plan: TrainingPlan) -> FrontierFigure | None:
+    """None where there is nothing to choose from."""
+    if len({id(one) for one in (*plan.frontier, *plan.ranked)}) < 2:
+        return None
+    on_frontier = [one.layout for one in plan.frontier]
+    return FrontierFigure(
+        frontier=_points(plan, plan.frontier),
+        others=_points(plan, [one for one in plan.ranked if one.layout not in on_frontier]),
+        best=_point(plan, plan.best),
+        device=_digits(plan.device_bytes / 1e9),
+        device_name=_("memory of a GPU, {size}").format(size=gigabytes(plan.device_bytes)),
+    )
+
+
+def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[Point]:
+    return [_point(plan, one) for one in found]
+
+
+def _point(plan: TrainingPlan, one: Candidate) -> Point:
+    tokens = plan.tokens_per_step / plan.devices
+    text = _("{layout}\nstep {step}, {speed} tokens/s per GPU\n{memory}, chance of running out {chance}").format(
+        layout=layouts.in_words(one.layout, one.micro_batches),
+        step=seconds(one.step_s),
+        speed=count(tokens / one.step_s),
+        memory=gigabytes(one.peak_bytes),
+        chance=chance(one.chance),
+    )
+    return Point(
+        x=_digits(one.peak_bytes / 1e9),
+        x_low=_digits(one.peak_low_bytes / 1e9),
+        x_high=_digits(one.peak_high_bytes / 1e9),
+        y=_digits(tokens / one.step_s),
+        y_low=_digits(tokens / one.step_high_s),
+        y_high=_digits(tokens / one.step_low_s),
+        text=text,
+    )
+
+
+def _digits(value: float) -> float:
+    """Five are more than a chart can show."""
+    return float(f"{value:.5g}")

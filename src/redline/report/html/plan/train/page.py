@@ -1,0 +1,129 @@
+"""The plan of a training job as one HTML file that needs nothing else."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from redline.cost.job.whole import JobCost
+from redline.cost.train.planned import TrainingPlan
+from redline.report.html.frame import frame, template
+from redline.report.html.plan.train.definitions import definitions
+from redline.report.html.plan.train.figures import COLOURS, frontier_figure
+from redline.report.html.plan.words import script_words
+from redline.report.html.tables import sorted_table
+from redline.report.language import _, sentences
+from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
+from redline.report.plan.train import job as say_job
+from redline.report.plan.train import words as say
+from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
+from redline.report.plan.train.sizes import sizes as sizes_table
+from redline.report.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarRow:
+    """One part of a whole; positions in percent of what the bars are drawn against."""
+
+    colour: str
+    name: str
+    amount: str
+    share: str
+    start: float
+    width: float
+
+
+def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> str:
+    """`sizes` are the plans for all numbers of GPUs that were asked for."""
+    screen = screen_of(plan, job, brief=False)
+    shown = dict(_tables(screen, plan, sizes))
+    figure = frontier_figure(plan)
+    return template("plan/train/page.html.j2").render(
+        **frame(
+            say.headline(plan),
+            charts={} if figure is None else {"frontier": asdict(figure)},
+            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            words=script_words(),
+            drawers=["plan/charts.js"],
+        ),
+        screen=screen,
+        titles={name: one.title for name, one in shown.items()},
+        headline=_headline(plan),
+        second=sentences([say.headline(plan), *screen.advice]),
+        facts=list(_facts(plan, job)),
+        step_rows=list(_rows(screen.step)),
+        memory_rows=list(_rows(screen.memory)),
+        limit=round(100 * screen.memory.limit, 3),
+        about=screen.facts,
+        definitions=definitions(),
+    )
+
+
+def _headline(plan: TrainingPlan) -> str:
+    if not plan.fits:
+        return say.verdict(plan)
+    text = _("{model} trains at {speed} tokens/s on {count:,} GPUs, with {layout}.")
+    return text.format(
+        model=say.model_name(plan),
+        speed=count(plan.best.tokens_per_s),
+        count=plan.devices,
+        layout=say.verdict(plan),
+    )
+
+
+def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
+    best = plan.best
+    interval = _("8 of 10 between {low} and {high}")
+    times = interval.format(low=seconds(best.step_low_s), high=seconds(best.step_high_s))
+    yield Fact(name=_("step"), value=seconds(best.step_s), detail=times)
+    per_gpu = best.tokens_per_s / plan.devices
+    yield Fact(name=_("tokens/s/GPU"), value=count(per_gpu), detail=_("of {tokens} in a step").format(
+        tokens=count(plan.tokens_per_step)
+    ))  # fmt: skip
+    yield Fact(name="MFU", value=share(best.mfu), detail=_("of the peak in {dtype}").format(dtype=plan.dtype))
+    sizes = interval.format(low=gigabytes(best.peak_low_bytes), high=gigabytes(best.peak_high_bytes))
+    yield Fact(name=_("GPU memory"), value=gigabytes(best.peak_bytes), detail=sizes)
+    device = _("of {size}").format(size=gigabytes(plan.device_bytes))
+    yield Fact(name=_("chance of running out"), value=chance(best.chance), detail=device)
+    if job is None:
+        yield Fact(name=_("parameters"), value=count(plan.parameters), detail=_active(plan))
+    else:
+        span = _("{low} to {high}").format(low=say_job.days(job.days.low), high=say_job.days(job.days.high))
+        yield Fact(name=_("whole job"), value=say_job.days(job.days.likely), detail=span)
+
+
+def _active(plan: TrainingPlan) -> str:
+    if plan.active_parameters == plan.parameters:
+        return ""
+    return _("{count} active").format(count=count(plan.active_parameters))
+
+
+def _rows(bars: Bars) -> Iterator[BarRow]:
+    for one in bars.bars:
+        yield BarRow(
+            colour=COLOURS[one.code],
+            name=one.name,
+            amount=one.amount,
+            share=one.share,
+            start=round(100 * one.start, 3),
+            width=round(100 * (one.end - one.start), 3),
+        )
+
+
+def _tables(screen: TrainScreen, plan: TrainingPlan, sizes: Sequence[TrainingPlan]) -> Iterator[tuple[str, Shown]]:
+    """Those that have rows."""
+    made: dict[str, Shown | None] = {
+        "overlaps": screen.overlaps,
+        "ranked": screen.ranked,
+        "alternatives": screen.alternatives,
+        "job": screen.job,
+        "sizes": sizes_table(sizes, (), plan) if len(sizes) > 1 else None,
+    }
+    yield from ((name, one) for name, one in made.items() if one is not None and one.rows)

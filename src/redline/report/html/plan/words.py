@@ -1,0 +1,21 @@
+"""What the scripts of the pages of plans say."""
+
+from redline.report.html.tables import table_words
+from redline.report.language import _
+
+
+def script_words() -> dict[str, str]:
+    return {
+        **table_words(),
+        "memory": _("memory at the peak, GB per GPU"),
+        "speed": _("tokens per second and GPU"),
+        "best": _("the best"),
+        "frontier": _("frontier: none is both faster and smaller"),
+        "others": _("other good layouts"),
+        "user_speed": _("tokens per second of one user"),
+        "device_speed": _("tokens per second and GPU"),
+        "measured": _("measured"),
+        "predicted": _("predicted"),
+        "equal": _("as measured"),
+        "within": _("within 25 %"),
+    }

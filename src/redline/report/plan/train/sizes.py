@@ -1,0 +1,47 @@
+"""A training job on several numbers of GPUs, side by side."""
+
+from collections.abc import Sequence
+
+from redline.cost.train.planned import TrainingPlan
+from redline.report.language import _
+from redline.report.layout import wrapped
+from redline.report.plan import layouts
+from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
+from redline.report.shown import Shown
+from redline.report.words import printable, table
+
+WIDTH = 100
+
+
+def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> str:
+    """What stands above the plan of the size that was chosen."""
+    shown = sizes(plans, refused, chosen)
+    notes = [line for note in shown.notes for line in wrapped(note, WIDTH, "  ")]
+    return "\n".join([shown.title, *(f"  {line}" for line in table(shown.head, shown.rows)), *notes]) + "\n\n"
+
+
+def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:
+    head = (
+        _("GPUs"), _("best layout"), _("step"), _("tokens/s"), _("tokens/s/GPU"), "MFU", _("GPU memory"), _("runs out"),
+    )  # fmt: skip
+    rows = tuple(map(_row, plans))
+    text = _("{count:,} GPUs: {why}")
+    notes = (
+        *(text.format(count=devices, why=printable(why, 200)) for devices, why in refused),
+        _("what follows is the plan for {count:,} GPUs").format(count=chosen.devices),
+    )
+    return Shown(title=_("by number of GPUs"), head=head, rows=rows, notes=notes, empty="")
+
+
+def _row(plan: TrainingPlan) -> tuple[str, ...]:
+    best = plan.best
+    return (
+        f"{plan.devices:,}",
+        layouts.split(best.layout),
+        seconds(best.step_s),
+        count(best.tokens_per_s),
+        count(best.tokens_per_s / plan.devices),
+        share(best.mfu),
+        gigabytes(best.peak_bytes),
+        short_chance(best.chance),
+    )

@@ -1,0 +1,91 @@
+"""The pages of plans: they say what the text says, draw what was predicted, and leave out what was not."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from redline.report.html.plan.train import figures
+from redline.report.html.plan.train import page as train_page
+from redline.report.html.tables import amount
+from redline.report.language import speaking
+from redline.report.plan.train import words as say
+from tests.made_plans import changes, job, nothing_fits, plan
+from tests.pages import data_of, visible
+
+MOST_BYTES = 6_000_000
+EVIL = "</script><img src=x onerror=alert(1)>&amp;"
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_says_what_the_text_says() -> None:
+    text = visible(train_page.render(plan(), job()))
+    said = [say.headline(plan()), say.step(plan().best), say.memory(plan(), plan().best), *say.trust(plan())]
+    for line in (*said, *map(say.change, changes()), "Predicted, not measured."):
+        assert line in text
+    assert "Llama-3-8B trains at 2.24 M tokens/s on 64 GPUs, with dp 8 x tp 4 x pp 2, ZeRO-1" in text
+
+
+def test_every_alternative_is_on_the_page() -> None:
+    tables = data_of(train_page.render(plan(), job()))["tables"]
+    assert len(tables["alternatives"]["rows"]) == len(plan().alternatives)
+    assert len(tables["job"]["rows"]) == len(job().cases)
+    assert set(tables) == {"overlaps", "ranked", "alternatives", "job"}
+
+
+def test_where_nothing_fits_that_is_the_headline() -> None:
+    text = train_page.render(nothing_fits())
+    assert "Nothing fits. The smallest layout" in visible(text)
+    assert "More GPUs split that further" in visible(text)
+    assert data_of(text)["charts"] == {}
+    sections = re.findall(r'<section[^>]* id="(\w+)"', text)
+    assert sections == ["verdict", "trust", "about", "definitions"]
+    assert "The line is the memory of the GPU." in visible(text)
+
+
+def test_several_sizes_are_a_table() -> None:
+    tables = data_of(train_page.render(plan(), None, [plan(), plan(devices=128)]))["tables"]
+    assert [row[0] for row in tables["sizes"]["rows"]] == ["64", "128"]
+
+
+def test_a_mixture_of_experts_has_two_counts() -> None:
+    assert "2.00 B active" in visible(train_page.render(plan(active_parameters=2_000_000_000)))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_it_is_small_and_speaks(language: str) -> None:
+    with speaking(language):
+        text = train_page.render(plan(), job())
+    assert len(text.encode()) < MOST_BYTES
+    assert f'<html lang="{ {"en": "en", "zh": "zh-CN"}[language] }">' in text
+
+
+def test_names_are_data_and_never_markup() -> None:
+    evil = plan(model=replace(plan().model, name=EVIL), machine=replace(plan().machine, name=EVIL), stack=EVIL)
+    text = train_page.render(evil, job())
+    assert "<img" not in text
+    assert EVIL[:40] in visible(text)
+
+
+def test_the_frontier_has_intervals_and_the_device() -> None:
+    figure = figures.frontier_figure(plan())
+    assert figure is not None
+    assert len(figure.frontier) == 3
+    assert len(figure.others) == 1
+    assert figure.device == 80
+    assert all(one.x_low < one.x < one.x_high and one.y_low < one.y < one.y_high for one in figure.frontier)
+    assert figures.frontier_figure(plan(frontier=(plan().best,), ranked=())) is None
+
+
+def test_every_part_has_a_colour() -> None:
+    codes = {name.rpartition("_")[0] for name in (*say.PARTS, *say.HOLDERS)}
+    assert codes <= set(figures.COLOURS)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"), [("1.06x", 1.06), ("35.0 k", 35_000), ("1.43 M", 1.43e6), ("<1 %", 1), ("16x64", None)]
+)
+def test_cells_of_plans_are_sorted_as_numbers(cell: str, value: float | None) -> None:
+    assert amount(cell) == value

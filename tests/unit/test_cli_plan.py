@@ -1,0 +1,245 @@
+"""`redline plan` on the command line: what it prints and writes, and what it says to nonsense."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from redline.cli import main
+from redline.verbs import plan_sizes
+from tests.made_plans import nothing_fits, plan
+
+JOB = {"--model": "llama-3.1-8b", "--machine": "H100-SXM5-80GB", "--gpus": "64", "--sequence": "8192", "--batch": "512"}
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REDLINE_LANG", raising=False)
+    return tmp_path
+
+
+def train(*more: str, **changed: str | None) -> list[str]:
+    """The command of a small job; what is given as None is left out."""
+    given = {**JOB, **{f"--{name}": value for name, value in changed.items()}}
+    return [
+        "plan",
+        "train",
+        *(word for name, value in given.items() if value is not None for word in (name, value)),
+        *more,
+    ]
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
+    """What is said where nothing is done."""
+    assert main(list(arguments)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("redline: ")
+    assert told.err.count("\n") <= 2
+    return told.err.removeprefix("redline: ")
+
+
+# --- what is planned --------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_its_layout_its_time_and_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train()) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    for part in ("llama-3.1-8b on 64 H100-SXM5-80GB in bf16", "\nbest ", "8 of 10", "\nhow far to trust this\n"):
+        assert part in told.out
+
+
+def test_json_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train("--json", "--tokens", "1T", "--price", "2", gpus="8,16")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["kind"] == "training-plan"
+    assert [one["devices"] for one in record["sizes"]] == [8, 16]
+    assert record["job"]["money"]["likely"] > 0
+
+
+def test_what_is_given_is_fixed_and_the_rest_is_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--tp 2,4 --pp 2 --zero 1 --recompute full --micro-batch 1 --schedule 1f1b --no-sequence-parallel --top 3"
+    assert main(train("--json", "--accept-chance", "50%", *words.split())) == 0
+    record = json.loads(capsys.readouterr().out)
+    layouts = [one["layout"] for one in record["ranked"]]
+    assert len(layouts) == 3
+    assert {one["tp"] for one in layouts} <= {2, 4}
+    assert {(one["pp"], one["zero"], one["recompute"], one["micro_batch"]) for one in layouts} == {(2, 1, "full", 1)}
+    assert {one["sequence_parallel"] for one in layouts} == {0}
+    assert record["accepted_chance"] == 0.5
+
+
+def test_a_single_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--dp 8 --tp 8 --pp 1 --cp 1 --zero 1 --offload 0.5 --no-flash --compile --recompute none"
+    assert main(train("--json", *words.split(), "--micro-batch", "1")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["considered"] == 1
+    assert {name: record["best"]["layout"][name] for name in ("offload", "flash", "compiled")} == {
+        "offload": 0.5, "flash": 0, "compiled": 1,
+    }  # fmt: skip
+
+
+def test_a_model_by_numbers_and_numbers_that_win_over_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = "--layers 4 --hidden 512 --heads 8 --vocab 1000 --ffn 2048 --tied --no-gate"
+    assert main(train("--json", *numbers.split(), model=None, gpus="1", batch="8")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["parameters"] == 1000 * 512 + 4 * (4 * 512**2 + 2 * 512 * 2048) + 9 * 512
+    assert main(train("--json", "--layers", "16")) == 0
+    halved = json.loads(capsys.readouterr().out)["parameters"]
+    assert 4e9 < halved < 5e9
+
+
+def test_a_mixture_of_experts_by_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = (
+        "--layers 4 --hidden 512 --heads 8 --vocab 1000 --ffn 1024 --experts 8 --experts-per-token 2 --dense-layers 1"
+    )
+    assert main(train("--json", *numbers.split(), model=None, gpus="8")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["parameters"] - record["active_parameters"] == 3 * 6 * 3 * 512 * 1024
+
+
+def test_several_sizes_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train(gpus="8,7,16", batch="64")) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("by number of GPUs\n  GPUs  best layout ")
+    assert "\n  what follows is the plan for 16 GPUs\n\nllama-3.1-8b on 16 " in out
+    assert main(train("--by", "cost", "--json", gpus="8,16", batch="64")) == 0
+    assert json.loads(capsys.readouterr().out)["devices"] == 8
+
+
+def test_sizes_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train("--tp", "8", gpus="12,16", batch="64")) == 0
+    assert (
+        "\n  12 GPUs: --tp 8: that does not divide 12 GPUs; give one of 1, 2, 3, 4, 6, 12\n" in capsys.readouterr().out
+    )
+    assert refused(capsys, train("--tp", "8", gpus="12,20")).startswith(
+        "no layout can run on any of these numbers of GPUs: --tp 8: that does not divide 12 GPUs"
+    )
+
+
+def test_what_fits_comes_before_what_is_faster() -> None:
+    small, large = plan(devices=8), nothing_fits()
+    assert plan_sizes._merit(small, "speed") > plan_sizes._merit(large, "speed")
+
+
+def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train("--report", "plan.html", "--lang", "zh")) == 0
+    assert '<html lang="zh-CN">' in (folder / "plan.html").read_text()
+    told = capsys.readouterr()
+    assert told.err == "next: open plan.html in a browser\n"
+    assert "最佳" in told.out
+    assert main(train("--report", "plan.html", "--force", "-q")) == 0
+    assert capsys.readouterr().err == ""
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "plan: say first what to plan: redline plan train"),
+        (["--gpus", "8"], "plan: say first what to plan: redline plan train"),
+        (["trian"], "plan: there is no kind of plan 'trian'; did you mean: redline plan train\n"),
+        (["zebra"], "plan: there is no kind of plan 'zebra'; there are: train"),
+        (["train"], "plan train: the following arguments are required: --machine, --gpus, --sequence\n"),
+    ],
+)
+def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, ["plan", *words]).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--gpus 0", "plan train: argument --gpus: '0' is not a number of 1 or more\n"),
+        ("--gpus -4", "plan train: argument --gpus: '-4' is not a number of 1 or more\n"),
+        ("--gpus 8,x", "plan train: argument --gpus: 'x' is not a number of 1 or more\n"),
+        ("--batch -5", "plan train: argument --batch: '-5' is not a count; write a number such as 16384"),
+        ("--batch 0", "plan train: argument --batch: '0' is not a number of 1 or more\n"),
+        ("--batch-tokens 4M", "plan train: argument --batch-tokens: not allowed with argument --batch\n"),
+        ("--nic-gbit 0", "plan train: argument --nic-gbit: '0' is not a number above 0\n"),
+        ("--nic-gbit fast", "plan train: argument --nic-gbit: 'fast' is not a number\n"),
+        ("--price nan", "plan train: argument --price: 'nan' is not a number\n"),
+        ("--offload 2", "plan train: argument --offload: '2' is not a share; write a number from 0 to 1, or 20%\n"),
+        ("--zero 4", "plan train: argument --zero: there is no '4'; there are: 0, 1, 2, 3\n"),
+        ("--recompute some", "plan train: argument --recompute: there is no 'some'; there are: none, selective,"),
+        ("--precision fp6", "plan train: argument --precision: invalid choice: 'fp6'"),
+        ("--by luck", "plan train: argument --by: invalid choice: 'luck'"),
+        ("--storage much", "plan train: argument --storage: 'much' is not a size"),
+        ("--tp 7", "--tp 7: that does not divide 64 GPUs; give one of 1, 2, 4, 8, 16, 32, 64\n"),
+        ("--tp 64", "--tp 64: that does not divide the 32 attention heads of the model; give one of 1, 2, 4, 8, 16,"),
+        ("--tp 7,3", "--tp 7,3: that does not divide 64 GPUs; "),
+        ("--gpus 128 --tp 128", "--tp 128: that does not divide the 32 attention heads of the model; "),
+        ("--pp 64", "--pp 64: the model has only 32 layers to deal to stages\n"),
+        ("--cp 16", "--cp 16: pieces of a sequence below 1024 tokens hide no traffic; give at most 8\n"),
+        ("--gpus 128 --cp 128 --sequence 1M --batch 1", "--cp 128: nobody has measured more than 64"),
+        ("--ep 4", "--ep 4: the model has no experts\n"),
+        ("--model mixtral-8x7b --ep 16", "--ep 16: that does not divide the 8 experts of a layer; give one of 1, 2,"),
+        ("--dp 64 --batch 96", "--dp 64: a batch of 96 sequences cannot be dealt to 64 copies evenly; change"),
+        ("--micro-batch 3", "--micro-batch 3: a batch of 512 sequences is no multiple of that; change --batch\n"),
+        ("--tp 8 --pp 16", "tp 8 x pp 16 are 128 GPUs, and --gpus says 64; change one of them\n"),
+        ("--dp 8 --tp 2 --pp 1 --cp 1", "dp 8 x tp 2 x pp 1 x cp 1 are 16 GPUs, and --gpus says 64; change one"),
+        ("--shard 3", "no layout of 64 devices has shard 3"),
+        ("--model llama-9", "no model is known as 'llama-9'"),
+        ("--model there.json", "cannot read there.json: No such file or directory. Give the config.json of"),
+        ("--machine H100", "'H100' could be H100-PCIe-80GB, "),
+        ("--machine abacus", "there is no record 'abacus' in the catalogue; "),
+        ("--stack abacus", "there is no software stack 'abacus'\n"),
+        ("--precision fp4", "H100-SXM5-80GB has no figure peak_flops_per_s.fp4"),
+        ("--price 3", "plan train: --price is for the whole job; say how long that is, such as --tokens 15T\n"),
+        ("--tokens 15X", "plan train: argument --tokens: '15X' is not a count"),
+        ("--tokens 1T --failures often", "no published failure rate is called 'often'"),
+        ("--tokens 1T --failures -1", "failures per node and day must be a number of 0 or more, not -1\n"),
+        ("--tokens 1T --recovery never", "no way to recover is called 'never'"),
+        ("--tokens 1T --recovery 600,x", "a recovery of '600,x' makes no sense; give two times in seconds, such"),
+        ("--tokens 1T --pue 0.5", "PUE is the power of the whole building"),
+        ("--report page.txt", "plan train: page.txt: the page is HTML; give the file a name that ends in .html\n"),
+        ("--report none/page.html", "cannot write none/page.html: the folder "),
+        ("-o page.html", "plan train: page.html: -o writes the predicted step as a trace; give it a name that ends in"),
+        ("-o none/plan.json.gz", "cannot write none/plan.json.gz: the folder "),
+    ],
+)  # fmt: skip
+def test_nonsense_is_answered_with_what_to_do(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, train(*more.split())).startswith(message)
+
+
+def test_tokens_that_are_no_whole_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, train("--batch-tokens", "4M", batch=None))
+    assert said == (
+        "plan train: --batch-tokens 4,000,000 is no multiple of --sequence 8,192\n"
+        "give the sequences themselves, such as --batch 512 (4,194,304 tokens)\n"
+    )
+    assert main(train("--batch-tokens", "4194304", "-q", batch=None)) == 0
+
+
+def test_a_model_that_is_not_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, train("--layers", "4", model=None)) == (
+        "plan train: which model? Give --model NAME or --model config.json,\n"
+        "or describe it by numbers; --hidden, --heads, --vocab are missing\n"
+    )
+    sparse = "--layers 4 --hidden 512 --heads 8 --vocab 1000 --experts 8"
+    assert refused(capsys, train(*sparse.split(), model=None)).endswith("; --experts-per-token is missing\n")
+
+
+def test_a_config_that_is_no_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "config.json").write_text("layers: 4")
+    assert refused(capsys, train(model="config.json")).startswith("config.json is not JSON")
+
+
+def test_existing_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, name in (("--report", "plan.html"), ("-o", "plan.json.gz")):
+        (folder / name).write_text("old")
+        assert refused(capsys, train(option, name)).startswith(f"{name} already exists; use --force to replace it")
+        assert (folder / name).read_text() == "old"
+
+
+def test_recovery_and_failures_as_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--tokens 1T --failures 0.01 --recovery 600,6 --storage 100GB --pue 1.2 --json"
+    assert main(train(*words.split())) == 0
+    (case,) = json.loads(capsys.readouterr().out)["job"]["cases"]
+    assert (case["failures"], case["recovery"], case["restart_s"]) == ("given", "given", 600)
+    assert case["mean_time_between_failures_s"] == pytest.approx(86400 / (0.01 * 8))
