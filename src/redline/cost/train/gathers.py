@@ -61,9 +61,11 @@ def _in_turn(pieces: Pieces, forward_s: Column, backward_s: Column, chunks: Colu
     first_s, usual_s = exposed_s(both, waiting_s + forward_s, overlap), exposed_s(gather, forward_s, overlap)
     first_back_s, usual_back_s = exposed_s(gather, backward_s, overlap), exposed_s(both, backward_s, overlap)
     beside_head = np.where(others == 0, both, gather)
+    # Interleaved stages do many forward passes ahead, so as many passes follow one of their own direction.
+    ahead = np.minimum((chunks - 1) * pieces.stages / (pieces.micro_batches * chunks), 1.0)
     return Late(
-        forward_s=chunks * first_s + others * usual_s,
-        backward_s=chunks * first_back_s + others * usual_back_s,
+        forward_s=chunks * ((1 - ahead) * first_s + ahead * usual_s) + others * usual_s,
+        backward_s=chunks * ((1 - ahead) * first_back_s + ahead * usual_back_s) + others * usual_back_s,
         weights_s=np.zeros_like(gather),
         head_s=_hidden_behind(pieces.head_forward_s + pieces.head_backward_s, beside_head, forward_s, overlap),
         hop_s=first_s + usual_back_s,

@@ -23,15 +23,14 @@ class LayerPass(NamedTuple):
 
 
 def layers_of_stage(pieces: Pieces, stage: int) -> float:
-    """The first stages have as many as the fullest, the last what it is said to have, those between share the rest."""
+    """The last stage has what it is said to have. Of the others the first have one less, where not all are full."""
     stages = int(pieces.stages)
     if stages == 1:
         return pieces.layers
     if stage == stages - 1:
         return pieces.layers_last_stage
-    fewer, others = pieces.layers_per_stage - 1, stages - 1
-    full = max(pieces.layers - pieces.layers_last_stage - others * fewer, 1)
-    return pieces.layers_per_stage if stage < full else fewer
+    missing = (stages - 1) * pieces.layers_per_stage - (pieces.layers - pieces.layers_last_stage)
+    return pieces.layers_per_stage - (1 if stage < missing else 0)
 
 
 def has_chunks(pieces: Pieces) -> bool:

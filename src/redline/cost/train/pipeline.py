@@ -31,7 +31,10 @@ class Stages:
     weight_gradient_s: Column
     """The part of `backward_s` that nothing waits for."""
     head_forward_s: Column
+    """What the last stage takes longer than the others; negative where it has fewer layers and a small head."""
     head_backward_s: Column
+    head_weight_gradient_s: Column
+    """The part of `head_backward_s` that nothing waits for."""
     send_s: Column
     """From one stage to the next, one way, once."""
 
@@ -41,7 +44,7 @@ class PipelineTime:
     """Exclusive parts: they add up to the time from the first forward to the last backward pass."""
 
     work_s: Column
-    """What the slowest stage, the one with the head, computes."""
+    """What the slowest stage computes."""
     bubble_s: Column
     """Waiting for other stages while they compute."""
     sends_s: Column
@@ -81,21 +84,40 @@ def _duration(given: Stages) -> Column:
 
 
 def _work(given: Stages) -> Column:
-    head = given.head_forward_s + given.head_backward_s
-    return given.micro_batches * (given.forward_s + given.backward_s + head)
+    """Of the slowest stage. GPipe waits for the slowest of each direction."""
+    by_direction = np.maximum(given.head_forward_s, 0.0) + np.maximum(given.head_backward_s, 0.0)
+    together = np.maximum(given.head_forward_s + given.head_backward_s, 0.0)
+    gpipe = (given.schedule == Schedule.GPIPE) & (given.stages > 1) & (given.chunks <= 1)
+    longer = np.where(given.stages > 1, np.where(gpipe, by_direction, together), _head(given))
+    work: Column = given.micro_batches * (given.forward_s + given.backward_s + longer)
+    return work
+
+
+def _head(given: Stages) -> Column:
+    return given.head_forward_s + given.head_backward_s
 
 
 def _gpipe(given: Stages) -> Column:
-    """All forward passes, then all backward passes: each is a row of queues, and the last stage sets the pace."""
+    """All forward passes, then all backward passes: each is a row of queues, and the slowest stage sets the pace."""
     through = (given.stages - 1) * (given.forward_s + given.backward_s + 2 * given.send_s)
-    return through + _work(given)
+    lighter = np.minimum(given.head_forward_s, 0.0) + np.minimum(given.head_backward_s, 0.0)
+    return through + _work(given) + lighter
 
 
 def _one_by_one(given: Stages) -> Column:
-    """1F1B: down to the last stage, through all its work (or up and down again, where sends take longer), and up."""
-    both, head = given.forward_s + given.backward_s, given.head_forward_s + given.head_backward_s
-    through = (given.stages - 1) * (both + 2 * given.send_s)
-    return through + given.micro_batches * both + head + _extra(given, head)
+    """1F1B: down to the last stage, through all its work (or up and down again, where that takes longer), and up.
+
+    Where the last stage is the lightest, the one before it sets the pace, and its last or first pass is not waited for.
+    """
+    both, head = given.forward_s + given.backward_s, _head(given)
+    others, more = given.stages - 1, given.micro_batches - 1
+    along = others * (both + 2 * given.send_s) + given.micro_batches * both
+    # Loops between all stages but the last.
+    sends = 2 * given.send_s * (more - np.ceil(more / np.maximum(others, 1)))
+    visit = np.where(more > 0, np.minimum(given.forward_s, given.backward_s), 0.0)
+    chains = (head + _extra(given, head), head - visit + sends, sends - both - 2 * given.send_s)
+    longest: Column = along + np.maximum.reduce(chains)
+    return longest
 
 
 def _extra(given: Stages, on_last: Column) -> Column:
@@ -113,36 +135,51 @@ def _extra(given: Stages, on_last: Column) -> Column:
 def _zero_bubble(given: Stages) -> Column:
     """ZB-H1: 1F1B whose stage k puts off weight gradients by k micro-batches, to fill its gaps with."""
     weight, inputs = given.weight_gradient_s, given.backward_s - given.weight_gradient_s
-    head = given.head_forward_s + given.head_backward_s
+    head = _head(given) - given.head_weight_gradient_s
     others, more = given.stages - 1, given.micro_batches - 1
-    first = others * (given.forward_s + given.send_s) + given.forward_s + inputs + head
+    down = others * (given.forward_s + given.send_s)
+    first = down + given.forward_s + inputs + head
     up = others * (inputs + given.send_s)
     along = first + more * (given.forward_s + inputs)
     ahead = np.maximum(given.micro_batches - given.stages, 0)
     chains = (
-        along + more * head + given.micro_batches * weight,
+        along + more * head + given.micro_batches * (weight + given.head_weight_gradient_s),
         along + _extra_with_weights(given, head) + up + weight,
         along
         + _extra(given, head)
         + np.maximum(given.stages - given.micro_batches, 0) * (inputs + given.send_s)
-        + np.minimum(given.stages, given.micro_batches) * weight,
+        + np.minimum(given.stages, given.micro_batches) * weight
+        + np.where(given.micro_batches >= given.stages, given.stages * given.head_weight_gradient_s, 0.0),
         first + up + more * (inputs + weight) + ahead * given.forward_s + weight,
+        *_before_the_last(given, first),
     )
     longest: Column = np.maximum.reduce(chains)
     return longest
 
 
+def _before_the_last(given: Stages, first: Column) -> tuple[Column, ...]:
+    """Chains along the stage before the last, for where that one is lighter: with or without a visit to it first."""
+    weight, inputs = given.weight_gradient_s, given.backward_s - given.weight_gradient_s
+    others, many = given.stages - 2, given.micro_batches
+    straight = others * (given.forward_s + given.send_s) + many * (given.forward_s + inputs)
+    visiting = first + given.send_s + many * (given.forward_s + inputs) - 2 * given.forward_s
+    begun = np.where(many > 1, np.maximum(straight, visiting), straight)
+    up = np.maximum(many - 1 - others, 0) * weight + others * (inputs + given.send_s) + weight
+    return begun + many * weight, begun + up
+
+
 def _extra_with_weights(given: Stages, head: Column) -> Column:
     """As `_extra`, with the weight gradients that lie on the chain: none before as many micro-batches as stages."""
     weight, more = given.weight_gradient_s, given.micro_batches - 1
+    on_last = weight + given.head_weight_gradient_s
     ahead = np.maximum(given.micro_batches - given.stages, 0)
     long = ahead > 0
     loops = np.ceil(more / given.stages)
     first_loop = head + 2 * given.send_s * (given.stages - 1) + weight
     chains = (
-        more * head + ahead * weight,
+        more * head + ahead * on_last,
         2 * given.send_s * (more - loops) + (head + np.where(long, weight, 0.0)) * loops,
-        np.where(long, first_loop + (ahead - 1) * (head + weight), 0.0),
+        np.where(long, first_loop + (ahead - 1) * (head + on_last), 0.0),
     )
     longest: Column = np.maximum.reduce(chains)
     return longest

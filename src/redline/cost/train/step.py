@@ -49,11 +49,13 @@ def exposed_reduction_s(pieces: Pieces, stages: Stages) -> Column:
 
 
 def stages_of(pieces: Pieces, layer: LayerDuration, gathers: Late) -> Stages:
-    """What the pipeline is made of. A last stage with fewer layers counts as one with a smaller head."""
-    many, fewer = pieces.layers_per_stage, pieces.layers_per_stage - pieces.layers_last_stage
+    """What the pipeline is made of: every stage but the last has as many layers as the fullest."""
+    many = pieces.layers_per_stage
     forward_s = many * layer.forward_s + gathers.forward_s
     backward_s = many * layer.backward_s + gathers.backward_s
-    head_s = pieces.head_forward_s - gathers.head_s
+    weights_s = many * pieces.weight_gradient_s + gathers.weights_s
+    # Layers that the last stage has less; of interleaved stages the slowest chunk counts, which has the head.
+    fewer = (many - pieces.layers_last_stage) / np.where(pieces.stages > 1, pieces.chunks, 1.0)
     return Stages(
         stages=pieces.stages,
         chunks=pieces.chunks,
@@ -61,29 +63,20 @@ def stages_of(pieces: Pieces, layer: LayerDuration, gathers: Late) -> Stages:
         schedule=pieces.schedule,
         forward_s=forward_s + pieces.host_micro_batch_s,
         backward_s=backward_s,
-        weight_gradient_s=many * pieces.weight_gradient_s + gathers.weights_s,
-        head_forward_s=np.maximum(head_s - fewer * forward_s / many, 0.0),
-        head_backward_s=np.maximum(pieces.head_backward_s - fewer * backward_s / many, 0.0),
+        weight_gradient_s=weights_s,
+        head_forward_s=pieces.head_forward_s - gathers.head_s - fewer * forward_s / many,
+        head_backward_s=pieces.head_backward_s - fewer * backward_s / many,
+        head_weight_gradient_s=-fewer * weights_s / many,
         send_s=pieces.send_s,
     )
 
 
-def _evenness(pieces: Pieces, stages: Stages) -> Column:
-    """What stages take on average beside the busiest, as a share of it: 1 where all are alike, less where they are not.
-
-    The bubble is the way of one micro-batch through all other stages, so it shrinks with it.
-    """
-    same_s = stages.forward_s + stages.backward_s
-    head_s = pieces.head_forward_s + pieces.head_backward_s
-    once_s = (
-        pieces.layers * (same_s - pieces.host_micro_batch_s) / pieces.layers_per_stage
-        + head_s
-        + pieces.stages * pieces.host_micro_batch_s
-    )
-    busiest_s = same_s + stages.head_forward_s + stages.head_backward_s
-    others_s = np.maximum(pieces.stages - 1, 1) * same_s
-    share: Column = np.clip((once_s - busiest_s) / others_s, 0.0, 1.0)
-    return share
+def _shorter_way_s(pieces: Pieces, stages: Stages) -> Column:
+    """What the way through the pipeline is shorter by, because some stages before the last have a layer less."""
+    missing = (pieces.stages - 1) * pieces.layers_per_stage - (pieces.layers - pieces.layers_last_stage)
+    both_s = stages.forward_s + stages.backward_s - pieces.host_micro_batch_s
+    shorter: Column = np.maximum(missing, 0.0) * both_s / (pieces.layers_per_stage * pieces.chunks)
+    return np.where(pieces.stages > 1, shorter, 0.0)
 
 
 def step_time(pieces: Pieces) -> StepTime:
@@ -94,17 +87,17 @@ def step_time(pieces: Pieces) -> StepTime:
     pipeline = pipeline_time(stages)
     times = pieces.micro_batches * pieces.layers_per_stage
     host_s = times * layer.host_s + pieces.micro_batches * pieces.host_micro_batch_s + pieces.host_step_s
-    bubble_s = pipeline.bubble_s * _evenness(pieces, stages) - (pieces.stages - 1) * gathers.hop_s
+    saved_s = (pieces.stages - 1) * gathers.hop_s + _shorter_way_s(pieces, stages)
     return StepTime(
         compute_s=times * (pieces.forward_s + pieces.backward_s),
         recompute_s=times * pieces.recompute_s,
         host_s=host_s,
-        head_s=pieces.micro_batches * (stages.head_forward_s + stages.head_backward_s),
+        head_s=pipeline.work_s - pieces.micro_batches * (stages.forward_s + stages.backward_s),
         tensor_s=times * (pieces.tensor_forward_s + pieces.tensor_backward_s),
         context_s=times * (pieces.context_forward_s + pieces.context_backward_s),
         expert_s=times * (pieces.expert_forward_s + pieces.expert_backward_s),
         pipeline_s=pipeline.sends_s,
-        bubble_s=np.maximum(bubble_s, 0.0),
+        bubble_s=np.maximum(pipeline.bubble_s - saved_s, 0.0),
         gather_s=pieces.micro_batches * (gathers.forward_s + gathers.backward_s) + gathers.edges_s,
         reduce_s=exposed_reduction_s(pieces, stages) + pieces.broadcast_s,
         optimizer_s=pieces.optimizer_s,
