@@ -46,8 +46,10 @@ class CountedModule:
     """Submodules of the kind that repeats and holds the most parameters: what FSDP wraps and recomputation repeats."""
     block_inputs_bytes: int = 0
     """What goes into all of them: kept where everything else is computed again."""
+    blocks_kept_bytes: int = 0
+    """Of `kept_bytes`, what all blocks keep together."""
     largest_block_bytes: int = 0
-    """Of `kept_bytes`, what the block keeps that keeps the most."""
+    """What the block keeps that keeps the most."""
 
     @property
     def number_bytes(self) -> float:

@@ -61,15 +61,32 @@ def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -
 
 
 def _stage_memory(model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage) -> MemoryUse:
+    states = states_of(*_parameters(model, layout, stage), layout, foot)
+    activations = stage.layers * stage.in_flight * anywhere.layer + anywhere.passing
+    return at_the_peak(states, activations, stage.head * anywhere.head, anywhere.gathers, layout, foot)
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes that a device holds from step to step; and those of temporaries while the optimizer works."""
+
+    weights: Number
+    gradients: Number
+    optimizer: Number
+    temporaries: Number
+
+
+def at_the_peak(
+    states: States, activations: Number, head: Number, gathers: Number, layout: Layout, foot: Footprint
+) -> MemoryUse:
     """The larger of the two moments, with what the allocator and the communicators add."""
-    states = _states(model, layout, foot, stage)
     use = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
         "optimizer_bytes": states.optimizer,
-        "activations_bytes": stage.layers * stage.in_flight * anywhere.layer + anywhere.passing,
-        "head_bytes": stage.head * anywhere.head,
-        "gathers_bytes": anywhere.gathers,
+        "activations_bytes": activations,
+        "head_bytes": head,
+        "gathers_bytes": gathers,
     }
     stepping = {
         **use,
@@ -80,17 +97,8 @@ def _stage_memory(model: Model, layout: Layout, foot: Footprint, anywhere: _Anyw
     return _with_overheads(_larger_asked(use, stepping), layout, foot)
 
 
-@dataclass(frozen=True)
-class _States:
-    weights: Number
-    gradients: Number
-    optimizer: Number
-    temporaries: Number
-
-
-def _states(model: Model, layout: Layout, foot: Footprint, stage: Stage) -> _States:
-    """Parameters of the stage, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over."""
-    dense, experts = _parameters(model, layout, stage)
+def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint) -> States:
+    """Parameters of a device, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over."""
     copies = layout.dp * layout.cp
     shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, copies))
     expert_shard = np.maximum(1.0, shard / layout.ep)
@@ -103,7 +111,7 @@ def _states(model: Model, layout: Layout, foot: Footprint, stage: Stage) -> _Sta
 
     trained = 1 - layout.frozen * (1 - ADAPTERS)
     weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
-    return _States(
+    return States(
         weights=held(3) * weights,
         gradients=held(2) * trained * (foot.gradient_bytes + foot.spare_gradient_bytes),
         optimizer=held(1) * trained * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
@@ -167,9 +175,13 @@ def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> N
 
 
 def _gathers(model: Model, layout: Layout, foot: Footprint) -> Number:
-    """ZeRO-3: the layer at work and the next one, and the whole gradient of one before it is scattered."""
     layer = layer_parameters(model)
     numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
+    return gathered_bytes(numbers, layout, foot)
+
+
+def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:
+    """ZeRO-3: the layer at work and the next one, and the whole gradient of one before it is scattered."""
     gathered = np.asarray(layout.zero) >= 3
     return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
 

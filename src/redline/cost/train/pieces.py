@@ -12,6 +12,7 @@ against each other. What overlaps with what:
 - Everything else that happens once per step follows at its end.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,8 +114,13 @@ def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
         "gather_s": gather_weights_s(layer, layout, rates),
         "scatter_s": scatter_gradients_s(layer, layout, rates),
         **_head(model, batch, layout, rates),
-        **_once_per_step(stage, layers, layout, rates),
+        **once_per_step(stage, layers, layout, rates),
     }
+    return in_columns(found)
+
+
+def in_columns(found: Mapping[str, Number]) -> Pieces:
+    """All pieces with as many rows as the longest of them."""
     columns = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in found.values()))
     return Pieces(**dict(zip(found, columns, strict=True)))
 
@@ -192,7 +198,8 @@ def _head(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str,
     return {"head_forward_s": forward_s, "head_backward_s": np.where(layout.frozen == 1, 1.0, 2.0) * forward_s}
 
 
-def _once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+def once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+    """Given the parameters of a stage, in how many layers, on one device."""
     trained = np.where(layout.frozen == 1, 0.0, stage)
     sharded = np.where(layout.zero >= 1, trained / shards(layout, rates).size, trained)
     offloaded = sharded * layout.offload

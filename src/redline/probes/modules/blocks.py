@@ -39,10 +39,10 @@ def _parameters(found: list[nn.Module], taken: set[int]) -> int:
 class Blocks:
     """While it is entered, it notes what goes into each block, and how much more is kept after it than before."""
 
-    def __init__(self, module: nn.Module, kept_bytes: Callable[[], int]) -> None:
+    def __init__(self, module: nn.Module, kept_so_far: Callable[[], int]) -> None:
         self.found = blocks_of(module)
-        self.inputs_bytes = self.largest_bytes = 0
-        self._kept_bytes = kept_bytes
+        self.inputs_bytes = self.kept_bytes = self.largest_bytes = 0
+        self._kept_so_far = kept_so_far
         self._before: list[int] = []
         self._hooks: list[Any] = []
 
@@ -59,7 +59,9 @@ class Blocks:
     def _begin(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         tensors = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor)]
         self.inputs_bytes += sum(each.nbytes for each in tensors)
-        self._before.append(self._kept_bytes())
+        self._before.append(self._kept_so_far())
 
     def _end(self, *_: object) -> None:
-        self.largest_bytes = max(self.largest_bytes, self._kept_bytes() - self._before.pop())
+        added = self._kept_so_far() - self._before.pop()
+        self.kept_bytes += 0 if self._before else added  # a block inside another is part of that
+        self.largest_bytes = max(self.largest_bytes, added)

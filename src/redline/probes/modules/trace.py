@@ -58,6 +58,7 @@ def _result(built: Built, counter: "Counter", kept: "Kept", blocks: Blocks) -> C
         samples=_samples(built),
         blocks=max(len(blocks.found), 1),
         block_inputs_bytes=blocks.inputs_bytes,
+        blocks_kept_bytes=blocks.kept_bytes if blocks.found else kept.size_bytes,
         largest_block_bytes=blocks.largest_bytes if blocks.found else kept.size_bytes,
     )
 
