@@ -39,4 +39,6 @@ def changed(model: Model, **given: Any) -> Model:
     share = given.get("layers", model.layers) / model.layers
     scaled = {name: round(getattr(model, name) * share) for name in _COUNTED}
     norms = round(model.norm_weights * share * given.get("hidden", model.hidden) / model.hidden)
+    if "head_dim" in given and model.value_dim == model.head_dim:
+        given.setdefault("value_dim", given["head_dim"])
     return replace(model, **{**scaled, "norm_weights": norms, **given})

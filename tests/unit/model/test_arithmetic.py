@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redline.model.activations import Practice, bytes_kept, head_activations, layer_activations
 from redline.model.cache import cache_bytes, cache_bytes_per_token
-from redline.model.describe import describe
+from redline.model.describe import changed, describe
 from redline.model.flops import Pairs, attention_pairs, backward_flops, forward_flops
 from redline.model.known import known_model
 from redline.model.matmuls import forward_matmuls
@@ -170,3 +170,13 @@ def test_tokens_of_a_joint_condition_count_as_tokens() -> None:
     kept, without = (bytes_kept(layer_activations(each, sequence, Practice())) for each in (model, alone))
     assert kept == pytest.approx(without * (1 + 333 / sequence))
     assert attention_pairs(model, sequence, Pairs.SEEN) == 24 * (sequence + 333) ** 2
+
+
+def test_other_numbers_keep_the_kinds_of_layers_in_proportion() -> None:
+    model = known_model("gemma-2-9b")
+    half = changed(model, layers=21, head_dim=128)
+    assert (half.attention_layers, half.dense_layers, half.window_layers) == (21, 21, 10)
+    assert half.value_dim == 128
+    assert changed(model) == model
+    wider = changed(known_model("llama-3.1-8b"), hidden=8192)
+    assert wider.norm_weights == 65 * 8192
