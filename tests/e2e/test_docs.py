@@ -30,12 +30,14 @@ import pytest
 
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
+from redline.cli import plan as plan_verb
 from redline.findings.pages import page_of
 from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
 from redline.report.inspect import json as inspect_json
+from redline.report.plan.train import json as train_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
@@ -43,6 +45,7 @@ from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Sour
 from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
+from tests import made_plans
 from tests.unit.report.run.test_text import rank as rank_of_a_run
 from tests.unit.report.run.test_text import run as run_record
 
@@ -318,7 +321,7 @@ def first_words_of_options(verb: str) -> set[str]:
     """Each option as a page on its verb writes it: by its first name."""
     return {
         f"`{action.option_strings[0]} {action.metavar or ''}".strip() + "`"
-        for action in cli.build_parser(verb)._actions
+        for action in cli.parsers()[verb]._actions
         if action.option_strings and action.option_strings[0] != "-h"
     }
 
@@ -327,6 +330,38 @@ def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
     page = DOCS / "reference" / "run.md"
     assert {row[0] for row in rows_of(section(page, "Options"))} == first_words_of_options("run")
     assert {row[0] for row in rows_of(section(page, "What ends a step"))} == {f"`{kind}`" for kind in KINDS.values()}
+
+
+@pytest.mark.parametrize("kind", plan_verb.KINDS)
+def test_the_plan_page_has_every_option(kind: str) -> None:
+    rows = rows_of(section(DOCS / "reference" / "plan.md", f"Options of {kind}"))
+    assert {row[0] for row in rows} == first_words_of_options(f"plan {kind}")
+
+
+def test_the_plan_page_has_every_key_of_the_json() -> None:
+    whole = train_json.as_record(made_plans.plan(), made_plans.job(), [made_plans.plan()])
+    bare = train_json.as_record(made_plans.plan())
+    written = {key for record in (whole, bare) for key in keys_of_a_plan(record)}
+    rows = rows_of(section(DOCS / "reference" / "plan.md", "The JSON of train"))
+    assert {row[0] for row in rows} == {f"`{key}`" for key in written}
+
+
+ALIKE = re.compile(
+    r"((?:ranked|frontier)\[\]|sizes\[\]\.best|(?:alternatives|changes)\[\]\.layout"
+    r"|job\.(?:ideal_days|days|device_hours|money|energy_wh))\..*"
+)
+
+
+def keys_of_a_plan(value: Any, at: str = "") -> Iterator[str]:
+    """Of several objects with the same keys, one has them all."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from keys_of_a_plan(inner, f"{at}.{key}".removeprefix("."))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from keys_of_a_plan(inner, f"{at}[]")
+    elif value != []:
+        yield ALIKE.sub(r"\1", at)
 
 
 def test_the_run_page_has_every_field_of_the_record() -> None:
