@@ -2,13 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, cast
-
-import msgspec
-from isal import igzip
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError
@@ -22,11 +17,10 @@ from redline.trace.job import Failure, Job
 from redline.trace.metadata import written_metadata
 from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
 from redline.trace.summary import RankSummary
+from redline.trace.write import SEPARATOR, TAIL, compressed, head
 from redline.units import format_bytes, format_ns
 
-GZIP_LEVEL = 1
 _MARGIN = 1.05  # sizes of other ranks are estimated from one
-_SEPARATOR = b",\n"
 _ARROWS = (schema.FLOW_LAUNCH, schema.FLOW_FORWARD_BACKWARD)
 _EVERYTHING = frozenset(Kind)
 LEVELS: tuple[tuple[str, frozenset[Kind]], ...] = (
@@ -157,7 +151,7 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
 def _bytes_by_category(timeline: Timeline) -> Counter[str]:
     sizes: Counter[str] = Counter()
     for category, text in RankEvents(timeline, 0, _EVERYTHING, memory=True):
-        sizes[category] += len(text) + len(_SEPARATOR)
+        sizes[category] += len(text) + len(SEPARATOR)
     return sizes
 
 
@@ -185,7 +179,7 @@ def _write(job: Job, read: Read, path: Path, plan: _Plan) -> _Written:
     counts: Counter[tuple[int, str]] = Counter()
     size_bytes = 0
     zero_ns = min(rank.zero_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
-    with write_atomic(path, force=True) as file, _compressed(file, path) as text:
+    with write_atomic(path, force=True) as file, compressed(file, path) as text:
         for piece in _document(job, read, plan, zero_ns, counts):
             size_bytes += len(piece)
             text.write(piece)
@@ -193,7 +187,7 @@ def _write(job: Job, read: Read, path: Path, plan: _Plan) -> _Written:
 
 
 def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]]) -> Iterator[bytes]:
-    yield msgspec.json.encode(_head(job, zero_ns))[:-1] + b',\n"' + schema.EVENTS_NAME.encode() + b'": [\n'
+    yield head(_about(job, zero_ns))
     separator = b""
     for index in plan.indices:
         rank = job.ranks[index].rank
@@ -203,11 +197,11 @@ def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[t
             if category:
                 counts[rank, category] += 1
             yield separator + text
-            separator = _SEPARATOR
-    yield b"\n]}\n"
+            separator = SEPARATOR
+    yield TAIL
 
 
-def _head(job: Job, zero_ns: int) -> dict[str, object]:
+def _about(job: Job, zero_ns: int) -> dict[str, object]:
     """Metadata of the merged trace: what it is comes first, so that a glance at the file tells."""
     first = job.ranks[0].metadata
     synthetic = next((rank.metadata.synthetic for rank in job.ranks if rank.metadata.synthetic), "")
@@ -236,14 +230,3 @@ def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]
             f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {found[key]} read back.\n"
             "The file cannot be trusted: check the disk and merge again."
         )
-
-
-@contextmanager
-def _compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
-    """The file itself, or what compresses into it if the name asks for that."""
-    if path.suffix != ".gz":
-        yield file
-        return
-    compressed = cast(BinaryIO, igzip.open(file, "wb", compresslevel=GZIP_LEVEL))  # type: ignore[no-untyped-call]
-    with compressed:
-        yield compressed

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable
-from redline.timeline.timeline import NONE, Device, Metadata
+from redline.timeline.timeline import NONE, Device, Metadata, Origin
 from redline.trace import schema
 from redline.trace.ranks import LARGEST_JOB, is_rank
 
@@ -55,6 +55,12 @@ def stated_rank(raw: Mapping[str, Any]) -> int:
     """The rank that the metadata states, -1 if it states none."""
     rank = as_int(schema.distributed_info(raw).get(schema.RANK_KEY), NONE)
     return rank if is_rank(rank) else NONE
+
+
+def stated_origin(raw: Mapping[str, Any]) -> Origin:
+    """Where the timelines come from: measured, unless a file of ours says otherwise."""
+    stated = raw.get(schema.ORIGIN_KEY)
+    return Origin(stated) if stated in tuple(Origin) else Origin.MEASURED
 
 
 def base_time_ns(raw: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ from redline.trace.document import Document
 from redline.trace.growing import LaneKey
 from redline.trace.inflate import Content, Limits, contents
 from redline.trace.link import linked
-from redline.trace.metadata import base_time_ns, metadata_of, stated_rank
+from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank
 from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import sane
 from redline.trace.steps import find_steps
@@ -87,7 +87,7 @@ def _read_document(path: Path, content: Content, options: ReadOptions) -> list[T
         log = ProblemLog()
         log.extend(content.log.freeze())
         claim = _rank_claim(metadata if len(parts) == 1 else {}, part, process, source)
-        timeline = _timeline(part, zero_ns, claim, described, source, log)
+        timeline = replace(_timeline(part, zero_ns, claim, described, source, log), origin=stated_origin(metadata))
         if options.strict:
             refuse_damage(timeline.source)
         timelines.append(with_steps(timeline, options.step_regex))

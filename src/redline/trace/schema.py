@@ -16,6 +16,7 @@ from redline.timeline.timeline import NONE, Kind
 EVENTS_NAME = "traceEvents"
 BASE_TIME_KEY = "baseTimeNanoseconds"
 SYNTHETIC_KEY = "synthetic"
+ORIGIN_KEY = "timelineOrigin"  # of ours alone: predicted or altered; a trace without it was measured
 
 COMPLETE, BEGIN, END, METADATA, INSTANT, FLOW_START, FLOW_END, COUNTER = "X", "B", "E", "M", "i", "s", "f", "C"
 INSTANT_PHASES = frozenset({"i", "I", "R"})
@@ -555,6 +556,7 @@ METADATA_KEYS = (
     DEVICES_KEY,
     HOST_KEY,
     SYNTHETIC_KEY,
+    ORIGIN_KEY,
     *RECORDED_FLAGS,
     *VERSION_KEYS,
 )

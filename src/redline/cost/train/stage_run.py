@@ -25,6 +25,8 @@ class Event(NamedTuple):
     """-1: of none."""
     layer: int
     """Of the stage, from 0; -1: of none."""
+    partner: int = -1
+    """The stage that something is sent to or received from."""
 
 
 class StageRun:
@@ -86,13 +88,16 @@ class StageRun:
     def _receive(self, work: Work, sent_s: float) -> float:
         """A device that has nothing else to do waits in the receive."""
         arrived_s = sent_s + self._pieces.send_s
-        self._note(Activity.RECEIVE, min(self.now_s, sent_s), arrived_s, work)
+        source = (self.number + (-1 if work.kind is Pass.FORWARD else 1)) % self._stages
+        self._note(Activity.RECEIVE, min(self.now_s, sent_s), arrived_s, work, partner=source)
         return arrived_s
 
     def _send(self, work: Work) -> None:
-        target = self.number + self._stages * work.chunk + (1 if work.kind is Pass.FORWARD else -1)
+        step = 1 if work.kind is Pass.FORWARD else -1
+        target = self.number + self._stages * work.chunk + step
         if work.kind is not Pass.WEIGHTS and 0 <= target < self._stages * self._chunks:
-            self._note(Activity.SEND, self.now_s, self.now_s + self._pieces.send_s, work)
+            end_s = self.now_s + self._pieces.send_s
+            self._note(Activity.SEND, self.now_s, end_s, work, partner=target % self._stages)
 
     def _gather_and_scatter(self, one: LayerPass, work: Work, layer: int) -> None:
         """The weights of this layer, asked for when the one before began; then the gradients of the one before."""
@@ -168,6 +173,8 @@ class StageRun:
             self.events.append(Event(activity, self.now_s, self.now_s + seconds, -1, -1))
             self.now_s += seconds
 
-    def _note(self, activity: Activity, start_s: float, end_s: float, work: Work, layer: int = -1) -> None:
+    def _note(
+        self, activity: Activity, start_s: float, end_s: float, work: Work, layer: int = -1, partner: int = -1
+    ) -> None:
         if end_s > start_s:
-            self.events.append(Event(activity, start_s, end_s, work.micro_batch, layer))
+            self.events.append(Event(activity, start_s, end_s, work.micro_batch, layer, partner))

@@ -1,0 +1,78 @@
+"""The predicted step as timelines, one rank per stage of the pipeline: what Perfetto draws and `diagnose` accounts for.
+
+A step can have millions of kernels. Where it has more than a viewer can hold, the layers of a pass become one kernel,
+and if that is not enough, only some stages are kept, whole. What was done is said in words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redline.cost.train.layer_pass import layer_pass, layers_of_stage
+from redline.cost.train.pieces import Pieces
+from redline.cost.train.schedule import Pass
+from redline.cost.train.simulate import simulate
+from redline.cost.train.stage_spans import spans_of_stage
+from redline.cost.train.stage_timeline import stage_timeline
+from redline.timeline.timeline import Device, Metadata, Timeline
+
+MOST_EVENTS = 300_000
+"""Of all stages together; each is two spans of a trace, a launch and a kernel."""
+MADE_BY = "predicted by redline plan"
+_ONCE_PER_PASS = 4  # a send, a receive, the head, the host
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedStep:
+    """One timeline per stage that is kept."""
+
+    timelines: tuple[Timeline, ...]
+    stages: int
+    """Of the pipeline, whether kept or not."""
+    layers_together: bool
+    """Whether the layers of a pass were put together, because there are too many kernels to draw each."""
+    stretched: float
+    """By how much the simulated step was scaled to last as long as the closed form says: near 1."""
+
+
+def predicted_step(
+    pieces: Pieces, step_s: float, *, device: str = "", memory_bytes: int = 0, most_events: int = MOST_EVENTS
+) -> PredictedStep:
+    """The step of one layout: `pieces` has plain numbers, `step_s` is what the closed form predicts for it."""
+    layers_together = events_in(pieces, layers_together=False) > most_events
+    simulated = simulate(pieces, layers_together=layers_together)
+    kept = _kept_stages([len(events) for events in simulated.stages], most_events)
+    ns_per_s = 1e9 * step_s / simulated.step_s
+    about = Metadata(
+        devices=(Device(id=0, name=device, memory_bytes=memory_bytes),),
+        backend="nccl",
+        world_size=len(simulated.stages),
+        synthetic=MADE_BY,
+    )
+    step_ns = round(1e9 * step_s)
+    timelines = tuple(
+        stage_timeline(spans_of_stage(simulated.stages[stage], ns_per_s, step_ns), stage, about) for stage in kept
+    )
+    return PredictedStep(
+        timelines=timelines,
+        stages=len(simulated.stages),
+        layers_together=layers_together,
+        stretched=step_s / simulated.step_s,
+    )
+
+
+def events_in(pieces: Pieces, *, layers_together: bool) -> int:
+    """About how many events all stages have."""
+    parts = sum(len(layer_pass(pieces, kind).times(1.0).parts) for kind in (Pass.FORWARD, Pass.BACKWARD))
+    beside = 3 if pieces.gather_s > 0 else 0
+    layers = sum(layers_of_stage(pieces, stage) for stage in range(int(pieces.stages)))
+    passes = 2 * pieces.stages * pieces.chunks
+    each = (passes / 2 if layers_together else layers) * (parts + beside) + passes * _ONCE_PER_PASS
+    return int(pieces.micro_batches * each)
+
+
+def _kept_stages(events: Sequence[int], most_events: int) -> list[int]:
+    """All, or as many as fit, spread over the pipeline; the first in any case."""
+    affordable = max(1, most_events // max(events))
+    if affordable >= len(events) or sum(events) <= most_events:
+        return list(range(len(events)))
+    return sorted({round(place * (len(events) - 1) / max(affordable - 1, 1)) for place in range(affordable)})
