@@ -149,7 +149,8 @@ def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> 
     added_s = layer * rates.accumulate_bytes / rates.memory_bytes_per_s
     weights_s = np.where(frozen, 0.0, times.matmuls_s + added_s)
     backward_s = times.matmuls_s + weights_s + times.attention_backward_s + PASSES_BACKWARD * times.passes_s
-    again_s = np.where(layout.recompute == Recompute.SELECTIVE, times.attention_s, 0.0)
+    some_s = times.attention_s + rates.selective_share * (times.matmuls_s + times.passes_s)
+    again_s = np.where(layout.recompute == Recompute.SELECTIVE, some_s, 0.0)
     return {
         "forward_s": forward_s,
         "backward_s": backward_s,

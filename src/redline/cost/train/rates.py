@@ -61,6 +61,8 @@ class Rates:
     """Per parameter, in the reduction over copies."""
     optimizer_bytes: Number = 30.0
     """Per parameter, moved by the optimizer."""
+    selective_share: Number = 0.0
+    """Of a layer's matmuls and passes, what selective recomputation repeats besides attention."""
     expert_efficiency: Number = 1.0
     """Of grouped matmuls against plain ones of the same size."""
 

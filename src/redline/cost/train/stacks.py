@@ -46,6 +46,7 @@ class Stack:
     accumulate_bytes: Number = 8.0
     gradient_bytes: Number = 2.0
     optimizer_bytes: Number = 30.0
+    selective_share: Number = 0.0
     expert_efficiency: Number = 0.8
     host_layer_s: Number = 0.6e-3
     host_backward: Number = 1.2
@@ -66,23 +67,41 @@ _SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
 _COPIED = tuple(field.name for field in fields(Stack) if field.name not in _SHARES)
 
 
+def stack_names() -> tuple[str, ...]:
+    return tuple(_file())
+
+
+def stack(name: str, machine: str = "", dtype: str = "bf16") -> Stack:
+    """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
+    kind = format_kind(dtype)
+    written = _constants(name)
+    found = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
+    return replace(Stack(), **found)
+
+
+def format_kind(dtype: str) -> str:
+    """Formats of 16 bits are alike."""
+    return dtype if dtype in {"fp8", "fp4"} else "half"
+
+
+def spread(name: str, *, sparse: bool = False) -> tuple[float, float]:
+    """Eight of ten measured steps of a stack lie between these two multiples of what is predicted for them."""
+    written = _constants(name)
+    found = written["spread_sparse"] if sparse and "spread_sparse" in written else written["spread"]
+    return found["low"], found["high"]
+
+
+def _constants(name: str) -> dict[str, dict[str, float]]:
+    if name not in _file():
+        raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")
+    return _file()[name]
+
+
 @cache
 def _file() -> dict[str, dict[str, dict[str, float]]]:
     text = (files("redline.cost.train") / "stacks.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, dict[str, float]]] = json.loads(text)["stacks"]
     return found
-
-
-def stack_names() -> tuple[str, ...]:
-    return tuple(_file())
-
-
-def stack(name: str, machine: str = "") -> Stack:
-    """The constants of a stack, with those of a machine where they were fitted for it."""
-    if name not in _file():
-        raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")
-    written = _file()[name]
-    return replace(Stack(), **{**written["all"], **written.get(machine, {})})
 
 
 def rates_of(
@@ -95,7 +114,7 @@ def rates_of(
 ) -> Rates:
     """What a machine does in a number format under a stack."""
     bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
-    return with_stack(bare, stack(stack_name, machine.base or machine.name))
+    return with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
 
 
 def with_stack(bare: Rates, used: Stack) -> Rates:

@@ -1,0 +1,146 @@
+"""How far predicted step times lie from measured ones, on runs that no constant was fitted to."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from redline.cost.train.memory import memory_use
+from redline.cost.train.outcome import StepTime
+from redline.cost.train.pieces import pieces
+from redline.cost.train.rates import Rates
+from redline.cost.train.room import chance_out_of_memory
+from redline.cost.train.stacks import Stack, spread, stack, with_stack
+from redline.cost.train.step import step_time
+from redline.cost.truth.rows import Mask, Numbers
+from redline.cost.truth.training import Runs, expressed_runs, unexpressed_runs
+
+# Below this utilization, runs of nanotron's sweep are layouts that nobody would choose.
+LEAST_UTILIZATION = 10.0
+SWEEP = "nanotron"
+MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
+LEAST_GROUP = 5
+# Layouts that are likelier than this to run out of memory are not chosen.
+MOST_CHANCE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Errors are predicted over measured, less 1."""
+
+    name: str
+    runs: int
+    bias: float
+    """The median error."""
+    median: float
+    """Of errors without their sign."""
+    ninetieth: float
+    covered: float
+    """Share of measured times inside the interval that is to hold 80 % of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceLoss:
+    """What choosing by prediction costs: throughput lost against the best measured layout of a model and size."""
+
+    groups: int
+    median: float
+    ninetieth: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAccuracy:
+    """Everything that is claimed about step times, from runs with odd ids."""
+
+    dense: Accuracy
+    """All stacks; 16 bits, shorter than 16k tokens, every weight trained."""
+    megatron: Accuracy
+    """The same of stacks built on Megatron."""
+    stacks: tuple[Accuracy, ...]
+    kinds: tuple[Accuracy, ...]
+    """What is not dense: experts, fewer bits, long sequences, adapters."""
+    everything: Accuracy
+    choice: ChoiceLoss
+    """Of all measured layouts of the sweep, those of the fitting half included: a choice is among all."""
+    expressible: float
+    """Share of measured runs of language models."""
+    reasons: tuple[tuple[str, int], ...]
+    """Why others cannot be expressed, and how many."""
+
+
+def step_accuracy() -> StepAccuracy:
+    """Held against the package's own measurements, in about a second."""
+    runs = expressed_runs()
+    scored = runs.where(runs.held_out & ((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION)))
+    predicted_s = predicted(scored).step_s
+    dense = ~scored.sparse & ~scored.narrow & ~scored.long & ~scored.adapters
+
+    def score(name: str, mask: Mask) -> Accuracy:
+        return _accuracy(name, scored.where(mask), predicted_s[mask])
+
+    masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long, "adapters": scored.adapters}
+    left_out = Counter(each.reason for each in unexpressed_runs())
+    return StepAccuracy(
+        dense=score("dense", dense),
+        megatron=score("megatron", dense & np.isin(scored.stacks, MEGATRON)),
+        stacks=tuple(score(str(name), scored.stacks == name) for name in np.unique(scored.stacks)),
+        kinds=tuple(score(name, mask) for name, mask in masks.items()),
+        everything=score("everything", np.ones(len(scored), np.bool_)),
+        choice=choice_loss(runs.where(runs.stacks == SWEEP)),
+        expressible=len(runs) / (len(runs) + left_out.total()),
+        reasons=tuple(left_out.most_common()),
+    )
+
+
+def predicted(runs: Runs) -> StepTime:
+    """The step of every run, by what it is spent on."""
+    return step_time(pieces(runs.model, runs.batch, runs.layout, rates(runs)))
+
+
+def rates(runs: Runs) -> Rates:
+    """Of every run: its machine under its stack."""
+    keys = list(zip(runs.stacks.tolist(), runs.machines.tolist(), runs.formats.tolist(), strict=True))
+    kinds = sorted(set(keys))
+    found = [stack(*kind) for kind in kinds]
+    at = np.array([kinds.index(key) for key in keys])
+    columns = {each.name: np.array([getattr(one, each.name) for one in found])[at] for each in fields(Stack)}
+    return with_stack(runs.bare, Stack(**columns))
+
+
+def choice_loss(runs: Runs) -> ChoiceLoss:
+    """Of each model and number of devices, the layout that is predicted to be the fastest of those that fit."""
+    step_s = predicted(runs).step_s
+    memory = memory_use(runs.model, runs.batch, runs.layout, SWEEP)
+    chance = chance_out_of_memory(memory.peak_bytes, runs.bare.device_bytes, SWEEP)
+    usable_s = np.where(chance <= MOST_CHANCE, step_s, step_s + 1e9)
+    lost = np.array([1 - measured.min() / measured[np.argmin(told)] for told, measured in _groups(runs, usable_s)])
+    return ChoiceLoss(groups=len(lost), median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
+
+
+def _groups(runs: Runs, told_s: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+    keys = np.array([f"{name} {devices:.0f}" for name, devices in zip(runs.names, runs.devices, strict=True)])
+    for key in np.unique(keys):
+        mask = keys == key
+        if mask.sum() >= LEAST_GROUP:
+            yield told_s[mask], runs.measured_s[mask]
+
+
+def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
+    errors = predicted_s / runs.measured_s - 1
+    low, high = _interval(runs, predicted_s)
+    inside = (low <= runs.measured_s) & (runs.measured_s <= high)
+    return Accuracy(
+        name=name,
+        runs=len(runs),
+        bias=float(np.median(errors)),
+        median=float(np.median(np.abs(errors))),
+        ninetieth=float(np.quantile(np.abs(errors), 0.9)),
+        covered=float(np.mean(inside)),
+    )
+
+
+def _interval(runs: Runs, predicted_s: Numbers) -> tuple[Numbers, Numbers]:
+    kinds = zip(runs.stacks.tolist(), runs.sparse.tolist(), strict=True)
+    spreads = np.array([spread(name, sparse=sparse) for name, sparse in kinds])
+    return predicted_s * spreads[:, 0], predicted_s * spreads[:, 1]
