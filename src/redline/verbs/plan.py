@@ -13,8 +13,9 @@ from redline.hardware.profile import is_profile_path, load_profile
 from redline.model.describe import changed, describe
 from redline.model.known import read_model
 from redline.model.model import Model
+from redline.verbs.plan_trace import write_predicted_trace
 
-__all__ = ["TrainingPlan", "TrainingRequest", "find_machine", "find_model", "plan_training"]
+__all__ = ["TrainingPlan", "TrainingRequest", "find_machine", "find_model", "plan_training", "write_predicted_trace"]
 
 
 def find_model(source: str | None, **given: Any) -> Model:
