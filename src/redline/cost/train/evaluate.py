@@ -11,13 +11,11 @@ import numpy as np
 from redline.cost.train.columns import Rows, row_of, rows_of
 from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.memory import memory_use
 from redline.cost.train.outcome import Column, MemoryUse, StepTime
-from redline.cost.train.pieces import pieces
 from redline.cost.train.rates import Rates
 from redline.cost.train.room import chance_out_of_memory
 from redline.cost.train.step import step_time
-from redline.model.model import Model
+from redline.cost.train.subject import Subject, memory_of, pieces_of
 
 Value = TypeVar("Value")
 
@@ -29,7 +27,7 @@ ROWS_AT_ONCE = 8192
 class Job:
     """What is to be laid out, and on what."""
 
-    model: Model
+    model: Subject
     batch: Batch
     rates: Rates
     stack: str
@@ -71,8 +69,8 @@ def evaluate(job: Job, layouts: Layout) -> Evaluated:
 
 
 def _evaluate(job: Job, layout: Layout) -> Evaluated:
-    time = step_time(pieces(job.model, job.batch, layout, job.rates))
-    memory = memory_use(job.model, job.batch, layout, footprint(job.stack, job.dtype))
+    time = step_time(pieces_of(job.model, job.batch, layout, job.rates))
+    memory = memory_of(job.model, job.batch, layout, footprint(job.stack, job.dtype))
     peak_bytes = memory.peak_bytes
     chance = chance_out_of_memory(peak_bytes, job.rates.device_bytes, job.stack)
     return Evaluated(layout=layout, time=time, memory=memory, chance=chance, step_s=time.step_s, peak_bytes=peak_bytes)

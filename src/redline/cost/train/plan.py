@@ -13,19 +13,17 @@ from redline.cost.train.columns import row_of
 from redline.cost.train.evaluate import Evaluated, Job
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.overlap import overlaps
-from redline.cost.train.pieces import pieces
 from redline.cost.train.planned import Candidate, TrainingPlan
 from redline.cost.train.room import peak_interval
 from redline.cost.train.search import ACCEPTED_CHANCE, Found, frontier, search
-from redline.cost.train.space import Space, layouts
+from redline.cost.train.space import Space
 from redline.cost.train.stacks import DEFAULT_STACK, rates_of
 from redline.cost.train.stages import micro_batches
+from redline.cost.train.subject import Subject, flops_per_step, layouts_of, parameters_of, pieces_of, rates_for
 from redline.cost.train.trust import evidence, step_interval
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
-from redline.model.flops import Pairs, backward_flops, forward_flops
-from redline.model.model import Model
-from redline.model.parameters import active_parameters, count_parameters
+from redline.model.counted import CountedModule
 
 BY = ("speed", "memory")
 SHOWN_FRONTIER = 12
@@ -35,7 +33,7 @@ SHOWN_FRONTIER = 12
 class TrainingRequest:
     """What is known of a job before it runs. What is not fixed is searched."""
 
-    model: Model
+    model: Subject
     machine: Machine
     devices: int
     sequence: int
@@ -60,12 +58,13 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     if not len(found.every):
         raise UsageError(_nothing(request))
     best = found.every.row(0) if found.fitting else found.every.row(int(np.argmin(found.every.peak_bytes)))
-    parts = row_of(pieces(job.model, job.batch, _as_columns(best.layout), job.rates), 0)
+    parts = row_of(pieces_of(job.model, job.batch, _as_columns(best.layout), job.rates), 0)
     device_bytes = float(job.rates.device_bytes)
+    parameters, active = parameters_of(request.model)
     return TrainingPlan(
         model=request.model,
-        parameters=int(count_parameters(request.model).total),
-        active_parameters=int(active_parameters(request.model)),
+        parameters=parameters,
+        active_parameters=active,
         flops_per_step=flops_per_step(job.model, job.batch),
         machine=request.machine,
         dtype=request.dtype,
@@ -85,7 +84,8 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         overlaps=overlaps(parts, best.time),
         alternatives=alternatives(found, device_bytes) if found.fitting else (),
         changes=changes(job, found, accepted_chance=request.accepted_chance) if found.fitting else (),
-        evidence=evidence(request.stack),
+        # Modules were never held against measured runs.
+        evidence=() if isinstance(request.model, CountedModule) else evidence(request.stack),
     )
 
 
@@ -100,6 +100,7 @@ def _job(request: TrainingRequest) -> Job:
     if not rates.device_bytes:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
+    rates = rates_for(request.model, rates, request.machine)
     return Job(model=request.model, batch=batch, rates=rates, stack=request.stack, dtype=request.dtype)
 
 
@@ -113,14 +114,16 @@ def _nothing(request: TrainingRequest) -> str:
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
     for name in request.fixed:
         others = {key: value for key, value in request.fixed.items() if key != name}
-        if len(np.atleast_1d(layouts(request.model, batch, replace(_space(request), fixed=others)).dp)):
+        if len(np.atleast_1d(layouts_of(request.model, batch, replace(_space(request), fixed=others)).dp)):
             values = ", ".join(f"{value:g}" for value in request.fixed[name])
             return (
                 f"no layout of {request.devices} devices has {name} {values} with the rest that you fixed; leave it out"
             )
+    is_module = isinstance(request.model, CountedModule)
+    what, heads = ("samples", "") if is_module else ("sequences", ", and tensor parallelism the heads")
     return (
-        f"no layout of {request.devices} devices can run this model with {request.sequences} sequences per step\n"
-        "copies have to divide the batch, and tensor parallelism the heads; change --batch or --gpus"
+        f"no layout of {request.devices} devices can run this model with {request.sequences} {what} per step\n"
+        f"copies have to divide the batch{heads}; change --batch or --gpus"
     )
 
 
@@ -155,14 +158,6 @@ def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
         peak_high_bytes=float(high_bytes),
         chance=float(one.chance),
     )
-
-
-def flops_per_step(model: Model, batch: Batch) -> float:
-    """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides."""
-    tokens = batch.sequence * batch.sequences
-    forward = forward_flops(model, tokens, batch.sequence, Pairs.SEEN).total
-    backward = backward_flops(model, tokens, batch.sequence, Pairs.SEEN, flash=0).total
-    return float(forward + backward)
 
 
 def _as_columns(layout: Layout) -> Layout:

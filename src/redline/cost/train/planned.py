@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.outcome import MemoryUse, StepTime
+from redline.model.counted import CountedModule
 
 if TYPE_CHECKING:
     from redline.cost.train.alternatives import Alternative, Change
     from redline.cost.train.overlap import Overlap
     from redline.cost.train.pieces import Pieces
+    from redline.cost.train.subject import Subject
     from redline.hardware.machine import Machine
-    from redline.model.model import Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Candidate:
     step_high_s: float
     """Eight of ten measured steps lay between these two."""
     tokens_per_s: float
-    """Of all devices together."""
+    """Of all devices together; of a module, samples."""
     mfu: float
     """FLOPs that the model needs, over what the devices could do in that time at their peak."""
     memory: MemoryUse
@@ -57,7 +58,7 @@ class Evidence:
 class TrainingPlan:
     """All that `redline plan train` says, whichever way it is shown."""
 
-    model: Model
+    model: Subject
     parameters: int
     active_parameters: int
     flops_per_step: float
@@ -89,7 +90,13 @@ class TrainingPlan:
 
     @property
     def tokens_per_step(self) -> float:
+        """Of a module, samples."""
         return float(self.batch.sequence * self.batch.sequences)
+
+    @property
+    def unit(self) -> str:
+        """What the batch counts, and speed with it: tokens, or the samples of a module of the user's own."""
+        return "samples" if isinstance(self.model, CountedModule) else "tokens"
 
     @property
     def fits(self) -> bool:

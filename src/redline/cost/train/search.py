@@ -9,8 +9,8 @@ from redline.cost.train.columns import rows_of
 from redline.cost.train.evaluate import Evaluated, Job, evaluate
 from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Layout
-from redline.cost.train.runnable import runnable
-from redline.cost.train.space import Space, layouts
+from redline.cost.train.space import Space
+from redline.cost.train.subject import layouts_of, runnable_of
 
 ACCEPTED_CHANCE = 0.2
 """Of running out of memory: a layout with more is not proposed."""
@@ -27,7 +27,7 @@ class Found:
 
 def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float = ACCEPTED_CHANCE) -> Found:
     """Evaluate every layout of the space, and order them by speed or by memory."""
-    every = evaluate(job, _running(job, layouts(job.model, job.batch, space)))
+    every = evaluate(job, _running(job, layouts_of(job.model, job.batch, space)))
     fits = every.chance <= accepted_chance
     first = every.step_s if by == "speed" else every.peak_bytes
     second = every.peak_bytes if by == "speed" else every.step_s
@@ -37,7 +37,7 @@ def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float 
 
 def _running(job: Job, possible: Layout) -> Layout:
     """Those that the stack does not refuse."""
-    runs = runnable(job.model, job.batch, possible, footprint(job.stack, job.dtype))
+    runs = runnable_of(job.model, job.batch, possible, footprint(job.stack, job.dtype))
     return rows_of(possible, runs)
 
 

@@ -12,6 +12,8 @@ from redline.model.model import Model
 
 # Beyond these nobody has run, and the model has no evidence.
 LARGEST_TENSOR, LARGEST_CONTEXT, LARGEST_CHUNKS, LARGEST_MICRO_BATCH = 64, 64, 16, 64
+# Samples of a module in a micro-batch.
+LARGEST_SAMPLES = 4096
 # Ring attention cuts a sequence into pieces; shorter ones leave nothing to overlap with.
 LEAST_CONTEXT_TOKENS = 1024
 # How much longer than the average the fullest stage of a pipeline may be.
@@ -30,7 +32,6 @@ class Space:
 
 def layouts(model: Model, batch: Batch, space: Space) -> Layout:
     """All of them, as columns. Empty columns where there is none."""
-    names = ("dp", "tp", "pp", "cp", "ep", "micro_batch", "chunks", "schedule", "zero", "shard")
     rows = [
         (*split, micro_batch, *order, *sharding)
         for split in _splits(model, batch, space)
@@ -38,8 +39,27 @@ def layouts(model: Model, batch: Batch, space: Space) -> Layout:
         for order in _orders(model, batch, split, micro_batch, space)
         for sharding in _shardings(split, space)
     ]
+    return _as_columns(rows, tuple(Recompute), space)
+
+
+def module_layouts(batch: Batch, space: Space) -> Layout:
+    """The same for a module whose inside is not known: copies of it, and what ZeRO divides of them."""
+    share, rest = divmod(int(batch.sequences), space.devices)
+    alone = all(_allowed(name, [1], space) for name in ("tp", "pp", "cp", "ep", "chunks"))
+    sizes = [each for each in _divisors(share) if each <= LARGEST_SAMPLES] if alone and not rest else []
+    rows = [
+        (dp, 1, 1, 1, 1, micro_batch, 1, Schedule.ONE_F_ONE_B, *sharding)
+        for dp in _allowed("dp", [space.devices], space)
+        for micro_batch in _allowed("micro_batch", sizes, space)
+        for sharding in _shardings((dp, 1, 1, 1, 1), space)
+    ]
+    return _as_columns(rows, (Recompute.NONE, Recompute.FULL), space)
+
+
+def _as_columns(rows: Sequence[tuple[int, ...]], recomputes: Sequence[int], space: Space) -> Layout:
+    names = ("dp", "tp", "pp", "cp", "ep", "micro_batch", "chunks", "schedule", "zero", "shard")
     table = np.array(rows, np.float64).reshape(-1, len(names))
-    recompute = np.array(space.fixed.get("recompute", tuple(Recompute)), np.float64)
+    recompute = np.array(_allowed("recompute", recomputes, space), np.float64)
     repeated = np.repeat(table, len(recompute), axis=0)
     columns = {name: np.ascontiguousarray(repeated[:, at]) for at, name in enumerate(names)}
     columns["recompute"] = np.tile(recompute, len(table))

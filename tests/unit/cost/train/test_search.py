@@ -124,7 +124,7 @@ def test_what_cannot_be_laid_out_says_so(change: dict[str, object], message: str
 
 def test_100_000_layouts_are_evaluated_in_a_second_of_one_core() -> None:
     job = replace(JOB, model=LARGE, batch=Batch(sequence=8192, sequences=2048))
-    many = layouts(job.model, job.batch, Space(devices=16384))
+    many = layouts(LARGE, job.batch, Space(devices=16384))
     count = len(evaluate(job, many))
     assert count > 40_000
     rates = []

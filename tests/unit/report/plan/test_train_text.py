@@ -12,12 +12,13 @@ from redline.cost.train.planned import TrainingPlan
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from redline.report.plan import amounts, layouts
+from redline.report.plan.blocks import WIDTH
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import words as say
 from redline.report.plan.train.screen import memory_bars, step_bars
-from redline.report.plan.train.text import WIDTH, render
+from redline.report.plan.train.text import render
 from tests.conftest import ROOT
-from tests.made_plans import LAYOUT, alternatives, candidate, changes, job, nothing_fits, plan
+from tests.made_plans import LAYOUT, alternatives, candidate, changes, job, llama, nothing_fits, plan
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 
@@ -68,7 +69,7 @@ def test_more_memory_is_named_where_it_would_do() -> None:
 
 
 def test_a_mixture_of_experts_has_two_counts_and_a_caveat() -> None:
-    sparse = plan(active_parameters=2_000_000_000, model=replace(plan().model, experts=8))
+    sparse = plan(active_parameters=2_000_000_000, model=replace(llama(), experts=8))
     assert say.parameters(sparse) == "8.03 B parameters, 2.00 B of them active in each token"
     assert "Experts are taken to get the same number of tokens each." in say.not_modelled(sparse)
     assert "Experts" not in say.not_modelled(plan())

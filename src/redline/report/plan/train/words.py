@@ -7,6 +7,7 @@ from redline.cost.train.alternatives import Alternative, Change
 from redline.cost.train.overlap import Overlap
 from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
 from redline.cost.train.stacks import DEFAULT_STACK
+from redline.model.model import Model
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
@@ -266,6 +267,8 @@ def not_modelled(plan: TrainingPlan) -> str:
     """What is in no figure, so that nobody believes it is."""
     said = [
         _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
-        _("Experts are taken to get the same number of tokens each.") if plan.model.experts else "",
+        _("Experts are taken to get the same number of tokens each.")
+        if isinstance(plan.model, Model) and plan.model.experts
+        else "",
     ]
     return sentences(said)
