@@ -24,13 +24,25 @@ class LayerPass(NamedTuple):
 
 def layers_of_stage(pieces: Pieces, stage: int) -> float:
     """The last stage has what it is said to have. Of the others the first have one less, where not all are full."""
-    stages = int(pieces.stages)
-    if stages == 1:
+    if pieces.stages <= 1:
         return pieces.layers
-    if stage == stages - 1:
+    if stage == pieces.stages - 1:
         return pieces.layers_last_stage
-    missing = (stages - 1) * pieces.layers_per_stage - (pieces.layers - pieces.layers_last_stage)
+    missing = (pieces.stages - 1) * pieces.layers_per_stage - (pieces.layers - pieces.layers_last_stage)
     return pieces.layers_per_stage - (1 if stage < missing else 0)
+
+
+def layers_of_chunks(pieces: Pieces, stage: int) -> list[float]:
+    """Of every chunk of a stage. What the last stage lacks, its last chunk does, which has the head in its place; what
+    another lacks, its first one does.
+    """
+    chunks = int(pieces.chunks) if has_chunks(pieces) else 1
+    full, fewer = pieces.layers_per_stage / chunks, pieces.layers_per_stage - layers_of_stage(pieces, stage)
+    if pieces.stages <= 1 or fewer > full:
+        return [layers_of_stage(pieces, stage) / chunks] * chunks
+    layers = [full] * chunks
+    layers[-1 if stage == pieces.stages - 1 else 0] -= fewer
+    return layers
 
 
 def has_chunks(pieces: Pieces) -> bool:

@@ -189,7 +189,10 @@ def _interleaved(given: Stages) -> Column:
     """1F1B on chunks: the first micro-batch passes every stage `chunks` times, and stages wait only for parts."""
     both = given.forward_s + given.backward_s
     # Micro-batches go round in groups of as many as there are stages; a group that is not full leaves gaps.
-    missing = -given.micro_batches % given.stages
-    gaps = missing * (given.chunks - 1) / given.chunks * both
+    absent = -given.micro_batches % given.stages
+    gaps = absent * (given.chunks - 1) / given.chunks * both
     sends = 2 * (given.chunks * given.stages - 1) * given.send_s
-    return _work(given) + gaps + (given.stages - 1) * both / given.chunks + sends
+    # A lighter last stage: the one before it sets the pace, and one of its passes is not waited for.
+    lighter = np.maximum(-_head(given), 0.0) * given.micro_batches
+    saved = np.minimum(lighter, np.minimum(given.forward_s, given.backward_s) / given.chunks)
+    return _work(given) + gaps + (given.stages - 1) * both / given.chunks - saved + sends

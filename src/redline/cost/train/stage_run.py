@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from redline.cost.train.activity import Activity
-from redline.cost.train.layer_pass import LayerPass, has_chunks, layer_pass, layers_of_stage, puts_weights_off
+from redline.cost.train.layer_pass import LayerPass, has_chunks, layer_pass, layers_of_chunks, puts_weights_off
 from redline.cost.train.layout import Schedule
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.schedule import Pass, Work, work_order
@@ -29,6 +29,17 @@ class Event(NamedTuple):
     """The stage that something is sent to or received from."""
 
 
+class _Chunk:
+    """Layers that a pass goes through, and what it does in each of them."""
+
+    def __init__(self, pieces: Pieces, before: float, layers: float, together: bool) -> None:
+        """Where layers are not a whole number, or taken together, each stands for more or less than one."""
+        self.first = round(before)
+        self.layers = min(1, round(layers)) if together else round(layers)
+        weight = layers / self.layers if self.layers else 0.0
+        self.passes = {kind: layer_pass(pieces, kind).times(weight) for kind in Pass}
+
+
 class StageRun:
     """The state of one stage while a step is played through."""
 
@@ -44,19 +55,16 @@ class StageRun:
         schedule = Schedule(int(pieces.schedule)) if self._stages > 1 else Schedule.ONE_F_ONE_B
         self._order = work_order(schedule, self._stages, self._chunks, self._micro_batches, number)
         self._done = 0
-        self._layers, weight = self._layers_per_chunk(layers_together)
-        self._passes = {kind: layer_pass(pieces, kind).times(weight) for kind in Pass}
+        layers = layers_of_chunks(pieces, number)
+        self._parts = [
+            _Chunk(pieces, sum(layers[:chunk]), layers[chunk], layers_together) for chunk in range(len(layers))
+        ]
+        self._reduce_s = pieces.reduce_s / sum(part.layers for part in self._parts)
         self._gradients_from = Pass.WEIGHTS if puts_weights_off(pieces) else Pass.BACKWARD
         self._began_s = 0.0  # when the layer before began: the next one's weights are gathered from then on
         self._computed_s = 0.0  # when it ended
         self._unscattered_s = 0.0  # its gradients
         self._held_up = 1 - pieces.overlap  # share of what runs beside that compute waits for
-
-    def _layers_per_chunk(self, together: bool) -> tuple[int, float]:
-        """How many there are, and for how many real ones each stands: chunks of unequal size are averaged."""
-        per_chunk = layers_of_stage(self._pieces, self.number) / self._chunks
-        number = 1 if together else max(1, round(per_chunk))
-        return number, per_chunk / number
 
     def upcoming(self) -> Iterator[Work]:
         """The work that is left; what was asked for and not done is asked for again."""
@@ -69,17 +77,22 @@ class StageRun:
         head = self._is_last and work.chunk == self._chunks - 1
         if head and work.kind is Pass.BACKWARD:
             self._head(Activity.HEAD_BACKWARD, self._pieces.head_backward_s, work)
-        for index in range(self._layers):
-            within = index if work.kind is Pass.FORWARD else self._layers - 1 - index
-            self._gather_and_scatter(self._passes[work.kind], work, work.chunk * self._layers + within)
-            self._wait_for_input(work, arrived_s, first=index == 0)
-            self._compute(self._passes[work.kind], work, work.chunk * self._layers + within)
-            self._reduce(work)
+        self._layers(self._parts[work.chunk], work, arrived_s)
         if head and work.kind is Pass.FORWARD:
             self._head(Activity.HEAD_FORWARD, self._pieces.head_forward_s, work)
         self._send(work)
         self._done += 1
         return self.now_s
+
+    def _layers(self, chunk: "_Chunk", work: Work, arrived_s: float) -> None:
+        if not chunk.layers:
+            self._wait_for_input(work, arrived_s, first=True)
+        for index in range(chunk.layers):
+            layer = chunk.first + (index if work.kind is Pass.FORWARD else chunk.layers - 1 - index)
+            self._gather_and_scatter(chunk.passes[work.kind], work, layer)
+            self._wait_for_input(work, arrived_s, first=index == 0)
+            self._compute(chunk.passes[work.kind], work, layer)
+            self._reduce(work)
 
     @property
     def _is_last(self) -> bool:
@@ -143,7 +156,7 @@ class StageRun:
 
     def _reduce(self, work: Work) -> None:
         """Once the gradients of a layer are complete, the part of their reduction that may run beside kernels."""
-        hidden_s = self._pieces.overlap * self._pieces.reduce_s / (self._layers * self._chunks)
+        hidden_s = self._pieces.overlap * self._reduce_s
         if hidden_s > 0 and work.kind is self._gradients_from and work.micro_batch == self._micro_batches - 1:
             begin_s = max(self.now_s, self._beside_s)
             self._beside_s = begin_s + hidden_s

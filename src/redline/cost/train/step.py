@@ -54,8 +54,7 @@ def stages_of(pieces: Pieces, layer: LayerDuration, gathers: Late) -> Stages:
     forward_s = many * layer.forward_s + gathers.forward_s
     backward_s = many * layer.backward_s + gathers.backward_s
     weights_s = many * pieces.weight_gradient_s + gathers.weights_s
-    # Layers that the last stage has less; of interleaved stages the slowest chunk counts, which has the head.
-    fewer = (many - pieces.layers_last_stage) / np.where(pieces.stages > 1, pieces.chunks, 1.0)
+    fewer = many - pieces.layers_last_stage
     return Stages(
         stages=pieces.stages,
         chunks=pieces.chunks,
@@ -75,7 +74,7 @@ def _shorter_way_s(pieces: Pieces, stages: Stages) -> Column:
     """What the way through the pipeline is shorter by, because some stages before the last have a layer less."""
     missing = (pieces.stages - 1) * pieces.layers_per_stage - (pieces.layers - pieces.layers_last_stage)
     both_s = stages.forward_s + stages.backward_s - pieces.host_micro_batch_s
-    shorter: Column = np.maximum(missing, 0.0) * both_s / (pieces.layers_per_stage * pieces.chunks)
+    shorter: Column = np.maximum(missing, 0.0) * both_s / pieces.layers_per_stage
     return np.where(pieces.stages > 1, shorter, 0.0)
 
 
