@@ -7,6 +7,7 @@ import numpy as np
 
 from redline.cost.job.estimate import Estimate
 from redline.cost.job.whole import Job, JobCost, whole_job
+from redline.cost.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
 from redline.cost.train.alternatives import Alternative, Change
 from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
 from redline.cost.train.outcome import MemoryUse, StepTime
@@ -164,3 +165,39 @@ def job(tokens: float = 15e12, **more: Any) -> JobCost:
     given = {"price_per_device_hour": 2.5, "device_power_w": 700.0, **more}
     step_s = Estimate(best.step_low_s, best.step_s, best.step_high_s)
     return whole_job(Job(step_s=step_s, tokens_per_step=TOKENS, tokens=tokens, devices=DEVICES, **given))
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+def ranged(value: float) -> Ranged:
+    return Ranged(value=value, low=0.8 * value, high=1.3 * value)
+
+
+def point(tp: int = 2, load: int = 16, dtype: str = "fp8", **more: Any) -> ServingPoint:
+    """A user gets less the more requests there are, a device more."""
+    tpot_s = 0.02 / tp + 0.0005 * load
+    given: dict[str, Any] = {
+        "tp": tp, "attention_dp": 1, "dtype": dtype, "concurrency": load, "batch": min(float(load), 200.0),
+        "most": 200.0, "copies": 64 // tp, "ttft_s": ranged(0.2 + 0.001 * load), "tpot_s": ranged(tpot_s),
+        "latency_s": Ranged(value=0.2 + 256 * tpot_s), "tokens_per_s": ranged(load / tpot_s),
+        "step_s": (0.0, tpot_s * 0.8, tpot_s * 0.1, tpot_s * 0.1), "prompt_s": (0.1, 0.001, 0.02, 0.03),
+        "weights_bytes": 70e9 / tp, "cache_bytes": 0.2e9 * load / tp, "meets": tpot_s <= 0.025,
+    }  # fmt: skip
+    return ServingPoint(**given | more)
+
+
+def serving_plan(**more: Any) -> ServingPlan:
+    points = tuple(point(tp, load) for tp in (2, 4) for load in (1, 16, 64, 256))
+    copied = point(8, 64, attention_dp=8)
+    given: dict[str, Any] = {
+        "model": replace(llama(), name="Llama-3-70B"), "parameters": int(70.6e9), "active_parameters": int(70.6e9),
+        "machine": h100(), "device_bytes": 80e9, "engine": "SGLang", "measured_here": True, "cache_dtype": "bf16",
+        "prompt": 1024, "output": 256, "devices": 64, "price": 2.5, "most_ttft_s": 0.5, "most_tpot_s": 0.025,
+        "points": (*points, copied), "refused": ((1, "bf16", 141e9), (1, "fp8", 72.7e9)), "best": points[5],
+        "frontier": (*points[4:7], points[3], copied), "evidence": (
+            ServingEvidence(metric="tpot_s", rows=70, median=0.11, p90=0.47),
+            ServingEvidence(metric="ttft_s", rows=68, median=0.335, p90=1.74),
+        ),
+    }  # fmt: skip
+    return ServingPlan(**given | more)

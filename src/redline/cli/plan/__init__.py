@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "train": "a training job: time, memory and cost of a step, the best layout, the whole job",
+    "serve": "serving: time to the first token, time per token, throughput, by size and precision",
 }
 USAGE = f"redline plan {{{','.join(KINDS)}}} [options]"
 

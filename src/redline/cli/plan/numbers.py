@@ -36,6 +36,14 @@ def above_zero(text: str) -> float:
     return found
 
 
+def time_s(text: str) -> float:
+    """0.05, 50ms or 2s, in seconds"""
+    for suffix, factor in (("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("", 1.0)):
+        if text.endswith(suffix):
+            return above_zero(text.removesuffix(suffix).strip()) * factor
+    raise AssertionError(text)  # the last suffix is that of any text
+
+
 def share(text: str) -> float:
     """0.2 or 20%"""
     found = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

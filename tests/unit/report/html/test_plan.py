@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from redline.cost.serve.planned import Ranged
+from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
 from redline.report.html.plan.train import page as train_page
 from redline.report.html.tables import amount
 from redline.report.language import speaking
+from redline.report.plan.serve import words as say_serve
 from redline.report.plan.train import words as say
-from tests.made_plans import changes, job, nothing_fits, plan
+from tests.made_plans import changes, job, nothing_fits, plan, point, serving_plan
 from tests.pages import data_of, visible
 
 MOST_BYTES = 6_000_000
@@ -89,3 +92,36 @@ def test_every_part_has_a_colour() -> None:
 )
 def test_cells_of_plans_are_sorted_as_numbers(cell: str, value: float | None) -> None:
     assert amount(cell) == value
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_serving_says_what_the_text_says() -> None:
+    plan_ = serving_plan()
+    text = visible(serve_page.render(plan_))
+    for line in (
+        say_serve.verdict(plan_),
+        say_serve.headline(plan_),
+        *say_serve.refused(plan_),
+        *say_serve.trust(plan_),
+    ):
+        assert line in text
+    data = data_of(serve_page.render(plan_))
+    assert set(data["tables"]) == {"passes", "frontier", "every"}
+    assert [curve["name"] for curve in data["charts"]["serving"]["curves"]] == [
+        "tp 2, fp8", "tp 4, fp8", "ep 8 with copied attention, fp8",
+    ]  # fmt: skip
+
+
+def test_serving_that_does_not_fit_has_no_charts() -> None:
+    text = serve_page.render(serving_plan(points=(), best=None, frontier=()))
+    assert data_of(text)["charts"] == {}
+    assert re.findall(r'<section[^>]* id="(\w+)"', text) == ["verdict", "refused", "trust", "about"]
+
+
+def test_a_page_without_a_price_has_the_room() -> None:
+    unknown = replace(point(4), ttft_s=Ranged(value=0.2))
+    text = visible(serve_page.render(serving_plan(price=None, best=unknown)))
+    assert "room for 200 sequences" in text
+    assert "error not known" in text

@@ -4,20 +4,16 @@ from collections.abc import Sequence
 
 from redline.cost.train.planned import TrainingPlan
 from redline.report.language import _
-from redline.report.layout import wrapped
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
+from redline.report.plan.blocks import table_block
 from redline.report.shown import Shown
-from redline.report.words import printable, table
-
-WIDTH = 100
+from redline.report.words import printable
 
 
 def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> str:
     """What stands above the plan of the size that was chosen."""
-    shown = sizes(plans, refused, chosen)
-    notes = [line for note in shown.notes for line in wrapped(note, WIDTH, "  ")]
-    return "\n".join([shown.title, *(f"  {line}" for line in table(shown.head, shown.rows)), *notes]) + "\n\n"
+    return "\n".join(table_block(sizes(plans, refused, chosen))) + "\n\n"
 
 
 def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:

@@ -1,17 +1,15 @@
 """The plan of a training job as text for a terminal: the answer first, then what it is made of and how sure it is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from redline.cost.job.whole import JobCost
 from redline.cost.train.planned import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
 from redline.report.layout import left, right, width_of, wrapped
+from redline.report.plan.blocks import WIDTH, list_block, table_block
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
-from redline.report.shown import Shown
-from redline.report.words import table
 
-WIDTH = 100
 _LABEL_WIDTH = 12
 _BAR_WIDTH = 44
 
@@ -22,13 +20,13 @@ def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = Tr
     blocks = [
         [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
         list(_bars(screen.step, unicode=unicode)),
-        list(_table(screen.overlaps)),
+        table_block(screen.overlaps),
         list(_bars(screen.memory, unicode=unicode)),
-        list(_table(screen.ranked)),
-        list(_table(screen.alternatives)),
-        list(_list(_("what a better machine would change"), screen.changes)),
+        table_block(screen.ranked),
+        table_block(screen.alternatives),
+        list_block(_("what a better machine would change"), screen.changes),
         list(_job(screen)),
-        list(_list(_("how far to trust this"), screen.trust)),
+        list_block(_("how far to trust this"), screen.trust),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -51,18 +49,6 @@ def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
     yield total.rstrip()
 
 
-def _table(shown: Shown) -> Iterator[str]:
-    if not shown.rows and not shown.empty:
-        return
-    yield shown.title
-    if not shown.rows:
-        yield f"  {shown.empty}"
-        return
-    yield from (f"  {line}" for line in table(shown.head, shown.rows))
-    for note in shown.notes:
-        yield from wrapped(note, WIDTH, "  ")
-
-
 def _job(screen: TrainScreen) -> Iterator[str]:
     if screen.job is None:
         return
@@ -70,11 +56,4 @@ def _job(screen: TrainScreen) -> Iterator[str]:
     width = max(width_of(label) for label, _text in screen.job_facts) + 2
     for label, text in screen.job_facts:
         yield from wrapped(text, WIDTH, f"  {left(label, width)}")
-    yield from list(_table(screen.job))[1:]
-
-
-def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
-    if lines:
-        yield title
-        for line in lines:
-            yield from wrapped(line, WIDTH, "  - ")
+    yield from table_block(screen.job)[1:]

@@ -1,0 +1,110 @@
+"""`redline plan serve` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+
+from redline.cli.arguments import language, positive
+from redline.cli.output import show
+from redline.cli.plan.model import add_model, model_of
+from redline.cli.plan.numbers import above_zero, count, several, time_s
+from redline.cli.plan.output import add_output, deliver_page, refuse_early
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redline.cost.serve.plan import ServingRequest
+    from redline.cost.serve.planned import ServingPlan
+
+USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
+ENGINE = "SGLang"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    add_model(parser)
+    _add_machine(parser.add_argument_group("the machine and the engine"))
+    _add_traffic(parser.add_argument_group("the requests"))
+    add_output(parser.add_argument_group("output"))
+
+
+def _add_machine(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
+    )
+    group.add_argument("--gpus", type=positive, metavar="N", help="how many, for as many copies (default: one copy)")
+    group.add_argument("--tp", type=several, metavar="N", help="GPUs that hold a copy (default: 1,2,4,8)")
+    group.add_argument(
+        "--precision",
+        type=_names,
+        default=("bf16",),
+        metavar="TYPES",
+        help="of weights, such as bf16,fp8 (default: bf16)",
+    )
+    group.add_argument("--cache", default="bf16", metavar="TYPE", help="of keys and values: bf16 (default) or fp8")
+    group.add_argument("--engine", default=ENGINE, metavar="NAME", help=f"the software that serves (default: {ENGINE})")
+    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
+
+
+def _add_traffic(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--prompt", type=count, metavar="N", required=True, help="tokens of a prompt")
+    group.add_argument("--output-tokens", type=count, metavar="N", required=True, help="tokens of an answer")
+    group.add_argument(
+        "--concurrency", type=several, metavar="N", help="requests in flight on one copy (default: 1 to 512)"
+    )
+    group.add_argument("--max-ttft", type=time_s, metavar="TIME", help="until the first token, such as 500ms")
+    group.add_argument("--max-tpot", type=time_s, metavar="TIME", help="for each further token, such as 50ms")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip().lower() for word in text.split(",")))
+
+
+def run(options: argparse.Namespace) -> int:
+    spoken = language(options)
+    refuse_early(options)
+    from redline.verbs.plan_serve import plan_serving
+
+    plan = plan_serving(_request(options))
+    _print(plan, options, spoken)
+    deliver_page(options, lambda: _page(plan, spoken))
+    return 0
+
+
+def _request(options: argparse.Namespace) -> ServingRequest:
+    from redline.verbs.plan import find_machine
+    from redline.verbs.plan_serve import ServingRequest
+
+    chosen = {"sizes": options.tp, "loads": options.concurrency}
+    return ServingRequest(
+        model=model_of(options),
+        machine=find_machine(options.machine),
+        prompt=options.prompt,
+        output=options.output_tokens,
+        engine=options.engine,
+        dtypes=options.precision,
+        cache_dtype=options.cache,
+        devices=options.gpus,
+        price=options.price,
+        most_ttft_s=options.max_ttft,
+        most_tpot_s=options.max_tpot,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+
+
+def _print(plan: ServingPlan, options: argparse.Namespace, spoken: str) -> None:
+    from redline.report.language import speaking
+    from redline.report.plan.serve import json, text
+
+    if options.json:
+        show(json.render(plan))
+        return
+    with speaking(spoken):
+        show(text.render(plan))
+
+
+def _page(plan: ServingPlan, spoken: str) -> str:
+    from redline.report.html.plan.serve import page
+    from redline.report.language import speaking
+
+    with speaking(spoken):
+        return page.render(plan)

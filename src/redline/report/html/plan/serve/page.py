@@ -1,0 +1,110 @@
+"""A plan of serving as one HTML file that needs nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from redline.cost.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.report.html.frame import frame, template
+from redline.report.html.plan.words import script_words
+from redline.report.html.tables import sorted_table
+from redline.report.language import _
+from redline.report.plan.amounts import count, gigabytes, seconds
+from redline.report.plan.serve import tables
+from redline.report.plan.serve import words as say
+from redline.report.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One load: what a user gets (x) and what a GPU gives (y)."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One size and format, from few requests to many."""
+
+    name: str
+    points: list[Point]
+
+
+def render(plan: ServingPlan) -> str:
+    shown = dict(_tables(plan))
+    return template("plan/serve/page.html.j2").render(
+        **frame(
+            say.headline(plan),
+            charts={"serving": {"curves": [asdict(one) for one in curves(plan)]}} if plan.points else {},
+            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            words=script_words(),
+            drawers=["plan/charts.js"],
+        ),
+        headline=say.verdict(plan),
+        second=say.headline(plan),
+        facts=[] if plan.best is None else list(_facts(plan, plan.best)),
+        about=list(say.facts(plan)),
+        refused=list(say.refused(plan)),
+        trust=list(say.trust(plan)),
+    )
+
+
+def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
+    yield Fact(name=_("first token"), value=seconds(best.ttft_s.value), detail=_interval(best.ttft_s))
+    yield Fact(name=_("per token"), value=seconds(best.tpot_s.value), detail=_interval(best.tpot_s))
+    yield Fact(name=_("tokens/s/user"), value=count(best.tokens_per_s_user), detail="")
+    yield Fact(name=_("tokens/s/GPU"), value=count(best.tokens_per_s_device), detail="")
+    used = gigabytes(best.weights_bytes + best.cache_bytes)
+    yield Fact(name=_("GPU memory"), value=used, detail=_("of {size}").format(size=gigabytes(plan.device_bytes)))
+    cost = plan.cost_per_million(best)
+    if cost is not None:
+        yield Fact(name=_("per million"), value=f"{cost:.3g}", detail=_("output tokens"))
+    else:
+        yield Fact(name=_("room for"), value=f"{best.most:,.0f}", detail=_("sequences"))
+
+
+def _interval(figure: Ranged) -> str:
+    if figure.low is None or figure.high is None:
+        return _("error not known")
+    return _("8 of 10 between {low} and {high}").format(low=seconds(figure.low), high=seconds(figure.high))
+
+
+def _tables(plan: ServingPlan) -> Iterator[tuple[str, Shown]]:
+    """Those that have rows."""
+    made = {
+        "passes": tables.passes(plan),
+        "frontier": tables.frontier(plan, brief=False),
+        "every": tables.every(plan),
+    }
+    yield from ((name, one) for name, one in made.items() if one.rows)
+
+
+def curves(plan: ServingPlan) -> list[Curve]:
+    """Of each size and format that fits."""
+    groups: dict[str, list[Point]] = {}
+    for one in plan.points:
+        text = _("{way}\nfirst token {first}, then {each} each\n{user} tokens/s for a user, {gpu} per GPU").format(
+            way=say.way(one),
+            first=seconds(one.ttft_s.value),
+            each=seconds(one.tpot_s.value),
+            user=count(one.tokens_per_s_user),
+            gpu=count(one.tokens_per_s_device),
+        )
+        point = Point(x=_digits(one.tokens_per_s_user), y=_digits(one.tokens_per_s_device), text=text)
+        groups.setdefault(f"{say.size(one)}, {one.dtype}", []).append(point)
+    return [Curve(name=name, points=points) for name, points in groups.items()]
+
+
+def _digits(value: float) -> float:
+    """Five are more than a chart can show."""
+    return float(f"{value:.5g}")

@@ -1,0 +1,21 @@
+"""Blocks of a plan on a terminal: tables and lists."""
+
+from collections.abc import Sequence
+
+from redline.report.layout import wrapped
+from redline.report.shown import Shown
+from redline.report.words import table
+
+WIDTH = 100
+
+
+def table_block(shown: Shown) -> list[str]:
+    """Nothing where there are no rows and nothing is to be said instead."""
+    if not shown.rows:
+        return [shown.title, f"  {shown.empty}"] if shown.empty else []
+    notes = [line for note in shown.notes for line in wrapped(note, WIDTH, "  ")]
+    return [shown.title, *(f"  {line}" for line in table(shown.head, shown.rows)), *notes]
+
+
+def list_block(title: str, lines: Sequence[str]) -> list[str]:
+    return [title, *(part for line in lines for part in wrapped(line, WIDTH, "  - "))] if lines else []

@@ -1,0 +1,1 @@
+"""How a plan of serving is told."""

@@ -1,0 +1,47 @@
+"""A plan of serving as JSON for machines; docs/reference/plan.md describes every field."""
+
+import json
+from typing import Any
+
+from redline.artifacts import Envelope
+from redline.cost.serve.planned import ServingPlan, ServingPoint
+from redline.report.plan.plain import plain
+
+KIND = "serving-plan"
+SCHEMA_VERSION = 1
+_PLAIN = (
+    "parameters", "active_parameters", "device_bytes", "engine", "measured_here", "cache_dtype", "prompt", "output",
+    "devices", "price", "most_ttft_s", "most_tpot_s", "evidence",
+)  # fmt: skip
+
+
+def render(plan: ServingPlan) -> str:
+    return json.dumps(as_record(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_record(plan: ServingPlan) -> dict[str, Any]:
+    # Synthetic: everything in a plan is predicted, nothing measured.
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan serve", synthetic=True)
+    return {
+        **envelope.to_dict(),
+        "model": plan.model.name,
+        "machine": plan.machine.name,
+        **{name: plain(getattr(plan, name)) for name in _PLAIN},
+        "best": None if plan.best is None else _point(plan, plan.best),
+        "frontier": [_point(plan, one) for one in plan.frontier],
+        "points": [_point(plan, one) for one in plan.points],
+        "refused": [{"tp": tp, "dtype": dtype, "weights_bytes": plain(size)} for tp, dtype, size in plan.refused],
+    }
+
+
+def _point(plan: ServingPlan, one: ServingPoint) -> dict[str, Any]:
+    parts = ("compute_s", "memory_s", "communication_s", "overhead_s")
+    return {
+        **plain(one),
+        "step_s": dict(zip(parts, plain(one.step_s), strict=True)),
+        "prompt_s": dict(zip(parts, plain(one.prompt_s), strict=True)),
+        "tokens_per_s_device": plain(one.tokens_per_s_device),
+        "tokens_per_s_user": plain(one.tokens_per_s_user),
+        "cost_per_million": plain(plan.cost_per_million(one)),
+        "limit": one.step_limit.name.lower(),
+    }

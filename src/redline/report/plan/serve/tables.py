@@ -1,0 +1,74 @@
+"""The tables of a plan of serving, as cells."""
+
+from collections.abc import Callable, Sequence
+
+from redline.cost.serve.outcome import Limit
+from redline.cost.serve.planned import ServingPlan, ServingPoint
+from redline.report.language import _, marked
+from redline.report.plan.amounts import count, gigabytes, seconds
+from redline.report.plan.serve import words as say
+from redline.report.shown import Shown
+
+
+def passes(plan: ServingPlan) -> Shown:
+    """What the passes of the best way consist of."""
+    head = (_("pass"), *(_(say.LIMITS[limit]) for limit in Limit), _("in all"), _("limited by"))
+    rows: list[tuple[str, ...]] = []
+    if plan.best is not None:
+        rows = [
+            _pass_row(_("over one prompt"), plan.best.prompt_s, plan.best.prompt_limit),
+            _pass_row(_("one decode step"), plan.best.step_s, plan.best.step_limit),
+        ]
+    return Shown(title=_("what a pass takes, alone"), head=head, rows=tuple(rows), notes=(), empty="")
+
+
+def _pass_row(name: str, parts: Sequence[float], limit: Limit) -> tuple[str, ...]:
+    return (name, *(seconds(part) if part else "-" for part in parts), seconds(sum(parts)), _(say.LIMITS[limit]))
+
+
+def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brief: bool) -> Shown:
+    """Ways to serve, with what a user and a GPU get. `brief` is narrow enough for a terminal."""
+    columns = [name for name in _columns(plan) if not brief or name not in _WIDE]
+    rows = tuple(tuple(_columns(plan)[name](one) for name in columns) for one in found)
+    notes = [_("per user, per GPU: output tokens per second; limited by: what takes most of a decode step")]
+    if any(one.attention_dp > 1 for one in found):
+        notes.append(_("ep 8, dp 8: experts are shared by 8 GPUs, attention is on each"))
+    if any(not one.meets for one in found):
+        notes.append(_("*: misses a limit"))
+    return Shown(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
+
+
+_WIDE = (marked("in a step"), marked("room for"), marked("GPU memory"))
+
+
+def _columns(plan: ServingPlan) -> dict[str, Callable[[ServingPoint], str]]:
+    """By head."""
+    columns: dict[str, Callable[[ServingPoint], str]] = {
+        marked("a copy on"): _size,
+        marked("format"): lambda one: one.dtype,
+        marked("in flight"): lambda one: f"{one.concurrency:,}" if one.meets else f"{one.concurrency:,}*",
+        _WIDE[0]: lambda one: f"{one.batch:,.0f}",
+        _WIDE[1]: lambda one: f"{one.most:,.0f}",
+        marked("first token"): lambda one: seconds(one.ttft_s.value),
+        marked("per token"): lambda one: seconds(one.tpot_s.value),
+        marked("per user"): lambda one: count(one.tokens_per_s_user),
+        marked("per GPU"): lambda one: count(one.tokens_per_s_device),
+        _WIDE[2]: lambda one: gigabytes(one.weights_bytes + one.cache_bytes),
+    }
+    if plan.price is not None:
+        columns[marked("per million")] = lambda one: f"{plan.cost_per_million(one):.3g}"
+    columns[marked("limited by")] = lambda one: _(say.LIMITS[one.step_limit])
+    return columns
+
+
+def _size(one: ServingPoint) -> str:
+    return f"tp {one.tp}" if one.attention_dp == 1 else f"ep {one.tp}, dp {one.attention_dp}"
+
+
+def frontier(plan: ServingPlan, *, brief: bool) -> Shown:
+    title = _("the frontier: no other way gives both a user and a GPU more")
+    return points(plan, plan.frontier, title, brief=brief)
+
+
+def every(plan: ServingPlan) -> Shown:
+    return points(plan, plan.points, _("all ways that fit"), brief=False)

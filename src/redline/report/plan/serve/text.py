@@ -1,0 +1,25 @@
+"""A plan of serving as text for a terminal."""
+
+from redline.cost.serve.planned import ServingPlan
+from redline.report.language import _
+from redline.report.layout import left, wrapped
+from redline.report.plan.blocks import WIDTH, list_block, table_block
+from redline.report.plan.serve import tables
+from redline.report.plan.serve import words as say
+
+_LABEL_WIDTH = 13
+
+
+def render(plan: ServingPlan) -> str:
+    lines = [*wrapped(say.headline(plan), WIDTH, rest="  ")]
+    first = _("best") if plan.best is not None else _("verdict")
+    for label, text in ((first, say.verdict(plan)), *say.facts(plan)):
+        lines += wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
+    blocks = [
+        lines,
+        table_block(tables.passes(plan)),
+        table_block(tables.frontier(plan, brief=True)) if plan.points else [],
+        list_block(_("what does not fit"), list(say.refused(plan))),
+        list_block(_("how far to trust this"), list(say.trust(plan))),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

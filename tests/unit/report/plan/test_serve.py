@@ -1,0 +1,85 @@
+"""A plan of serving as text and JSON: the best within limits, no figure without its error, and it fits a screen."""
+
+import json
+
+import pytest
+
+from redline.cost.serve.outcome import Limit
+from redline.cost.serve.planned import Ranged, ServingPlan
+from redline.report.language import speaking
+from redline.report.layout import width_of
+from redline.report.plan.blocks import WIDTH
+from redline.report.plan.serve import words as say
+from redline.report.plan.serve.json import as_record
+from redline.report.plan.serve.json import render as render_json
+from redline.report.plan.serve.text import render
+from tests.conftest import ROOT
+from tests.made_plans import point, serving_plan
+
+GOLDEN = ROOT / "tests" / "golden" / "plan"
+NOTHING_FITS = serving_plan(points=(), best=None, frontier=(), evidence=(), measured_here=False)
+TOO_SLOW = serving_plan(best=None, most_ttft_s=0.001)
+
+
+@pytest.mark.parametrize(
+    ("golden", "found", "language"),
+    [
+        ("serve", serving_plan(), "en"),
+        ("serve.zh", serving_plan(), "zh"),
+        ("serve_nothing_fits", NOTHING_FITS, "en"),
+    ],
+)
+def test_text(golden: str, found: ServingPlan, language: str, update_golden: bool) -> None:
+    with speaking(language):
+        text = render(found)
+    path = GOLDEN / f"{golden}.txt"
+    if update_golden:
+        path.write_text(text)
+    assert text == path.read_text()
+    assert max(map(width_of, text.split("\n"))) <= WIDTH
+
+
+def test_where_nothing_meets_the_limits_the_nearest_is_named() -> None:
+    assert say.verdict(TOO_SLOW).startswith("No way to serve meets the limits. The nearest, tp 2 in fp8 with 1 request")
+    assert "verdict" in render(TOO_SLOW)
+
+
+def test_where_nothing_fits_the_smallest_is_named() -> None:
+    assert say.verdict(NOTHING_FITS) == (
+        "Nothing fits. Even tp 1 in fp8 needs 72.7 GB on each GPU for weights alone, of 80.0 GB."
+    )
+
+
+def test_an_interval_or_why_there_is_none() -> None:
+    assert say.ranged(Ranged(value=1.0)).endswith("so its error is not known")
+    assert "8 of 10" in say.ranged(Ranged(value=1.0, low=0.9, high=1.2))
+    unknown = serving_plan(best=point(tokens_per_s=Ranged(value=100.0)))
+    assert say.verdict(unknown) == "tp 2 in fp8 with 16 requests in flight: 50 tokens/s per GPU"
+
+
+def test_an_engine_that_was_not_measured_there_says_so() -> None:
+    assert any("its constants are those of other GPUs" in line for line in say.trust(NOTHING_FITS))
+    assert not any("its constants" in line for line in say.trust(serving_plan()))
+
+
+def test_experts_have_two_counts() -> None:
+    assert say.parameters(serving_plan(active_parameters=10_000_000_000)).endswith(
+        "10.0 B of them active in each token"
+    )
+
+
+def test_every_limit_has_a_name() -> None:
+    assert set(say.LIMITS) == set(Limit)
+    assert (point().step_limit, point().prompt_limit) == (Limit.MEMORY, Limit.COMPUTE)
+
+
+def test_the_json_is_whole() -> None:
+    record = json.loads(render_json(serving_plan()))
+    assert record == as_record(serving_plan())
+    assert record["kind"] == "serving-plan"
+    assert record["synthetic"] is True
+    assert record["best"]["cost_per_million"] == pytest.approx(2.5 / 3600 / point(4, 16).tokens_per_s_device * 1e6)
+    assert record["best"]["step_s"]["memory_s"] > 0
+    assert len(record["points"]) == 9
+    assert as_record(NOTHING_FITS)["best"] is None
+    assert as_record(serving_plan(price=None))["best"]["cost_per_million"] is None
