@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from redline.cost.train.activity import Activity
 from redline.cost.train.layout import Schedule
-from redline.cost.train.pieces import Pieces
+from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass
 
 
@@ -22,7 +22,7 @@ class LayerPass(NamedTuple):
         return LayerPass(parts, weight * self.host_s, weight * self.gather_s, weight * self.scatter_s)
 
 
-def layers_of_stage(pieces: Pieces, stage: int) -> float:
+def layers_of_stage(pieces: PlainPieces, stage: int) -> float:
     """The last stage has what it is said to have. Of the others the first have one less, where not all are full."""
     if pieces.stages <= 1:
         return pieces.layers
@@ -32,7 +32,7 @@ def layers_of_stage(pieces: Pieces, stage: int) -> float:
     return pieces.layers_per_stage - (1 if stage < missing else 0)
 
 
-def layers_of_chunks(pieces: Pieces, stage: int) -> list[float]:
+def layers_of_chunks(pieces: PlainPieces, stage: int) -> list[float]:
     """Of every chunk of a stage. What the last stage lacks, its last chunk does, which has the head in its place; what
     another lacks, its first one does.
     """
@@ -45,16 +45,16 @@ def layers_of_chunks(pieces: Pieces, stage: int) -> list[float]:
     return layers
 
 
-def has_chunks(pieces: Pieces) -> bool:
-    return bool(pieces.chunks > 1 and pieces.stages > 1)
+def has_chunks(pieces: PlainPieces) -> bool:
+    return pieces.chunks > 1 and pieces.stages > 1
 
 
-def puts_weights_off(pieces: Pieces) -> bool:
+def puts_weights_off(pieces: PlainPieces) -> bool:
     """Whether gradients of weights are computed in a pass of their own."""
-    return bool(pieces.schedule == Schedule.ZERO_BUBBLE and pieces.stages > 1 and not has_chunks(pieces))
+    return pieces.schedule == Schedule.ZERO_BUBBLE and pieces.stages > 1 and not has_chunks(pieces)
 
 
-def layer_pass(pieces: Pieces, kind: Pass) -> LayerPass:
+def layer_pass(pieces: PlainPieces, kind: Pass) -> LayerPass:
     if kind is Pass.FORWARD:
         return _forward(pieces)
     apart = puts_weights_off(pieces)
@@ -63,7 +63,7 @@ def layer_pass(pieces: Pieces, kind: Pass) -> LayerPass:
     return LayerPass(((Activity.WEIGHTS, pieces.weight_gradient_s),), 0.0, 0.0, pieces.scatter_s)
 
 
-def _forward(pieces: Pieces) -> LayerPass:
+def _forward(pieces: PlainPieces) -> LayerPass:
     parts = (
         (Activity.FORWARD, pieces.forward_s),
         (Activity.CONTEXT, pieces.context_forward_s),
@@ -73,7 +73,7 @@ def _forward(pieces: Pieces) -> LayerPass:
     return LayerPass(parts, pieces.host_forward_s, pieces.gather_s)
 
 
-def _backward(pieces: Pieces, *, apart: bool) -> LayerPass:
+def _backward(pieces: PlainPieces, *, apart: bool) -> LayerPass:
     later_s = pieces.weight_gradient_s if apart else 0.0
     parts = (
         (Activity.RECOMPUTE, pieces.recompute_s),

@@ -101,7 +101,8 @@ def _gpipe(given: Stages) -> Column:
     """All forward passes, then all backward passes: each is a row of queues, and the slowest stage sets the pace."""
     through = (given.stages - 1) * (given.forward_s + given.backward_s + 2 * given.send_s)
     lighter = np.minimum(given.head_forward_s, 0.0) + np.minimum(given.head_backward_s, 0.0)
-    return through + _work(given) + lighter
+    duration: Column = through + _work(given) + lighter
+    return duration
 
 
 def _one_by_one(given: Stages) -> Column:

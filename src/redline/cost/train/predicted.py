@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from redline.cost.train.layer_pass import layer_pass, layers_of_stage
 from redline.cost.train.pieces import Pieces
+from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass
 from redline.cost.train.simulate import simulate
 from redline.cost.train.stage_spans import spans_of_stage
@@ -37,7 +38,7 @@ class PredictedStep:
 def predicted_step(
     pieces: Pieces, step_s: float, *, device: str = "", memory_bytes: int = 0, most_events: int = MOST_EVENTS
 ) -> PredictedStep:
-    """The step of one layout: `pieces` has plain numbers, `step_s` is what the closed form predicts for it."""
+    """The step of one layout: `pieces` has one row, `step_s` is what the closed form predicts for it."""
     layers_together = events_in(pieces, layers_together=False) > most_events
     simulated = simulate(pieces, layers_together=layers_together)
     kept = _kept_stages([len(events) for events in simulated.stages], most_events)
@@ -62,12 +63,13 @@ def predicted_step(
 
 def events_in(pieces: Pieces, *, layers_together: bool) -> int:
     """About how many events all stages have."""
-    parts = sum(len(layer_pass(pieces, kind).times(1.0).parts) for kind in (Pass.FORWARD, Pass.BACKWARD))
-    beside = 3 if pieces.gather_s > 0 else 0
-    layers = sum(layers_of_stage(pieces, stage) for stage in range(int(pieces.stages)))
-    passes = 2 * pieces.stages * pieces.chunks
+    given = PlainPieces(pieces)
+    parts = sum(len(layer_pass(given, kind).times(1.0).parts) for kind in (Pass.FORWARD, Pass.BACKWARD))
+    beside = 3 if given.gather_s > 0 else 0
+    layers = sum(layers_of_stage(given, stage) for stage in range(int(given.stages)))
+    passes = 2 * given.stages * given.chunks
     each = (passes / 2 if layers_together else layers) * (parts + beside) + passes * _ONCE_PER_PASS
-    return int(pieces.micro_batches * each)
+    return int(given.micro_batches * each)
 
 
 def _kept_stages(events: Sequence[int], most_events: int) -> list[int]:

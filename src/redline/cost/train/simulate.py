@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from redline.cost.train.layer_pass import has_chunks
 from redline.cost.train.pieces import Pieces
+from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass, Work
 from redline.cost.train.stage_run import Event, StageRun
 
@@ -21,9 +22,11 @@ class Simulated:
 
 
 def simulate(pieces: Pieces, *, layers_together: bool = False) -> Simulated:
-    """The step of one layout: `pieces` has plain numbers. Layers of a pass can be taken as one, for fewer events."""
-    stages = [StageRun(pieces, number, layers_together=layers_together) for number in range(int(pieces.stages))]
-    _play(stages, int(pieces.stages), int(pieces.chunks) if has_chunks(pieces) else 1)
+    """The step of one layout: `pieces` has one row. Layers of a pass can be taken as one, for fewer events."""
+    given = PlainPieces(pieces)
+    count = int(given.stages)
+    stages = [StageRun(given, number, layers_together=layers_together) for number in range(count)]
+    _play(stages, count, int(given.chunks) if has_chunks(given) else 1)
     ready_s = max(stage.reduced() for stage in stages)
     for stage in stages:
         stage.finish(ready_s)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from redline.cost.train.activity import Activity
 from redline.cost.train.layer_pass import LayerPass, has_chunks, layer_pass, layers_of_chunks, puts_weights_off
 from redline.cost.train.layout import Schedule
-from redline.cost.train.pieces import Pieces
+from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass, Work, work_order
 
 
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 class _Chunk:
     """Layers that a pass goes through, and what it does in each of them."""
 
-    def __init__(self, pieces: Pieces, before: float, layers: float, together: bool) -> None:
+    def __init__(self, pieces: PlainPieces, before: float, layers: float, together: bool) -> None:
         """Where layers are not a whole number, or taken together, each stands for more or less than one."""
         self.first = round(before)
         self.layers = min(1, round(layers)) if together else round(layers)
@@ -43,7 +43,7 @@ class _Chunk:
 class StageRun:
     """The state of one stage while a step is played through."""
 
-    def __init__(self, pieces: Pieces, number: int, *, layers_together: bool) -> None:
+    def __init__(self, pieces: PlainPieces, number: int, *, layers_together: bool) -> None:
         self.number = number
         self.events: list[Event] = []
         self.now_s = 0.0

@@ -1,5 +1,7 @@
 """The time of a pipeline is that of the book where the book has one, and that of the simulation everywhere."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -83,7 +85,7 @@ def test_rows_do_not_depend_on_each_other() -> None:
         "head_weight_gradient_s": 0.0,
     }
 
-    def stages(rows: list[tuple[float, ...]]) -> Stages:
+    def stages(rows: Sequence[tuple[float, ...]]) -> Stages:
         given = {name: np.array(values, float) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
         return Stages(**given, **{name: np.full(len(rows), value) for name, value in same.items()})
 

@@ -23,7 +23,7 @@ from redline.trace.write import write_timelines
 from redline.verbs.diagnose import diagnose
 
 MODEL = describe(layers=16, hidden=2048, heads=16, ffn=8192, vocab=50304)
-LAYOUTS = {
+LAYOUTS: dict[str, dict[str, float]] = {
     "1F1B": {"dp": 4, "tp": 2, "pp": 4, "zero": 1},
     "interleaved": {"dp": 4, "tp": 2, "pp": 4, "chunks": 2, "recompute": 2},
     "zero-bubble": {"dp": 8, "pp": 4, "schedule": Schedule.ZERO_BUBBLE},

@@ -28,7 +28,7 @@ MOST_PASSES = 600  # through layers, of all stages and micro-batches: larger ste
 
 def difference(given: Pieces) -> float:
     """Closed form over simulation, less 1."""
-    column = Pieces(**{field.name: np.array([getattr(given, field.name)]) for field in fields(Pieces)})
+    column = Pieces(**{field.name: np.array([getattr(given, field.name)], float) for field in fields(Pieces)})
     return float(step_time(column).step_s[0]) / simulate(given).step_s - 1
 
 
@@ -61,21 +61,23 @@ def made_up(rng: random.Random) -> Pieces:
 
     tensor, context, expert, head = sometimes(0, 0.5), sometimes(0, 0.2), sometimes(0, 0.5), sometimes(0.2, 2)
     backward, reduced = forward * rng.uniform(1.8, 2.6), 0.0 if shards else layers * sometimes(0, 2)
-    return Pieces(
-        stages=stages, chunks=chunks, micro_batches=micro_batches, schedule=schedule,
-        layers_per_stage=layers, layers_last_stage=layers, layers=stages * layers,
-        forward_s=forward, backward_s=backward, weight_gradient_s=backward * rng.uniform(0.35, 0.5),
-        recompute_s=rng.choice((0.0, 0.15, 1.0)) * forward,
-        host_forward_s=sometimes(0, 1.3), host_backward_s=sometimes(0, 2.6),
-        tensor_forward_s=tensor, tensor_backward_s=2 * tensor,
-        context_forward_s=context, context_backward_s=2 * context,
-        expert_forward_s=expert, expert_backward_s=expert,
-        gather_s=shards * forward * rng.uniform(0, 0.8), scatter_s=shards * forward * rng.uniform(0, 0.8),
-        head_forward_s=head, head_backward_s=2 * head, host_micro_batch_s=sometimes(0, 0.3),
-        send_s=sometimes(0, 0.3) if stages > 1 else 0.0,
-        reduce_s=reduced, broadcast_s=rng.choice((0.0, reduced / 2)), overlap=rng.choice((1.0, rng.uniform(0.5, 1))),
-        optimizer_s=sometimes(0, 3), offload_s=sometimes(0, 3), host_step_s=sometimes(0, 1),
-    )  # type: ignore[arg-type]  # fmt: skip
+    values: dict[str, float] = {
+        "stages": stages, "chunks": chunks, "micro_batches": micro_batches, "schedule": schedule,
+        "layers_per_stage": layers, "layers_last_stage": layers, "layers": stages * layers,
+        "forward_s": forward, "backward_s": backward, "weight_gradient_s": backward * rng.uniform(0.35, 0.5),
+        "recompute_s": rng.choice((0.0, 0.15, 1.0)) * forward,
+        "host_forward_s": sometimes(0, 1.3), "host_backward_s": sometimes(0, 2.6),
+        "tensor_forward_s": tensor, "tensor_backward_s": 2 * tensor,
+        "context_forward_s": context, "context_backward_s": 2 * context,
+        "expert_forward_s": expert, "expert_backward_s": expert,
+        "gather_s": shards * forward * rng.uniform(0, 0.8), "scatter_s": shards * forward * rng.uniform(0, 0.8),
+        "head_forward_s": head, "head_backward_s": 2 * head, "host_micro_batch_s": sometimes(0, 0.3),
+        "send_s": sometimes(0, 0.3) if stages > 1 else 0.0,
+        "reduce_s": reduced, "broadcast_s": rng.choice((0.0, reduced / 2)),
+        "overlap": rng.choice((1.0, rng.uniform(0.5, 1))),
+        "optimizer_s": sometimes(0, 3), "offload_s": sometimes(0, 3), "host_step_s": sometimes(0, 1),
+    }  # fmt: skip
+    return Pieces(**values)  # type: ignore[arg-type]
 
 
 def test_closed_forms_are_within_2_percent_of_the_simulation_on_500_layouts() -> None:
