@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from redline.cost.train.columns import row_of
 from redline.cost.train.layout import Batch, Layout, Schedule
 from redline.cost.train.outcome import StepTime
 from redline.cost.train.pieces import Pieces, pieces
+from redline.cost.train.plan import TrainingRequest, plan_training
 from redline.cost.train.predicted import MADE_BY, PredictedStep, events_in, predicted_step
 from redline.cost.train.stacks import rates_of
 from redline.cost.train.step import step_time
@@ -21,6 +23,7 @@ from redline.trace.metadata import stated_origin
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
 from redline.verbs.diagnose import diagnose
+from redline.verbs.plan_trace import write_predicted_trace
 
 MODEL = describe(layers=16, hidden=2048, heads=16, ffn=8192, vocab=50304)
 LAYOUTS: dict[str, dict[str, float]] = {
@@ -139,3 +142,19 @@ def test_a_plain_trace_is_still_measured() -> None:
     assert stated_origin({}) is Origin.MEASURED
     assert stated_origin({"timelineOrigin": "predicted"}) is Origin.PREDICTED
     assert stated_origin({"timelineOrigin": ["odd"]}) is Origin.MEASURED
+
+
+def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_path: Path) -> None:
+    request = TrainingRequest(
+        model=MODEL, machine=find("H100-SXM5-80GB"), devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)}
+    )
+    plan = plan_training(request)
+    trace = write_predicted_trace(plan, tmp_path / "plan.json")
+    assert trace.stages == (0, 1, 2, 3)
+    assert "one step of 16 devices, one rank for each stage" in trace.notes[0]
+    head = msgspec.json.decode((tmp_path / "plan.json").read_bytes())
+    assert head["redline"]["kind"] == "predicted-trace"
+    assert head["redline"]["synthetic"] is True
+    assert head["redline"]["notes"] == list(trace.notes)
+    (step_ns,) = read_file(tmp_path / "plan.json").timelines[0].steps.end_ns.tolist()
+    assert step_ns == round(1e9 * plan.best.step_s)
