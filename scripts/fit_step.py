@@ -5,8 +5,9 @@
 Deterministic, about four minutes on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
-told apart by machine and number format; everything else belongs to the stack. The spread that is written beside them
-comes from fitting four fifths of the even half and predicting the other fifth. The odd half is never read here.
+told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
+belongs to the stack. The spread that is written beside them comes from fitting four fifths of the even half and
+predicting the other fifth. The odd half is never read here.
 """
 
 import json
@@ -29,11 +30,12 @@ OUTPUT = Path(__file__).parents[1] / "src/redline/cost/train/stacks.json"
 # What is plausible. Efficiencies may exceed those of kernel tables somewhat, but no machine's peak.
 BOUNDS = {
     "sustained": (0.4, 1.2),
-    "moved": (0.6, 1.25),
+    "moved": (0.6, 1.1),
     "attention": (0.4, 1.1),
     "node_share": (0.2, 1.33),
     "nic_share": (0.2, 1.2),
     "across_decay": (0.0, 0.8),
+    "nic_sharing": (0.3, 1.0),
     "gather_share": (0.2, 1.2),
     "node_latency_s": (5e-6, 3e-4),
     "across_latency_s": (2e-6, 1e-3),
@@ -57,7 +59,7 @@ BOUNDS = {
 }
 _SOMETIMES = {"score_passes", "selective_share", "expert_efficiency", "host_busy_s"}
 ALWAYS = tuple(name for name in BOUNDS if name not in _SOMETIMES)
-BY_MACHINE = "sustained"
+BY_MACHINE = ("sustained", "attention")
 SCALE = 0.05
 PRIOR = 0.9 * SCALE
 FOLDS = 5
@@ -91,7 +93,7 @@ PLANS = {
     "fsdp": Plan({"hidden_passes": 10, "selective_share": 0.5, "host_layer_s": 3e-4}, ("selective_share",)),
 }
 # What to expect where nobody says which software it is: what these have in common, each stack weighing the same.
-COMMON = ("nanotron", "megatron-core", "composer", "internevo", "torchtitan", "fsdp")
+COMMON = ("nanotron", "megatron-core", "megatron-bridge", "composer", "internevo", "torchtitan", "fsdp")
 
 
 def main() -> None:
@@ -105,6 +107,8 @@ def main() -> None:
     weights = np.array([1 / np.sum(shared.stacks == each) for each in shared.stacks])
     stacks["default"] = _fitted(shared, Plan({}, ("selective_share", "expert_efficiency")), weights / weights.mean())
     print("default", len(shared), stacks["default"]["spread"])
+    for constants in stacks.values():
+        constants.update(_elsewhere(constants, stacks["default"]))
     how = (
         "Made by scripts/fit_step.py from runs with even ids in cost/truth/data/training_runs.csv.gz. Times in seconds."
     )
@@ -145,8 +149,8 @@ class Search:
     @property
     def keys(self) -> list[tuple[str, str]]:
         """Every direction: a constant, and the machine and format where it is told apart."""
-        shared = [(name, "all") for name in (*ALWAYS, *self.plan.further) if name != BY_MACHINE]
-        return shared + [(BY_MACHINE, kind) for kind in self.kinds]
+        shared = [(name, "all") for name in (*ALWAYS, *self.plan.further) if name not in BY_MACHINE]
+        return shared + [(name, kind) for name in BY_MACHINE for kind in self.kinds]
 
     @property
     def start(self) -> Numbers:
@@ -155,8 +159,8 @@ class Search:
     def stack(self, point: Numbers, runs: Runs) -> Stack:
         values = {key: _value(key[0], each) for key, each in zip(self.keys, point, strict=True)}
         shared = {name: value for (name, kind), value in values.items() if kind == "all"}
-        own = np.array([values[BY_MACHINE, kind] for kind in _kinds(runs)])
-        return replace(self.base, **shared, **{BY_MACHINE: own})
+        own = {name: np.array([values[name, kind] for kind in _kinds(runs)]) for name in BY_MACHINE}
+        return replace(self.base, **shared, **own)
 
     def errors(self, point: Numbers, runs: Runs) -> Numbers:
         """Logarithms of predicted over measured times."""
@@ -175,14 +179,34 @@ class Search:
         return np.asarray(found.x, np.float64)
 
     def constants(self, point: Numbers) -> Constants:
-        """As they are written: of the stack, of formats on average, of machines in a format."""
+        """As they are written: of the stack, and of machines in a format."""
         written: Constants = {"all": {name: float(value) for name, value in self.plan.known.items()}}
         for (name, kind), each in zip(self.keys, point, strict=True):
             written.setdefault(kind, {})[name] = _rounded(_value(name, each))
-        for format_ in sorted({kind.partition("/")[2] for kind in self.kinds}):
-            own = [written[kind][BY_MACHINE] for kind in self.kinds if kind.endswith(f"/{format_}")]
-            written[format_] = {BY_MACHINE: _rounded(float(np.mean(own)))}
         return written
+
+
+def _elsewhere(own: Constants, common: Constants) -> Constants:
+    """For machines and formats that a stack has no runs on: what is common there, times what the stack is beside the
+    common on those that it has; for those that nobody has runs on, the mean of a format.
+    """
+    kinds = [kind for kind in common if "/" in kind]
+    shared = [kind for kind in kinds if kind in own]
+    beside = {name: _mean([own[kind][name] / common[kind][name] for kind in shared] or [1.0]) for name in BY_MACHINE}
+    found = {
+        kind: {name: _rounded(beside[name] * common[kind][name]) for name in BY_MACHINE}
+        for kind in kinds
+        if kind not in own
+    }
+    everywhere = {**found, **{kind: each for kind, each in own.items() if "/" in kind}}
+    for format_ in sorted({kind.partition("/")[2] for kind in everywhere}):
+        same = [each for kind, each in everywhere.items() if kind.endswith(f"/{format_}")]
+        found[format_] = {name: _rounded(_mean([each[name] for each in same])) for name in BY_MACHINE}
+    return found
+
+
+def _mean(numbers: list[float]) -> float:
+    return float(np.mean(numbers))
 
 
 def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Constants:

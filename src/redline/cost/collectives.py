@@ -40,7 +40,8 @@ def bus_bytes_per_s(among: Group, rates: Rates, share: Number = 1.0) -> Number:
     nodes networks sustain less.
     """
     inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
-    across = share * rates.nic_bytes_per_s * among.per_node * _decay(among, rates)
+    cards = np.asarray(among.per_node, np.float64) ** rates.nic_sharing
+    across = share * rates.nic_bytes_per_s * cards * _decay(among, rates)
     alone = among.per_node == 1
     return np.where(among.nodes > 1, np.where(alone, across, np.minimum(inside, across)), inside)
 

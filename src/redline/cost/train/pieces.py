@@ -205,9 +205,10 @@ def once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -
     sharded = np.where(layout.zero >= 1, trained / shards(layout, rates).size, trained)
     offloaded = sharded * layout.offload
     moved_s = (sharded - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
+    wanted = 1.0 - layout.frozen
     return {
-        "reduce_s": reduce_gradients_s(trained, layers, layout, rates),
-        "broadcast_s": gather_updates_s(trained, layers, layout, rates) * (1 - rates.update_overlap),
+        "reduce_s": wanted * reduce_gradients_s(trained, layers, layout, rates),
+        "broadcast_s": wanted * gather_updates_s(trained, layers, layout, rates) * (1 - rates.update_overlap),
         "overlap": rates.overlap,
         "optimizer_s": moved_s + layers * rates.host_optimizer_s,
         # Gradients down and updated weights up, over the link to the host.

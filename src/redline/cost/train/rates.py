@@ -35,6 +35,8 @@ class Rates:
     """Of one collective inside the node."""
     nic_bytes_per_s: Number
     """Per device, in one direction."""
+    nic_sharing: Number = 1.0
+    """How the members of a group in one node add up: members ** sharing network cards."""
     across_latency_s: Number
     """Of each node that a ring passes, or of each level of a tree."""
     across_decay: Number = 0.0

@@ -6,10 +6,12 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+
 from redline.cost.kernels import attention_law, half_format, kernel_law
 from redline.cost.train.rates import Rates
 from redline.errors import UsageError
-from redline.hardware.machine import RATE, Machine
+from redline.hardware.machine import LATENCY, RATE, Machine
 from redline.model.model import Number
 
 DEFAULT_STACK = "default"
@@ -18,6 +20,8 @@ MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2,
 # switch that adds up, 222 of 300 on A100 without.
 FABRIC_SHARE = 0.75
 USUAL_NIC_BYTES_PER_S = 25e9
+# Whatever was fitted elsewhere, matmuls of no machine reach more than this of its peak.
+MOST_OF_PEAK = 0.95
 USUAL_FABRIC_BYTES_PER_S = 32e9
 
 
@@ -37,6 +41,7 @@ class Stack:
     node_latency_s: Number = 20e-6
     across_latency_s: Number = 20e-6
     across_decay: Number = 0.0
+    nic_sharing: Number = 1.0
     gather_share: Number = 1.0
     # Fields of Rates, one by one.
     hidden_passes: Number = 14.0
@@ -112,20 +117,26 @@ def rates_of(
     devices_per_node: int = 0,
     nic_bytes_per_s: float = 0.0,
 ) -> Rates:
-    """What a machine does in a number format under a stack."""
+    """What a machine does in a number format under a stack. Measured latencies come before those of the stack."""
     bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
-    return with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
+    found = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
+    return replace(
+        found,
+        node_latency_s=_latency_s(machine, "node", found.node_latency_s),
+        across_latency_s=_latency_s(machine, "across", found.across_latency_s),
+    )
 
 
 def with_stack(bare: Rates, used: Stack) -> Rates:
     """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
     copied = {name: getattr(used, name) for name in _COPIED}
+    most = MOST_OF_PEAK * bare.peak_flops_per_s
     return replace(
         bare,
         **copied,
-        compute_flops_per_s=bare.compute_flops_per_s * used.sustained,
-        head_flops_per_s=bare.head_flops_per_s * used.sustained,
-        attention_flops_per_s=bare.attention_flops_per_s * used.attention,
+        compute_flops_per_s=np.minimum(bare.compute_flops_per_s * used.sustained, most),
+        head_flops_per_s=np.minimum(bare.head_flops_per_s * used.sustained, most),
+        attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most),
         memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
         node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
         pair_bytes_per_s=bare.pair_bytes_per_s * used.node_share,
@@ -140,7 +151,9 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         kernel_law(machine, half_format(machine)),
         attention_law(machine),
     )
-    node, pair = _fabric(machine)
+    per_node = devices_per_node or _figure(machine, "fabric_devices", 1.0)
+    node, pair = _fabric(machine, per_node)
+    published_nic = _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
     return Rates(
         compute_flops_per_s=law.compute_flops_per_s,
         head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
@@ -150,23 +163,33 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         attention_half=attention.half,
         peak_flops_per_s=law.peak_flops_per_s,
         matmul_bytes=MATMUL_BYTES[dtype],
-        devices_per_node=devices_per_node or _figure(machine, "fabric_devices", 1.0),
+        devices_per_node=per_node,
         node_bytes_per_s=node,
         pair_bytes_per_s=pair,
         node_latency_s=0.0,
-        nic_bytes_per_s=nic_bytes_per_s or _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S),
+        nic_bytes_per_s=nic_bytes_per_s or _figure(machine, f"{RATE}.across.send_recv", published_nic),
         across_latency_s=0.0,
         host_link_bytes_per_s=_figure(machine, "pcie_bytes_per_s", 32e9) * 0.8,
         device_bytes=_figure(machine, "memory_bytes", 0.0),
     )
 
 
-def _fabric(machine: Machine) -> tuple[float, float]:
-    """Bandwidth of collectives inside a node: of all devices, and of two. Measured, or a share of the published."""
-    published = _figure(machine, "fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S) * FABRIC_SHARE
-    node = _figure(machine, f"{RATE}.node.all_gather", published)
-    pair = _figure(machine, "pair_bytes_per_s", published / FABRIC_SHARE) * FABRIC_SHARE
-    return node, max(pair, 1.0)
+def _fabric(machine: Machine, per_node: float) -> tuple[float, float]:
+    """Bandwidth of collectives inside a node: of all devices, and of two. Measured, or a share of the published.
+
+    A gather of everything takes size / rate as measured; of its size, (N - 1) / N went over a link.
+    """
+    fabric = _figure(machine, "fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S)
+    pair = _figure(machine, "pair_bytes_per_s", fabric) * FABRIC_SHARE
+    linked = max(per_node - 1, 1) / max(per_node, 2)
+    gathered = machine.figures.get(f"{RATE}.node.all_gather")
+    node = fabric * FABRIC_SHARE if gathered is None else gathered.value * linked
+    return node, _figure(machine, f"{RATE}.node.send_recv", pair)
+
+
+def _latency_s(machine: Machine, level: str, usual_s: Number) -> Number:
+    measured = machine.figures.get(f"{LATENCY}.{level}.all_gather")
+    return usual_s if measured is None else measured.value / 1e9
 
 
 def _figure(machine: Machine, name: str, otherwise: float) -> float:

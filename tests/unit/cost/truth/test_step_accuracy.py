@@ -1,0 +1,93 @@
+"""What is claimed about predicted step times holds on the published runs that nothing was fitted to."""
+
+import numpy as np
+import pytest
+
+from redline.cost.truth.step_accuracy import StepAccuracy, predicted, rates, step_accuracy
+from redline.cost.truth.training import Runs, expressed_runs, unexpressed_runs
+from redline.model.parameters import active_parameters
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> StepAccuracy:
+    return step_accuracy()
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    return expressed_runs()
+
+
+def run(runs: Runs, name: str) -> Runs:
+    return runs.where(runs.ids == name)
+
+
+def test_dense_steps_are_predicted_as_well_as_promised(accuracy: StepAccuracy) -> None:
+    assert accuracy.dense.runs > 1350
+    assert accuracy.dense.median <= 0.05
+    assert accuracy.dense.ninetieth <= 0.20
+    assert abs(accuracy.dense.bias) <= 0.02
+
+
+def test_stacks_built_on_megatron_are_predicted_better(accuracy: StepAccuracy) -> None:
+    assert accuracy.megatron.runs > 100
+    assert accuracy.megatron.median <= 0.05
+    assert accuracy.megatron.ninetieth <= 0.15
+
+
+def test_eight_of_ten_measured_times_lie_in_their_interval(accuracy: StepAccuracy) -> None:
+    assert 0.75 <= accuracy.dense.covered <= 0.85
+    assert 0.75 <= accuracy.everything.covered <= 0.85
+
+
+def test_other_kinds_are_stated_with_their_number(accuracy: StepAccuracy) -> None:
+    stated = {each.name: each.runs for each in accuracy.kinds}
+    assert stated.keys() == {"experts", "fewer bits", "long", "adapters"}
+    assert all(count >= 15 for count in stated.values())
+    assert sum(each.runs for each in accuracy.stacks) == accuracy.everything.runs
+
+
+def test_nearly_all_runs_can_be_expressed(accuracy: StepAccuracy) -> None:
+    assert accuracy.expressible >= 0.95
+    assert sum(count for _, count in accuracy.reasons) == len(unexpressed_runs())
+
+
+def test_the_choice_among_measured_layouts_costs_little(accuracy: StepAccuracy) -> None:
+    assert accuracy.choice.groups == 26
+    assert accuracy.choice.median <= 0.03
+
+
+def test_no_run_is_predicted_to_beat_the_peak(runs: Runs) -> None:
+    """Two FLOPs per parameter and token, forward; twice that backward, half of it where weights are frozen."""
+    tokens = np.asarray(runs.batch.sequence * runs.batch.sequences)
+    passes = np.where(runs.adapters, 4, 6)
+    flops = passes * np.asarray(active_parameters(runs.model)) * 0.95 * tokens  # embeddings are looked up
+    least_s = flops / runs.devices / np.asarray(runs.bare.peak_flops_per_s)
+    assert np.all(predicted(runs).step_s > least_s)
+
+
+def test_every_row_has_the_rates_of_its_own_stack_and_machine(runs: Runs) -> None:
+    few = runs.where(np.isin(runs.ids, ["NT0002", "VT0002", "LF0002"]))
+    found = rates(few)
+    assert len(few) == 3
+    assert set(np.asarray(found.gradient_bytes)[few.stacks == "nanotron"]) == {4}
+    assert set(np.asarray(found.gradient_bytes)[few.stacks != "nanotron"]) == {2}
+
+
+def test_odd_ids_are_held_out(runs: Runs) -> None:
+    assert bool(run(runs, "NT0003").held_out[0])
+    assert not bool(run(runs, "NT0002").held_out[0])
+
+
+def test_latent_attention_and_adapters_are_told(runs: Runs) -> None:
+    latent = runs.where(np.char.startswith(runs.names.astype(np.str_), "DeepSeekV3"))
+    assert np.all(np.asarray(latent.model.kv_rank) == 512)
+    assert np.asarray(active_parameters(latent.model)) == pytest.approx(37e9, rel=0.03)
+    assert runs.adapters.sum() >= 30
+
+
+def test_what_cannot_be_expressed_says_why() -> None:
+    reasons = {each.reason for each in unexpressed_runs()}
+    assert "the layout is not given" in reasons
+    assert "" not in reasons
+    assert len({each.id for each in unexpressed_runs()}) == len(unexpressed_runs())
