@@ -145,7 +145,7 @@ def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--gpus", "8"], "plan: say first what to plan: redline plan train"),
         (["trian"], "plan: there is no kind of plan 'trian'; did you mean: redline plan train\n"),
         (["zebra"], "plan: there is no kind of plan 'zebra'; there are: train"),
-        (["train"], "plan train: the following arguments are required: --machine, --gpus, --sequence\n"),
+        (["train"], "plan train: the following arguments are required: --machine, --gpus\n"),
     ],
 )
 def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,3 +243,61 @@ def test_recovery_and_failures_as_numbers(capsys: pytest.CaptureFixture[str]) ->
     (case,) = json.loads(capsys.readouterr().out)["job"]["cases"]
     assert (case["failures"], case["recovery"], case["restart_s"]) == ("given", "given", 600)
     assert case["mean_time_between_failures_s"] == pytest.approx(86400 / (0.01 * 8))
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+MODULE = Path(__file__).parents[2] / "examples" / "plan" / "network.py"
+
+
+def module(*more: str) -> list[str]:
+    given = {"model": f"{MODULE}:build", "gpus": "8", "sequence": None, "batch": "256"}
+    return train(*more, **given)
+
+
+def test_a_module_is_planned_in_samples(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    pytest.importorskip("torch")
+    assert main(module("--tokens", "1M", "--report", "plan.html", "-o", "plan.json.gz", "-q")) == 0
+    told = capsys.readouterr().out
+    for part in ("256 samples in a step", "samples/s,", "samples/s/GPU", "the whole job: 1.00 M samples"):
+        assert part in told
+    assert "token" not in told
+    assert "8 of 10" not in told  # nobody has measured it
+    assert "take it as a guess" in told
+    assert "samples/s/GPU" in (folder / "plan.html").read_text()
+    assert main(module("--json")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["unit"], record["tokens_per_step"], record["model"]) == ("samples", 256, "Sequential")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--tp 2", "--tp: a module of your own is planned with copies of it and ZeRO or FSDP"),
+        ("--sequence 1024", "plan train: --sequence is for models of tokens; a module has samples: give --batch alone"),
+        ("--layers 4", "builds the module itself, so --layers changes nothing; leave it out"),
+    ],
+)
+def test_a_module_has_no_inside_and_no_tokens(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    assert message in refused(capsys, module(*more.split()))
+
+
+def test_a_module_needs_its_function_and_torch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    assert "names no function. Give path.py:function" in refused(capsys, train(model="models.py"))
+    monkeypatch.setattr("redline.verbs.plan.find_spec", lambda _: None)
+    assert "torch is not installed here; install it as your machine needs it" in refused(capsys, module())
+
+
+def test_a_batch_of_tokens_is_none_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    words = train("--batch-tokens", "4096", model=f"{MODULE}:build", gpus="8", sequence=None, batch=None)
+    assert "--batch-tokens is for models of tokens" in refused(capsys, words)
+
+
+def test_a_model_needs_the_length_of_its_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    message = "plan train: --sequence is missing: how many tokens has a sequence? Give --sequence 4096\n"
+    assert refused(capsys, train(sequence=None)) == message

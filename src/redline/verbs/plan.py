@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from redline.cost.train.plan import TrainingRequest, plan_training
 from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.subject import Subject
+from redline.errors import UsageError
 from redline.hardware import catalogue
 from redline.hardware.machine import Machine
 from redline.hardware.profile import is_profile_path, load_profile
@@ -15,7 +18,15 @@ from redline.model.known import read_model
 from redline.model.model import Model
 from redline.verbs.plan_trace import write_predicted_trace
 
-__all__ = ["TrainingPlan", "TrainingRequest", "find_machine", "find_model", "plan_training", "write_predicted_trace"]
+__all__ = [
+    "TrainingPlan",
+    "TrainingRequest",
+    "find_machine",
+    "find_model",
+    "find_subject",
+    "plan_training",
+    "write_predicted_trace",
+]
 
 
 def find_model(source: str | None, **given: Any) -> Model:
@@ -24,6 +35,25 @@ def find_model(source: str | None, **given: Any) -> Model:
         return describe(**given)
     model = read_model(source)
     return changed(model, **given) if given else model
+
+
+def find_subject(source: str | None, **given: Any) -> Subject:
+    """A model, or the module that FILE.py:FUNCTION builds, counted on shapes alone."""
+    if source is None or not is_module(source):
+        return find_model(source, **given)
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        raise UsageError(f"{source} builds the module itself, so --{name} changes nothing; leave it out")
+    if find_spec("torch") is None:
+        raise UsageError(f"{source}: torch is not installed here; install it as your machine needs it (pytorch.org)")
+    from redline.probes.module import count_module
+
+    return count_module(source)
+
+
+def is_module(source: str) -> bool:
+    """Also where its function is missing, so that this is what is said about it."""
+    return source.endswith(".py") or source.rpartition(":")[0].endswith(".py")
 
 
 def find_machine(source: str) -> Machine:

@@ -18,7 +18,9 @@ NEEDS_TOKENS = ("price", "failures", "recovery", "pue", "storage")
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the whole job")
-    group.add_argument("--tokens", type=count, metavar="COUNT", help="to train on, such as 15T: days, money, goodput")
+    group.add_argument(
+        "--tokens", type=count, metavar="COUNT", help="(or samples) to train on, such as 15T: days, money, goodput"
+    )
     group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
     group.add_argument(
         "--failures",

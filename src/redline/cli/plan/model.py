@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
+    from redline.cost.train.subject import Subject
     from redline.model.model import Model
 
 # Fields of a model, and what each is.
@@ -30,11 +31,12 @@ WIDTHS = {
 NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, *, modules: bool = False) -> None:
+    """`modules`: one of the user's own is a model as well."""
     group = parser.add_argument_group("the model, by name or file, or by numbers, which win over those of a file")
-    group.add_argument(
-        "--model", metavar="MODEL", help="a well-known name such as llama-3.1-8b, or a config.json of Hugging Face"
-    )
+    kinds = ["a well-known name such as llama-3.1-8b", "a config.json of Hugging Face"]
+    kinds += ["FILE.py:FUNCTION that builds a module of your own"] if modules else []
+    group.add_argument("--model", metavar="MODEL", help=f"{', '.join(kinds[:-1])}, or {kinds[-1]}")
     for name, meaning in WIDTHS.items():
         group.add_argument(f"--{name.replace('_', '-')}", type=count, metavar="N", help=meaning)
     group.add_argument("--tied", action="store_true", help="the head is the embedding")
@@ -48,6 +50,15 @@ def model_of(options: argparse.Namespace) -> Model:
     if options.model is None:
         _refuse_without(given, options.kind)
     return find_model(options.model, **given)
+
+
+def subject_of(options: argparse.Namespace) -> Subject:
+    """A model, or a module of the user's own."""
+    from redline.verbs.plan import find_subject, is_module
+
+    if options.model is None or not is_module(options.model):
+        return model_of(options)
+    return find_subject(options.model, **_given(options))
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from redline.cli.arguments import language, positive
 from redline.cli.output import point_to, quoted, show, speaks_unicode
 from redline.cli.plan.job import add_job, job_of
 from redline.cli.plan.layout import add_layout, fixed_of
-from redline.cli.plan.model import add_model, model_of
+from redline.cli.plan.model import add_model, subject_of
 from redline.cli.plan.numbers import above_zero, count, several, share
 from redline.cli.plan.output import add_output, deliver_page, refuse_early
 from redline.errors import UsageError
@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redline.cost.job.whole import JobCost
     from redline.cost.train.plan import TrainingRequest
+    from redline.cost.train.subject import Subject
     from redline.verbs.plan_sizes import Sized
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
@@ -27,7 +28,7 @@ TRACES = (".json", ".json.gz")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
-    add_model(parser)
+    add_model(parser, modules=True)
     _add_machine(parser.add_argument_group("the machine and the batch"))
     add_layout(parser)
     _add_choice(parser.add_argument_group("which layout is the best"))
@@ -48,9 +49,9 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--precision", choices=PRECISIONS, default="bf16", metavar="TYPE", help=", ".join(PRECISIONS))
     group.add_argument("--stack", metavar="NAME", help="the software that runs it (default: one that is usual)")
-    group.add_argument("--sequence", type=count, metavar="N", required=True, help="tokens of a sequence")
+    group.add_argument("--sequence", type=count, metavar="N", help="tokens of a sequence; none for a module")
     sizes = group.add_mutually_exclusive_group(required=True)
-    sizes.add_argument("--batch", type=count, metavar="N", help="sequences of a step, over all GPUs")
+    sizes.add_argument("--batch", type=count, metavar="N", help="sequences (or samples) of a step, over all GPUs")
     sizes.add_argument("--batch-tokens", type=count, metavar="COUNT", help="tokens of a step, such as 4194304")
 
 
@@ -85,17 +86,32 @@ def _request(options: argparse.Namespace) -> TrainingRequest:
         "nic_bytes_per_s": None if options.nic_gbit is None else options.nic_gbit * 1e9 / 8,
         "accepted_chance": options.accept_chance,
     }
+    model = subject_of(options)
     return TrainingRequest(
-        model=model_of(options),
+        model=model,
         machine=find_machine(options.machine),
         devices=options.gpus[0],
-        sequence=options.sequence,
+        sequence=_sequence(options, model),
         sequences=_sequences(options),
         dtype=options.precision,
         fixed=fixed_of(options),
         top=options.top,
         **{name: value for name, value in chosen.items() if value is not None},
     )
+
+
+def _sequence(options: argparse.Namespace, model: Subject) -> int:
+    """A sample of a module counts as one, however many tokens or pixels it has."""
+    from redline.model.counted import CountedModule
+
+    if isinstance(model, CountedModule):
+        wrong = "sequence" if options.sequence is not None else "batch-tokens" if options.batch is None else None
+        if wrong:
+            raise UsageError(f"plan train: --{wrong} is for models of tokens; a module has samples: give --batch alone")
+        return 1
+    if options.sequence is None:
+        raise UsageError("plan train: --sequence is missing: how many tokens has a sequence? Give --sequence 4096")
+    return int(options.sequence)
 
 
 def _sequences(options: argparse.Namespace) -> int:

@@ -72,7 +72,8 @@ def _compute(operator: Operator, rates: Rates) -> Number:
         keys = operator.shapes[2 if operator.backward else 1][-2]
         reached = rates.attention_flops_per_s * keys / (keys + rates.attention_half)
         return reached * COUNTED_BACKWARD / ATTENTION_BACKWARD if operator.backward else reached
-    return rates.head_flops_per_s if "conv" in operator.name else rates.compute_flops_per_s
+    short = rates.matmul_bytes < NUMBER_BYTES
+    return rates.head_flops_per_s if short and "conv" in operator.name else rates.compute_flops_per_s
 
 
 def is_attention(operator: Operator) -> bool:

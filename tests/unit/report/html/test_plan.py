@@ -25,7 +25,7 @@ EVIL = "</script><img src=x onerror=alert(1)>&amp;"
 
 def test_it_says_what_the_text_says() -> None:
     text = visible(train_page.render(plan(), job()))
-    said = [say.headline(plan()), say.step(plan().best), say.memory(plan(), plan().best), *say.trust(plan())]
+    said = [say.headline(plan()), say.step(plan(), plan().best), say.memory(plan(), plan().best), *say.trust(plan())]
     for line in (*said, *map(say.change, changes()), "Predicted, not measured."):
         assert line in text
     assert "Llama-3-8B trains at 2.24 M tokens/s on 64 GPUs, with dp 8 x tp 4 x pp 2, ZeRO-1" in text

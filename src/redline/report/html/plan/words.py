@@ -8,7 +8,6 @@ def script_words() -> dict[str, str]:
     return {
         **table_words(),
         "memory": _("memory at the peak, GB per GPU"),
-        "speed": _("tokens per second and GPU"),
         "best": _("the best"),
         "frontier": _("frontier: none is both faster and smaller"),
         "others": _("other good layouts"),

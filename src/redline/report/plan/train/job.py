@@ -27,7 +27,7 @@ def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
         yield _("energy"), text.format(energy=span(cost.energy_wh, watt_hours), share=share(job.power_share))
 
 
-def cases(cost: JobCost, *, brief: bool) -> Shown:
+def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> Shown:
     """Failure rates and ways to recover, each with its best time between checkpoints."""
     head = (
         _("failures as"), _("one every"), _("recovery"), _("restart"), _("checkpoint"), _("best every"),
@@ -35,7 +35,8 @@ def cases(cost: JobCost, *, brief: bool) -> Shown:
     )  # fmt: skip
     shown = [one for one in cost.cases if one.in_band or not brief]
     rows = tuple(_row(one) for one in shown)
-    title = _("the whole job: {tokens} tokens").format(tokens=count(cost.job.tokens))
+    text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
+    title = text.format(tokens=count(cost.job.tokens))
     note = _("from and to: the interval of the step time, and all of these failure rates and recoveries")
     return Shown(title=title, head=head, rows=rows, notes=(note,), empty="")
 

@@ -32,6 +32,7 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Tr
         "fits": plan.fits,
         "sequence": plain(plan.batch.sequence),
         "sequences": plain(plan.batch.sequences),
+        "unit": plan.unit,
         "tokens_per_step": plain(plan.tokens_per_step),
         "best": _candidate(plan.best),
         "ranked": [_candidate(one) for one in plan.ranked],

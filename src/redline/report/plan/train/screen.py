@@ -77,7 +77,7 @@ def screen_of(plan: TrainingPlan, job: JobCost | None = None, *, brief: bool) ->
         ranked=tables.ranked(plan, brief=brief),
         alternatives=tables.alternatives(plan, brief=brief),
         changes=tuple(map(say.change, plan.changes)) if plan.fits else (),
-        job=None if job is None else say_job.cases(job, brief=brief),
+        job=None if job is None else say_job.cases(job, unit=plan.unit, brief=brief),
         job_facts=() if job is None else tuple(say_job.facts(job)),
         trust=tuple(say.trust(plan)),
     )
@@ -87,7 +87,7 @@ def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
     yield _("model"), say.parameters(plan)
     yield _("machine"), say.machine(plan)
     yield _("batch"), say.batch(plan)
-    yield _("step"), say.step(plan.best)
+    yield _("step"), say.step(plan, plan.best)
     yield _("speed"), say.speed(plan, plan.best)
     yield _("GPU memory"), say.memory(plan, plan.best)
     yield _("searched"), say.searched(plan)

@@ -7,6 +7,7 @@ from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
 from redline.report.plan.blocks import table_block
+from redline.report.plan.train import units
 from redline.report.shown import Shown
 from redline.report.words import printable
 
@@ -17,8 +18,9 @@ def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], ch
 
 
 def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:
+    speed = units.per_second(chosen), units.per_second_and_gpu(chosen)
     head = (
-        _("GPUs"), _("best layout"), _("step"), _("tokens/s"), _("tokens/s/GPU"), "MFU", _("GPU memory"), _("runs out"),
+        _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("runs out"),
     )  # fmt: skip
     rows = tuple(map(_row, plans))
     text = _("{count:,} GPUs: {why}")

@@ -7,6 +7,7 @@ from redline.cost.train.planned import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
+from redline.report.plan.train import units
 from redline.report.plan.train import words as say
 from redline.report.shown import Shown
 
@@ -31,10 +32,14 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
     has_pipeline = any(one.layout.pp > 1 for one in plan.ranked)
     head = (
         *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
-        _("tokens/s/GPU"), *([] if brief else ["MFU"]), _("GPU memory"), _("runs out"),
+        units.per_second_and_gpu(plan), *([] if brief else ["MFU"]), _("GPU memory"), _("runs out"),
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, one, names, has_pipeline, brief) for one in plan.ranked)
-    notes = [_("micro: sequences in a micro-batch; runs out: the chance of running out of memory")]
+    notes = [
+        _("micro: samples in a micro-batch; runs out: the chance of running out of memory")
+        if units.counts_samples(plan)
+        else _("micro: sequences in a micro-batch; runs out: the chance of running out of memory")
+    ]
     if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
     return Shown(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes), empty="")

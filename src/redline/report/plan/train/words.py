@@ -11,6 +11,7 @@ from redline.model.model import Model
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
+from redline.report.plan.train import units
 from redline.report.words import printable
 
 PARTS: Mapping[str, str] = {
@@ -114,26 +115,37 @@ def machine(plan: TrainingPlan) -> str:
 
 
 def batch(plan: TrainingPlan) -> str:
+    if units.counts_samples(plan):
+        return _("{samples:,.0f} samples in a step").format(samples=plan.batch.sequences)
     text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens in a step")
     return text.format(
         sequences=plan.batch.sequences, length=plan.batch.sequence, tokens=count(plan.tokens_per_step)
     )  # fmt: skip
 
 
-def step(one: Candidate) -> str:
+def step(plan: TrainingPlan, one: Candidate) -> str:
+    if units.counts_samples(plan):
+        return _("{step}; no run of such a module was measured, so there is no interval").format(
+            step=seconds(one.step_s)
+        )
     text = _("{step}; 8 of 10 such predictions are met between {low} and {high}")
     return text.format(step=seconds(one.step_s), low=seconds(one.step_low_s), high=seconds(one.step_high_s))
 
 
 def speed(plan: TrainingPlan, one: Candidate) -> str:
-    text = _("{all} tokens/s, {each} per GPU; MFU {mfu}")
+    text = _("{all} {unit}, {each} per GPU; MFU {mfu}")
     return text.format(
+        unit=units.per_second(plan),
         all=count(one.tokens_per_s), each=count(one.tokens_per_s / plan.devices), mfu=share(one.mfu)
     )  # fmt: skip
 
 
 def memory(plan: TrainingPlan, one: Candidate) -> str:
-    text = _("{peak} of {device} at the peak, 8 of 10 between {low} and {high}; chance of running out {chance}")
+    text = (
+        _("{peak} of {device} at the peak; chance of running out {chance}")
+        if units.counts_samples(plan)
+        else _("{peak} of {device} at the peak, 8 of 10 between {low} and {high}; chance of running out {chance}")
+    )
     return text.format(
         peak=gigabytes(one.peak_bytes),
         device=gigabytes(plan.device_bytes),
@@ -162,7 +174,11 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
     if biggest in _MEMORY_OF_STATES:
         yield _("More GPUs split that further, and --offload 1 moves the optimizer to the host.")
     else:
-        yield _("Shorter sequences, a smaller --micro-batch, more --cp or --recompute full make that smaller.")
+        yield (
+            _("A smaller --micro-batch or --recompute full makes that smaller.")
+            if units.counts_samples(plan)
+            else _("Shorter sequences, a smaller --micro-batch, more --cp or --recompute full make that smaller.")
+        )
     more = next((one for one in plan.changes if one.what == "memory"), None)
     if more is not None and more.differs:
         yield _("With {factor} the memory per GPU it would fit.").format(factor=f"{more.factor:g}x")
@@ -269,6 +285,9 @@ def not_modelled(plan: TrainingPlan) -> str:
         _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
         _("Experts are taken to get the same number of tokens each.")
         if isinstance(plan.model, Model) and plan.model.experts
+        else "",
+        _("Convolutions are taken to reach what matmuls reach, and the module to be its blocks, all alike.")
+        if units.counts_samples(plan)
         else "",
     ]
     return sentences(said)

@@ -7,6 +7,7 @@ from redline.cost.train.planned import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds
+from redline.report.plan.train import units
 
 # Which colour of style.css each part has; names of accounts where they are alike.
 COLOURS = {
@@ -62,10 +63,11 @@ def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[Point]:
 
 def _point(plan: TrainingPlan, one: Candidate) -> Point:
     tokens = plan.tokens_per_step / plan.devices
-    text = _("{layout}\nstep {step}, {speed} tokens/s per GPU\n{memory}, chance of running out {chance}").format(
+    text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, chance of running out {chance}").format(
         layout=layouts.in_words(one.layout, one.micro_batches),
         step=seconds(one.step_s),
         speed=count(tokens / one.step_s),
+        unit=units.per_second_and_gpu(plan),
         memory=gigabytes(one.peak_bytes),
         chance=chance(one.chance),
     )

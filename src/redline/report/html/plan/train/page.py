@@ -13,6 +13,7 @@ from redline.report.html.tables import sorted_table
 from redline.report.language import _, sentences
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
 from redline.report.plan.train import job as say_job
+from redline.report.plan.train import units
 from redline.report.plan.train import words as say
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 from redline.report.plan.train.sizes import sizes as sizes_table
@@ -50,7 +51,7 @@ def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Train
             say.headline(plan),
             charts={} if figure is None else {"frontier": asdict(figure)},
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
-            words=script_words(),
+            words={**script_words(), "speed": units.speed_axis(plan)},
             drawers=["plan/charts.js"],
         ),
         screen=screen,
@@ -69,8 +70,9 @@ def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Train
 def _headline(plan: TrainingPlan) -> str:
     if not plan.fits:
         return say.verdict(plan)
-    text = _("{model} trains at {speed} tokens/s on {count:,} GPUs, with {layout}.")
+    text = _("{model} trains at {speed} {unit} on {count:,} GPUs, with {layout}.")
     return text.format(
+        unit=units.per_second(plan),
         model=say.model_name(plan),
         speed=count(plan.best.tokens_per_s),
         count=plan.devices,
@@ -80,11 +82,12 @@ def _headline(plan: TrainingPlan) -> str:
 
 def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
     best = plan.best
-    interval = _("8 of 10 between {low} and {high}")
+    measured = not units.counts_samples(plan)
+    interval = _("8 of 10 between {low} and {high}") if measured else _("no run of such a module was measured")
     times = interval.format(low=seconds(best.step_low_s), high=seconds(best.step_high_s))
     yield Fact(name=_("step"), value=seconds(best.step_s), detail=times)
     per_gpu = best.tokens_per_s / plan.devices
-    yield Fact(name=_("tokens/s/GPU"), value=count(per_gpu), detail=_("of {tokens} in a step").format(
+    yield Fact(name=units.per_second_and_gpu(plan), value=count(per_gpu), detail=_("of {tokens} in a step").format(
         tokens=count(plan.tokens_per_step)
     ))  # fmt: skip
     yield Fact(name="MFU", value=share(best.mfu), detail=_("of the peak in {dtype}").format(dtype=plan.dtype))
