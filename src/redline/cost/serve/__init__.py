@@ -1,1 +1,1 @@
-"""What serving a model should cost: time to the first token, time per token, throughput, memory."""
+"""What serving a model should cost, in time and memory: closed forms on columns of models, deployments and machines."""

@@ -1,0 +1,156 @@
+"""Fit the constants of serving engines to the published measurements with even numbers; the odd ones are held out.
+
+Run from the root of a checkout: `python -m scripts.fit_serving`. It writes serving_constants.json in src.
+Constants are per engine and family of GPU. A family is fitted around the constants of its engine over all families: a
+constant that its rows say nothing about stays there, and one of them alone cannot move it far.
+"""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from redline.cost.serve.engines import FILE, family_of
+from redline.cost.serve.outcome import ServeOutcome
+from redline.cost.serve.rates import Constants
+from redline.cost.serve.steady import serve
+from redline.cost.truth.serving import ServingRows, load_serving, rows_where
+from redline.cost.truth.serving_accuracy import SCORED, log_errors
+
+Column = NDArray[np.float64]
+ABOUT = (
+    "Constants of serving engines per family of GPU, fitted by scripts/fit_serving.py to the rows of "
+    "inference_runs.csv.gz with even numbers and without speculative decoding. `intervals` are the ratios of measured "
+    "to predicted between which 80 % of those rows lie."
+)
+# Where the fit starts, between which bounds it stays, and how far (as a factor e^width) a constant may easily move.
+_KNOBS: dict[str, tuple[float, float, float, float]] = {
+    "memory_share": (0.75, 0.4, 0.95, 0.15),
+    "compute_share": (0.5, 0.1, 0.85, 0.25),
+    "narrow_share": (0.8, 0.2, 1.0, 0.2),
+    "attention_share": (0.5, 0.1, 0.9, 0.3),
+    "expert_share": (0.6, 0.15, 1.0, 0.3),
+    "unpack_bytes": (0.2, 0.02, 1.0, 0.3),
+    "cache_share": (0.65, 0.2, 0.95, 0.3),
+    "layer_s": (25e-6, 2e-6, 2e-4, 0.5),
+    "expert_layer_s": (20e-6, 1e-6, 3e-4, 0.5),
+    "quantised_layer_s": (10e-6, 1e-7, 5e-4, 1.0),
+    "step_s": (1e-3, 1e-4, 2e-2, 0.6),
+    "sequence_s": (10e-6, 1e-7, 3e-4, 0.7),
+    "reduce_s": (14e-6, 4e-6, 6e-5, 0.3),
+    "link_share": (0.5, 0.004, 0.9, 0.5),
+    "prompt_layer_s": (3e-4, 1e-5, 3e-3, 0.5),
+    "prompt_expert_layer_s": (4e-4, 1e-5, 5e-3, 0.5),
+    "prompt_s": (4e-3, 1e-4, 8e-2, 0.8),
+    "prompt_hidden": (0.4, 0.02, 0.95, 0.5),
+    "request_s": (0.02, 1e-3, 0.2, 0.6),
+}
+# What an engine is known to do otherwise than most.
+_GIVEN: dict[str, dict[str, float]] = {
+    # One token at a time: messages so small that libraries send them by the way of little latency and little bandwidth.
+    "gpt-fast": {"step_s": 1e-4, "sequence_s": 1e-7, "expert_share": 1.0, "link_share": 0.01, "reduce_s": 6e-6},
+    "TensorRT-LLM": {
+        "reserve": 0.08,
+        "most": 4096,
+        "prompt_layer_s": 2e-5,
+        "prompt_expert_layer_s": 2e-5,
+        "prompt_s": 5e-4,
+    },
+    "SGLang": {},
+    "vLLM": {"most": 4096},
+}
+# How much a metric counts. First tokens are noisy: pages print means, which one slow start of many changes.
+_WEIGHTS = {"tpot_s": 1.0, "ttft_s": 0.5, "latency_s": 1.0, "tokens_per_s": 1.0}
+_TOLERANCE = 0.1
+# How much a constant that wanders counts: what does well on even rows that are held out from each other.
+_PRIORS = {"gpt-fast": 0.45, "SGLang": 0.8, "TensorRT-LLM": 0.45, "vLLM": 0.45}
+_FOLDS = 8
+
+
+def main() -> None:
+    rows, _ = load_serving()
+    even = rows_where(rows, (rows.held_out == 0) & (rows.speculative == 0))
+    engines: dict[str, Any] = {}
+    for engine in SCORED:
+        mine = rows_where(even, np.array([each == engine for each in even.engine]))
+        engines[engine] = _fitted(mine, engine) | {"intervals": _intervals(mine, engine)}
+    text = json.dumps({"about": ABOUT, "engines": engines}, indent=1)
+    Path(str(FILE)).write_text(text + "\n", encoding="utf-8")
+
+
+def _fitted(rows: ServingRows, engine: str) -> dict[str, Any]:
+    """Over all families first, then each family around that."""
+    start = {name: _GIVEN[engine].get(name, knob[0]) for name, knob in _KNOBS.items()}
+    overall = _constants_near(rows, engine, start)
+    families = {}
+    for family in sorted({family_of(gpu) for gpu in rows.gpu}):
+        of = rows_where(rows, np.array([family_of(gpu) == family for gpu in rows.gpu]))
+        families[family] = _constants_near(of, engine, overall)
+    return {"all": overall, "families": families}
+
+
+def _constants_near(rows: ServingRows, engine: str, around: dict[str, float]) -> dict[str, float]:
+    """The constants that make the logarithms of predicted / measured small, large ones counting for less."""
+    names = list(_KNOBS)
+    start = np.log([around[name] for name in names])
+    low, high = (np.log([_KNOBS[name][side] for name in names]) for side in (1, 2))
+    width = np.array([_KNOBS[name][3] for name in names])
+
+    def lost(logs: Column) -> Column:
+        scaled = _weighed(rows, engine, _serve(rows, _constants(engine, names, logs))) / _TOLERANCE
+        robust = np.sign(scaled) * np.sqrt(2 * (np.sqrt(1 + scaled**2) - 1))
+        return np.concatenate([robust, _PRIORS[engine] * (logs - start) / width])
+
+    found = least_squares(lost, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high))
+    constants = _constants(engine, names, found.x)
+    return {each.name: float(f"{getattr(constants, each.name):.4g}") for each in fields(Constants)}
+
+
+def _weighed(rows: ServingRows, engine: str, outcome: ServeOutcome) -> Column:
+    errors = log_errors(rows, outcome)
+    # Of SGLang, tokens per second say the same as the time per token: they are scored, not fitted to.
+    used = [name for name in SCORED[engine] if (engine, name) != ("SGLang", "tokens_per_s")]
+    return np.concatenate([_WEIGHTS[name] * errors[name][np.isfinite(errors[name])] for name in used])
+
+
+def _serve(rows: ServingRows, constants: Constants) -> ServeOutcome:
+    return serve(rows.setup(constants), rows.traffic)
+
+
+def _constants(engine: str, names: list[str], logs: Column) -> Constants:
+    other = {name: value for name, value in _GIVEN[engine].items() if name not in names}
+    return Constants(**other, **dict(zip(names, np.exp(logs).tolist(), strict=True)))
+
+
+def _intervals(rows: ServingRows, engine: str) -> dict[str, list[float]]:
+    """Per metric: between which ratios of measured to predicted 80 % of rows lie that the constants were not fitted to.
+
+    So that held-out rows stay out of it, rows with even numbers are held out from each other, an eighth at a time.
+    """
+    logs: dict[str, list[Column]] = {name: [] for name in SCORED[engine]}
+    fold = np.arange(len(rows.ids)) % _FOLDS
+    for each in range(_FOLDS):
+        fitted = _fitted(rows_where(rows, fold != each), engine)
+        rest = rows_where(rows, fold == each)
+        chosen = [fitted["families"].get(family_of(gpu), fitted["all"]) for gpu in rest.gpu]
+        columns = {f.name: np.array([one[f.name] for one in chosen]) for f in fields(Constants)}
+        errors = log_errors(rest, _serve(rest, Constants(**columns)))
+        for name, found in logs.items():
+            found.append(errors[name][np.isfinite(errors[name])])
+    return {name: _middle(np.concatenate(found)) for name, found in logs.items()}
+
+
+def _middle(logs: Column) -> list[float]:
+    """80 % of the ratios, with the correction for few: the quantile of n values is taken as of n + 1."""
+    n = len(logs)
+    reach = min(0.4 * (n + 1) / n, 0.5)
+    low, high = np.quantile(-logs, [0.5 - reach, 0.5 + reach])
+    return [float(f"{np.exp(low):.4g}"), float(f"{np.exp(high):.4g}")]
+
+
+if __name__ == "__main__":
+    main()

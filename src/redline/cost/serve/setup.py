@@ -1,0 +1,19 @@
+"""Everything that is served and served with: a model in a format, where it lies, the device and the engine."""
+
+from dataclasses import dataclass
+
+from redline.cost.serve.deployment import Deployment
+from redline.cost.serve.formats import Format
+from redline.cost.serve.rates import Constants, Device
+from redline.model.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One setup, or many: fields of its parts may be columns, which are broadcast against each other."""
+
+    model: Model
+    form: Format
+    where: Deployment
+    device: Device
+    engine: Constants
