@@ -8,7 +8,7 @@ from typing import Any
 
 from redline.cost.train.plan import TrainingRequest, plan_training
 from redline.cost.train.planned import TrainingPlan
-from redline.cost.train.subject import Subject
+from redline.cost.train.subject import Subject, usual_stack
 from redline.errors import UsageError
 from redline.hardware import catalogue
 from redline.hardware.machine import Machine
@@ -25,6 +25,7 @@ __all__ = [
     "find_model",
     "find_subject",
     "plan_training",
+    "usual_stack",
     "write_predicted_trace",
 ]
 

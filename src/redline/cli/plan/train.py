@@ -78,15 +78,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> TrainingRequest:
-    from redline.verbs.plan import TrainingRequest, find_machine
+    from redline.verbs.plan import TrainingRequest, find_machine, usual_stack
 
+    model = subject_of(options)
     chosen = {
-        "stack": options.stack,
+        "stack": options.stack or usual_stack(model),
         "devices_per_node": options.gpus_per_node,
         "nic_bytes_per_s": None if options.nic_gbit is None else options.nic_gbit * 1e9 / 8,
         "accepted_chance": options.accept_chance,
     }
-    model = subject_of(options)
     return TrainingRequest(
         model=model,
         machine=find_machine(options.machine),

@@ -13,6 +13,7 @@ from redline.cost.train.pieces import Pieces, pieces
 from redline.cost.train.rates import Rates
 from redline.cost.train.runnable import Mask, runnable
 from redline.cost.train.space import Space, layouts, module_layouts
+from redline.cost.train.stacks import DEFAULT_STACK
 from redline.hardware.machine import Machine
 from redline.model.counted import CountedModule
 from redline.model.flops import Pairs, backward_flops, forward_flops
@@ -20,6 +21,12 @@ from redline.model.model import Model
 from redline.model.parameters import active_parameters, count_parameters
 
 Subject = Model | CountedModule
+# Plain PyTorch, which is what runs a module of one's own.
+MODULE_STACK = "fsdp"
+
+
+def usual_stack(subject: Subject) -> str:
+    return MODULE_STACK if isinstance(subject, CountedModule) else DEFAULT_STACK
 
 
 def pieces_of(subject: Subject, batch: Batch, layout: Layout, rates: Rates) -> Pieces:

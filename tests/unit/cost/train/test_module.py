@@ -211,10 +211,15 @@ def test_gpt2_has_the_same_parameters_flops_and_memory_both_ways(gpt2: CountedMo
     )
 
 
-def test_resnet50_is_counted_as_its_paper_says_and_its_blocks_are_found() -> None:
-    found = counted("resnet50")
-    assert (found.parameters, found.blocks, found.samples) == (25_557_032, 16, 8)
-    assert found.forward_flops / found.samples == pytest.approx(2 * 4.1e9, rel=0.01)
+@pytest.mark.parametrize(
+    ("name", "parameters", "multiplications"), [("resnet50", 25_557_032, 4.09e9), ("resnext50", 25_028_904, 4.23e9)]
+)
+def test_residual_networks_are_what_torchvision_says_and_their_blocks_are_found(
+    name: str, parameters: int, multiplications: float
+) -> None:
+    found = counted(name)
+    assert (found.parameters, found.blocks, found.samples) == (parameters, 16, 8)
+    assert found.forward_flops / found.samples == pytest.approx(2 * multiplications, rel=0.01)
     plan = plan_training(replace(REQUEST, model=found, sequences=2048))
     assert plan.fits
     assert plan.best.layout.micro_batch >= 32

@@ -88,14 +88,9 @@ def gpt2() -> Built:
     return Transformer(12, 768, 12, 50257, 1024, causal=True), (tokens, tokens)
 
 
-def bert_large() -> Built:
-    tokens = torch.zeros(4, 512, dtype=torch.long)
-    return Transformer(24, 1024, 16, 30522, 512, causal=False), {"tokens": tokens, "targets": tokens}
-
-
 def resnet50() -> Built:
     return residual(1, 64, 224, 8)
 
 
 def resnext50() -> Built:
-    return residual(32, 128, 800, 2)
+    return residual(32, 128, 224, 8)
