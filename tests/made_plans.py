@@ -14,6 +14,10 @@ from redline.cost.train.outcome import MemoryUse, StepTime
 from redline.cost.train.overlap import Overlap
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.cost.truth.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
+from redline.cost.truth.serving_accuracy import ServingAccuracy
+from redline.cost.truth.step_accuracy import Accuracy, ChoiceLoss, StepAccuracy
+from redline.cost.truth.validation import Scatter, Validation
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
 from redline.model.describe import describe
@@ -201,3 +205,47 @@ def serving_plan(**more: Any) -> ServingPlan:
         ),
     }  # fmt: skip
     return ServingPlan(**given | more)
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+def accuracy(name: str, runs: int = 100, scale: float = 1.0) -> Accuracy:
+    return Accuracy(
+        name=name, runs=runs, bias=-0.011 * scale, median=0.05 * scale, ninetieth=0.21 * scale, covered=0.79
+    )  # fmt: skip
+
+
+def validation() -> Validation:
+    kinds = tuple(accuracy(name, 40, 1.5) for name in ("experts", "fewer bits", "long", "adapters"))
+    step = StepAccuracy(
+        dense=accuracy("dense", 1402),
+        megatron=accuracy("megatron", 111, 0.7),
+        stacks=(accuracy("megatron-core", 182), accuracy("nanotron", 390, 2.0)),
+        kinds=kinds,
+        everything=accuracy("everything", 1712),
+        choice=ChoiceLoss(groups=26, median=0.012, ninetieth=0.17),
+        expressible=0.96,
+        reasons=(("the layout is not given", 68), ("the source contradicts itself", 14)),
+    )
+    peaks = tuple(
+        PeakAccuracy(stack=name, rows=rows, bias=0.002, median=0.06, p90=0.17, covered=0.81)
+        for name, rows in (("nanotron", 874), ("all", 933))
+    )
+    verdicts = FitVerdicts(
+        accepted_chance=0.2, ran=879, failed=765, refused=161, false_fits=30, contradicted=6, false_refusals=44
+    )  # fmt: skip
+    serving = tuple(
+        ServingAccuracy(
+            engine="SGLang", metric=metric, group=group, rows=70, median=0.11, p90=0.48, bias=0.03, covered=0.8
+        )
+        for metric in ("tpot_s", "ttft_s")
+        for group in ("held out", "held out, speculative", "B200-SXM")
+    )
+    memory = MemoryAccuracy(peaks=peaks, left_out={"computed, not measured": 4}, verdicts=verdicts)
+    return Validation(step=step, memory=memory, serving=serving)
+
+
+def scatter(name: str = "nanotron", points: int = 20) -> Scatter:
+    measured = np.geomspace(0.1, 100, points)
+    return Scatter(name=name, measured=measured, predicted=measured * np.linspace(0.9, 1.2, points))

@@ -37,7 +37,9 @@ from redline.launch.outside.record import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
 from redline.report.inspect import json as inspect_json
+from redline.report.plan.serve import json as serve_json
 from redline.report.plan.train import json as train_json
+from redline.report.plan.validate import json as validate_json
 from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
@@ -342,12 +344,22 @@ def test_the_plan_page_has_every_key_of_the_json() -> None:
     whole = train_json.as_record(made_plans.plan(), made_plans.job(), [made_plans.plan()])
     bare = train_json.as_record(made_plans.plan())
     written = {key for record in (whole, bare) for key in keys_of_a_plan(record)}
-    rows = rows_of(section(DOCS / "reference" / "plan.md", "The JSON of train"))
-    assert {row[0] for row in rows} == {f"`{key}`" for key in written}
+    assert documented_keys("train") == {f"`{key}`" for key in written}
+    assert documented_keys("serve") == {
+        f"`{key}`" for key in keys_of_a_plan(serve_json.as_record(made_plans.serving_plan()))
+    }
+    assert documented_keys("validate") == {
+        f"`{key}`" for key in keys_of_a_plan(validate_json.as_record(made_plans.validation()))
+    }
+
+
+def documented_keys(kind: str) -> set[str]:
+    return {row[0] for row in rows_of(section(DOCS / "reference" / "plan.md", f"The JSON of {kind}"))}
 
 
 ALIKE = re.compile(
-    r"((?:ranked|frontier)\[\]|sizes\[\]\.best|(?:alternatives|changes)\[\]\.layout"
+    r"((?:ranked|frontier|points)\[\]|best\.(?:tpot_s|latency_s|tokens_per_s|prompt_s)|step\.(?:megatron|everything)"
+    r"|step\.(?:stacks|kinds)\[\]|sizes\[\]\.best|(?:alternatives|changes)\[\]\.layout"
     r"|job\.(?:ideal_days|days|device_hours|money|energy_wh))\..*"
 )
 

@@ -60,4 +60,4 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _is_amount(cell: str) -> bool:
     """Numbers with their units, and what stands in the place of one; shapes like 16x64 are words."""
-    return cell in ("", "-") or (cell.lstrip("<>")[:1].isdigit() and re.search(r"\dx\d", cell) is None)
+    return cell in ("", "-") or (cell.lstrip("<>+-")[:1].isdigit() and re.search(r"\dx\d", cell) is None)

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 KINDS = {
     "train": "a training job: time, memory and cost of a step, the best layout, the whole job",
     "serve": "serving: time to the first token, time per token, throughput, by size and precision",
+    "validate": "how well plans predict published measurements",
+}
+DESCRIPTIONS = {
+    "train": "Predict what a training job should cost before it runs, and find the best layout.",
+    "serve": "Predict what serving a model gives its users, and find the best way to do it.",
+    "validate": "Hold plans against the published measurements that come with Redline.",
 }
 USAGE = f"redline plan {{{','.join(KINDS)}}} [options]"
 
@@ -35,7 +41,7 @@ def build_parser(kind: str) -> Parser:
     """The parser of one kind of plan."""
     from redline.cli import Parser
 
-    parser = Parser(f"plan {kind}", f"Plan {KINDS[kind]}.")
+    parser = Parser(f"plan {kind}", DESCRIPTIONS[kind])
     _module(kind).add_arguments(parser)
     return parser
 

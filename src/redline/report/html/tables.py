@@ -9,7 +9,7 @@ from redline.report.shown import Shown
 
 MOST_ROWS = 400
 _AMOUNT = re.compile(
-    r"[<>]?(?P<number>-?[\d,]*\.?\d+(?:e[+-]?\d+)?)"
+    r"[<>]?(?P<number>[-+]?[\d,]*\.?\d+(?:e[+-]?\d+)?)"
     r"(?:x| (?P<prefix>[KMGT]i|[numkMGTPE]?)(?P<unit>s|B|B/s|FLOP/s|OP/s|%)| (?P<thousands>[kMT]))?"
     r"(?: ±[\d.]+ %| [\d.]+x\.\.>?[\d.]+x)?"  # an interval
 )

@@ -3,17 +3,19 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from redline.cost.serve.planned import Ranged
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
 from redline.report.html.plan.train import page as train_page
+from redline.report.html.plan.validate import page as validate_page
 from redline.report.html.tables import amount
 from redline.report.language import speaking
 from redline.report.plan.serve import words as say_serve
 from redline.report.plan.train import words as say
-from tests.made_plans import changes, job, nothing_fits, plan, point, serving_plan
+from tests.made_plans import changes, job, nothing_fits, plan, point, scatter, serving_plan, validation
 from tests.pages import data_of, visible
 
 MOST_BYTES = 6_000_000
@@ -88,7 +90,8 @@ def test_every_part_has_a_colour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "value"), [("1.06x", 1.06), ("35.0 k", 35_000), ("1.43 M", 1.43e6), ("<1 %", 1), ("16x64", None)]
+    ("cell", "value"),
+    [("1.06x", 1.06), ("35.0 k", 35_000), ("1.43 M", 1.43e6), ("<1 %", 1), ("+0.9 %", 0.9), ("16x64", None)],
 )
 def test_cells_of_plans_are_sorted_as_numbers(cell: str, value: float | None) -> None:
     assert amount(cell) == value
@@ -125,3 +128,22 @@ def test_a_page_without_a_price_has_the_room() -> None:
     text = visible(serve_page.render(serving_plan(price=None, best=unknown)))
     assert "room for 200 sequences" in text
     assert "error not known" in text
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
+    text = validate_page.render(validation(), [scatter()], [scatter("jax", 3), scatter()], [scatter("SGLang")])
+    data = data_of(text)
+    assert set(data["charts"]) == {"steps_seen", "memory_seen", "serving_seen"}
+    tables = {"steps", "stacks", "choices", "memory", "verdicts", "peers", "serving", "left_out"}
+    assert set(data["tables"]) == tables
+    assert [group["name"] for group in data["charts"]["memory_seen"]["groups"]] == ["nanotron", "jax"]
+    assert "Half of the predicted step times are within 5.0 % of the measured ones" in visible(text)
+
+
+def test_points_that_are_no_measurement_are_not_drawn() -> None:
+    odd = replace(scatter(points=2), measured=np.array([np.nan, 2.0]), predicted=np.array([1.0, 3.0]))
+    (group,) = validate_page.figure([odd], "s", 1.0)["groups"]
+    assert [(one["x"], one["y"]) for one in group["points"]] == [(2.0, 3.0)]

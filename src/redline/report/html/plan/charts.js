@@ -66,11 +66,12 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
     const line = (factor, dash) => ({
       type: "scatter", mode: "lines", x: [low, high], y: [low * factor, high * factor], line: { color: colour("accent"), width: 1.2, dash }, hoverinfo: "skip",
     });
+    const shape = (place) => (place + 3 * Math.floor(place / kinds.length)) % shapes.length; // groups of one colour differ in shape
     const dots = figure.groups.map((group, place) => ({
       type: "scatter", mode: "markers", x: column(group.points, "x"), y: column(group.points, "y"), ...hover(group.points),
-      marker: { size: 5, color: kinds[place % kinds.length], symbol: shapes[place % shapes.length], opacity: 0.6 },
+      marker: { size: 5, color: kinds[place % kinds.length], symbol: shapes[shape(place)], opacity: 0.6 },
     }));
-    const items = figure.groups.map((group, place) => ({ name: group.name, colour: kinds[place % kinds.length], glyph: glyphs[place % glyphs.length] }));
+    const items = figure.groups.map((group, place) => ({ name: group.name, colour: kinds[place % kinds.length], glyph: glyphs[shape(place)] }));
     items.push({ name: words.equal, colour: colour("accent"), glyph: "\u2014" }, { name: words.within, colour: colour("accent"), glyph: "\u2504" });
     return { traces: [line(1.25, "dot"), line(0.8, "dot"), line(1, "solid"), ...dots], items, height: 520, layout: layout({
       xaxis: logarithmic([log(low), log(high)], { ...titled(`${words.measured}, ${figure.unit}`), tickformat: "~g" }),
@@ -78,5 +79,5 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
     }) };
   }
 
-  return { frontier, serving, predictions };
+  return { frontier, serving, steps_seen: predictions, memory_seen: predictions, serving_seen: predictions };
 };

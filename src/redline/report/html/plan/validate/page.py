@@ -1,0 +1,111 @@
+"""The accuracy of plans as one HTML file that needs nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from redline.cost.truth.validation import Scatter, Validation
+from redline.report.html.frame import frame, template
+from redline.report.html.plan.words import script_words
+from redline.report.html.tables import sorted_table
+from redline.report.language import _
+from redline.report.plan.validate import tables, text
+from redline.report.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    detail: str
+
+
+def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]) -> str:
+    """The last three are the points of the charts."""
+    shown = _tables(found)
+    return template("plan/validate/page.html.j2").render(
+        **frame(
+            _("How well plans predict"),
+            charts={
+                "steps_seen": figure(steps, "s", 1.0),
+                "memory_seen": figure(memory, "GB", 1e9),
+                "serving_seen": figure(serving, "ms", 1e-3),
+            },
+            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            words=script_words(),
+            drawers=["plan/charts.js"],
+        ),
+        titles={name: one.title for name, one in shown.items()},
+        headline=_headline(found),
+        second=text.headline(found),
+        third=text.split(),
+        facts=list(_facts(found)),
+    )
+
+
+def _tables(found: Validation) -> dict[str, Shown]:
+    return {
+        "steps": tables.steps(found),
+        "stacks": tables.stacks(found),
+        "choices": tables.choices(found),
+        "memory": tables.memory(found),
+        "verdicts": tables.verdicts(found),
+        "peers": tables.peers(found),
+        "serving": tables.serving(found, brief=False),
+        "left_out": tables.left_out(found),
+    }
+
+
+def _headline(found: Validation) -> str:
+    said = _(
+        "Half of the predicted step times are within {step} of the measured ones, half of the peaks of memory within "
+        "{peak}."
+    )
+    return said.format(step=tables.share(found.step.dense.median), peak=tables.share(found.memory.peaks[-1].median))
+
+
+def _facts(found: Validation) -> list[Fact]:
+    step, peaks, verdicts = found.step, found.memory.peaks[-1], found.memory.verdicts
+    below = _("nine of ten below {share}")
+    lost = _("throughput lost in the median")
+    return [
+        Fact(name=_("step time"), value=tables.share(step.dense.median),
+             detail=below.format(share=tables.share(step.dense.ninetieth))),
+        Fact(name=_("on Megatron"), value=tables.share(step.megatron.median),
+             detail=below.format(share=tables.share(step.megatron.ninetieth))),
+        Fact(name=_("GPU memory"), value=tables.share(peaks.median),
+             detail=below.format(share=tables.share(peaks.p90))),
+        Fact(name=_("wrongly said to fit"), value=tables.share(verdicts.false_fits / verdicts.failed), detail=""),
+        Fact(name=_("choice of layout"), value=tables.share(step.choice.median), detail=lost),
+        Fact(name=_("in the 80 % interval"), value=tables.share(step.everything.covered), detail=""),
+    ]  # fmt: skip
+
+
+def figure(found: Sequence[Scatter], unit: str, scale: float) -> dict[str, Any]:
+    """Points by group, the largest group first so that small ones lie above it."""
+    ordered = sorted(found, key=lambda one: -len(one.measured))
+    return {"unit": unit, "groups": [_group(one, unit, scale) for one in ordered]}
+
+
+def _group(one: Scatter, unit: str, scale: float) -> dict[str, Any]:
+    points = [
+        {
+            "x": _digits(measured / scale),
+            "y": _digits(predicted / scale),
+            "text": _("{name}\nmeasured {measured:.4g} {unit}, predicted {predicted:.4g} {unit}").format(
+                name=one.name, measured=measured / scale, predicted=predicted / scale, unit=unit
+            ),
+        }
+        for measured, predicted in zip(one.measured.tolist(), one.predicted.tolist(), strict=True)
+        if np.isfinite(measured) and measured > 0
+    ]
+    return {"name": one.name, "points": points}
+
+
+def _digits(value: float) -> float:
+    """Four are more than a chart can show."""
+    return float(f"{value:.4g}")

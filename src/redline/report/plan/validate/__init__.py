@@ -1,0 +1,1 @@
+"""How the accuracy of plans is told."""

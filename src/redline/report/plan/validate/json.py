@@ -1,0 +1,37 @@
+"""The accuracy of plans as JSON for machines; docs/reference/plan.md describes every field."""
+
+import json
+from typing import Any
+
+from redline.artifacts import Envelope
+from redline.cost.truth.peers import PEERS
+from redline.cost.truth.validation import Validation
+from redline.report.plan.plain import plain
+
+KIND = "plan-validation"
+SCHEMA_VERSION = 1
+
+
+def render(found: Validation) -> str:
+    return json.dumps(as_record(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_record(found: Validation) -> dict[str, Any]:
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan validate")
+    step, memory = found.step, found.memory
+    return {
+        **envelope.to_dict(),
+        "step": {
+            **{name: plain(getattr(step, name)) for name in ("dense", "megatron", "stacks", "kinds", "everything")},
+            "choice": plain(step.choice),
+            "expressible": step.expressible,
+            "reasons": [{"reason": reason, "runs": count} for reason, count in step.reasons],
+        },
+        "memory": {
+            "peaks": plain(memory.peaks),
+            "verdicts": plain(memory.verdicts),
+            "left_out": [{"reason": reason, "runs": count} for reason, count in memory.left_out.items()],
+        },
+        "serving": plain(found.serving),
+        "peers": plain(PEERS),
+    }

@@ -1,0 +1,153 @@
+"""The tables of a validation, as cells."""
+
+from collections.abc import Iterable, Mapping
+
+from redline.cost.truth.peers import PEERS, Peer
+from redline.cost.truth.serving_accuracy import ServingAccuracy
+from redline.cost.truth.step_accuracy import Accuracy
+from redline.cost.truth.validation import Validation
+from redline.report.language import _, marked
+from redline.report.plan.serve.words import METRICS
+from redline.report.shown import Shown
+from redline.report.words import printable
+
+GROUPS: Mapping[str, str] = {
+    "dense": marked("dense, 16 bits, below 16k tokens"),
+    "megatron": marked("of these, stacks built on Megatron"),
+    "experts": marked("mixtures of experts"),
+    "fewer bits": marked("fp8 and fp4"),
+    "long": marked("sequences of 16k tokens and more"),
+    "adapters": marked("adapters (LoRA)"),
+    "everything": marked("all runs"),
+}
+
+
+def signed(error: float) -> str:
+    return f"{100 * error:+.1f} %"
+
+
+def share(error: float | None) -> str:
+    return "-" if error is None else f"{100 * error:.1f} %"
+
+
+def _head(first: str) -> tuple[str, ...]:
+    return (first, _("runs"), _("bias"), _("median"), _("nine of ten below"), _("in 80 % interval"))
+
+
+def _row(name: str, runs: int, bias: float, median: float, p90: float, covered: float) -> tuple[str, ...]:
+    return (name, f"{runs:,}", signed(bias), share(median), share(p90), share(covered))
+
+
+def _accuracies(found: Iterable[Accuracy], names: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        _row(_(names[one.name]) if one.name in names else one.name, one.runs, one.bias, one.median, one.ninetieth,
+             one.covered)
+        for one in found
+    )  # fmt: skip
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def steps(found: Validation) -> Shown:
+    step = found.step
+    rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
+    note = _("{share} of the measured runs of language models can be expressed").format(share=share(step.expressible))
+    return Shown(title=_("step time"), head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
+
+
+def stacks(found: Validation) -> Shown:
+    rows = _accuracies(found.step.stacks, {})
+    return Shown(title=_("step time by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+
+
+def left_out(found: Validation) -> Shown:
+    rows = tuple((printable(reason, 90), f"{count:,}") for reason, count in found.step.reasons)
+    head = (_("why"), _("runs"))
+    return Shown(title=_("runs that cannot be expressed"), head=head, rows=rows, notes=(), empty="")
+
+
+def choices(found: Validation) -> Shown:
+    choice = found.step.choice
+    head = (_("models and sizes"), _("lost in the median"), _("nine of ten below"))
+    rows = ((f"{choice.groups:,}", share(choice.median), share(choice.ninetieth)),)
+    title = _("choice of layout: throughput lost against the best that was measured")
+    return Shown(title=title, head=head, rows=rows, notes=(), empty="")
+
+
+def memory(found: Validation) -> Shown:
+    rows = tuple(
+        _row(_("all runs") if one.stack == "all" else one.stack, one.rows, one.bias, one.median, one.p90, one.covered)
+        for one in found.memory.peaks
+    )
+    return Shown(title=_("peak of memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+
+
+def verdicts(found: Validation) -> Shown:
+    """What was predicted against what happened."""
+    one = found.memory.verdicts
+    head = (_("predicted"), _("ran"), _("died"))
+    rows = (
+        (_("fits"), f"{one.ran - one.false_refusals:,}", f"{one.false_fits:,}"),
+        (_("does not fit"), f"{one.false_refusals:,}", f"{one.failed - one.false_fits:,}"),
+    )
+    notes = (
+        _("{share} of those that died were said to fit; {refused} of those that ran were said not to").format(
+            share=share(one.false_fits / one.failed), refused=share(one.false_refusals / one.ran)
+        ),
+        _("{count:,} of the layouts that were said to fit died here and ran elsewhere").format(count=one.contradicted),
+    )
+    title = _("what fits: {count:,} layouts of nanotron").format(count=one.ran + one.failed)
+    return Shown(title=title, head=head, rows=rows, notes=notes, empty="")
+
+
+# --- other planners ---------------------------------------------------------------------------------------------------
+
+
+def peers(found: Validation) -> Shown:
+    head = (
+        _("planner"), _("step: median"), _("nine of ten"), _("memory: bias"), _("nine of ten"), _("layout: lost"),
+        _("nine of ten"),
+    )  # fmt: skip
+    own, all_peaks, choice = found.step.dense, found.memory.peaks[-1], found.step.choice
+    ours = Peer(
+        name="Redline",
+        rows=own.runs,
+        step_median=own.median,
+        step_p90=own.ninetieth,
+        memory_bias=all_peaks.bias,
+        memory_p90=all_peaks.p90,
+        choice_median=choice.median,
+        choice_p90=choice.ninetieth,
+    )
+    notes = (
+        _("each on the runs that it can express, Redline on runs that it was not fitted to; others run in August 2026"),
+    )
+    rows = tuple(map(_peer, (ours, *PEERS)))
+    return Shown(title=_("beside other planners"), head=head, rows=rows, notes=notes, empty="")
+
+
+def _peer(one: Peer) -> tuple[str, ...]:
+    bias = "-" if one.memory_bias is None else signed(one.memory_bias)
+    return (
+        one.name, share(one.step_median), share(one.step_p90), bias, share(one.memory_p90), share(one.choice_median),
+        share(one.choice_p90),
+    )  # fmt: skip
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+def serving(found: Validation, *, brief: bool) -> Shown:
+    """`brief` has the runs of all GPUs together."""
+    shown = [one for one in found.serving if not brief or one.group == "held out"]
+    head = (_("engine"), _("figure"), *([] if brief else [_("runs of")]), *_head("")[1:])
+    rows = tuple(_serving_row(one, brief=brief) for one in shown)
+    return Shown(title=_("serving"), head=head, rows=rows, notes=(), empty="")
+
+
+def _serving_row(one: ServingAccuracy, *, brief: bool) -> tuple[str, ...]:
+    figures = _row("", one.rows, one.bias, one.median, one.p90, one.covered)[1:]
+    groups = {"held out": _("all GPUs"), "held out, speculative": _("speculative decoding")}
+    group = [] if brief else [groups.get(one.group, one.group)]
+    return (one.engine, _(METRICS[one.metric]), *group, *figures)

@@ -1,0 +1,55 @@
+"""The accuracy of plans as text and JSON: every table, beside other planners, and it fits a screen."""
+
+import json
+
+import pytest
+
+from redline.report.language import speaking
+from redline.report.layout import width_of
+from redline.report.plan.blocks import WIDTH
+from redline.report.plan.validate import tables
+from redline.report.plan.validate.json import as_record
+from redline.report.plan.validate.json import render as render_json
+from redline.report.plan.validate.text import render
+from tests.conftest import ROOT
+from tests.made_plans import validation
+
+GOLDEN = ROOT / "tests" / "golden" / "plan"
+
+
+@pytest.mark.parametrize(("golden", "language"), [("validate", "en"), ("validate.zh", "zh")])
+def test_text(golden: str, language: str, update_golden: bool) -> None:
+    with speaking(language):
+        text = render(validation())
+    path = GOLDEN / f"{golden}.txt"
+    if update_golden:
+        path.write_text(text)
+    assert text == path.read_text()
+    assert max(map(width_of, text.split("\n"))) <= WIDTH
+
+
+def test_verdicts_are_shares_of_what_happened() -> None:
+    shown = tables.verdicts(validation())
+    assert shown.rows == (("fits", "835", "30"), ("does not fit", "44", "735"))
+    assert shown.notes[0] == "3.9 % of those that died were said to fit; 5.0 % of those that ran were said not to"
+
+
+def test_redline_stands_beside_others() -> None:
+    rows = tables.peers(validation()).rows
+    assert [row[0] for row in rows] == ["Redline", "llm-analysis", "Calculon", "Megatron-LM"]
+    assert rows[0][1:3] == ("5.0 %", "21.0 %")
+    assert rows[3][1] == "-"
+
+
+def test_serving_in_brief_has_a_line_for_each_figure() -> None:
+    assert len(tables.serving(validation(), brief=True).rows) == 2
+    assert len(tables.serving(validation(), brief=False).rows) == 6
+
+
+def test_the_json_is_whole() -> None:
+    record = json.loads(render_json(validation()))
+    assert record == as_record(validation())
+    assert record["kind"] == "plan-validation"
+    assert record["step"]["dense"]["median"] == 0.05
+    assert record["memory"]["verdicts"]["false_fits"] == 30
+    assert len(record["peers"]) == 3
