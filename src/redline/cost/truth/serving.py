@@ -25,6 +25,7 @@ from redline.cost.serve.rates import Constants, Device
 from redline.cost.serve.setup import Setup
 from redline.hardware.catalogue import record
 from redline.model.describe import describe
+from redline.model.known import known_model
 from redline.model.model import Model
 
 Row = Mapping[str, str]
@@ -134,7 +135,7 @@ def _express(row: Row) -> _Expressed | str:
         return str(reason)
     if not float(row["in_len"] or 0) or not float(row["out_len"] or 0):
         return "lengths are not given"
-    about = known["names"].get(row["model"], {"model": row["model"]})
+    about = known["names"].get(row["model"], {"model": row["model"].lower()})
     gpu, devices = _machine(row)
     engine = known["engines"][row["engine"]]
     return _Expressed(
@@ -154,7 +155,9 @@ def _express(row: Row) -> _Expressed | str:
 
 @cache
 def _model(name: str) -> Model:
-    return replace(describe(**facts()["models"][name]), name=name)
+    """One of the known models, or one that only these measurements are about."""
+    described = facts()["models"].get(name)
+    return known_model(name) if described is None else replace(describe(**described), name=name)
 
 
 @cache
