@@ -93,7 +93,7 @@ def held_out_of(tables: Sequence[ServingAccuracy]) -> dict[tuple[str, str], Serv
 
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
-    """Rows that should have the same time to the first token: one server, the same prompts, the same number in flight."""
+    """Rows that should have the same time to the first token: one server, the same prompts, as many in flight."""
 
     groups: int
     median_spread: float
