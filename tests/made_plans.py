@@ -16,7 +16,7 @@ from redline.cost.train.pieces import Pieces
 from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
 from redline.cost.truth.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.cost.truth.serving_accuracy import ServingAccuracy
-from redline.cost.truth.step_accuracy import Accuracy, ChoiceLoss, StepAccuracy
+from redline.cost.truth.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
 from redline.cost.truth.validation import Scatter, Validation
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
@@ -216,6 +216,13 @@ def accuracy(name: str, runs: int = 100, scale: float = 1.0) -> Accuracy:
     )  # fmt: skip
 
 
+def choices() -> tuple[Choice, ...]:
+    return tuple(
+        Choice(model="1B", devices=devices, layouts=20, lost=lost)
+        for devices, lost in ((8, 0.0), (64, 0.012), (512, 0.17))
+    )
+
+
 def validation() -> Validation:
     kinds = tuple(accuracy(name, 40, 1.5) for name in ("experts", "fewer bits", "long", "adapters"))
     step = StepAccuracy(
@@ -224,7 +231,7 @@ def validation() -> Validation:
         stacks=(accuracy("megatron-core", 182), accuracy("nanotron", 390, 2.0)),
         kinds=kinds,
         everything=accuracy("everything", 1712),
-        choice=ChoiceLoss(groups=26, median=0.012, ninetieth=0.17),
+        choice=ChoiceLoss(choices=choices(), median=0.012, ninetieth=0.17),
         expressible=0.96,
         reasons=(("the layout is not given", 68), ("the source contradicts itself", 14)),
     )

@@ -70,9 +70,19 @@ def left_out(found: Validation) -> Shown:
 def choices(found: Validation) -> Shown:
     choice = found.step.choice
     head = (_("models and sizes"), _("lost in the median"), _("nine of ten below"))
-    rows = ((f"{choice.groups:,}", share(choice.median), share(choice.ninetieth)),)
+    rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
     title = _("choice of layout: throughput lost against the best that was measured")
     return Shown(title=title, head=head, rows=rows, notes=(), empty="")
+
+
+def each_choice(found: Validation) -> Shown:
+    """Model by model: which size goes wrong."""
+    head = (_("model"), _("GPUs"), _("layouts"), _("lost"))
+    rows = tuple(
+        (printable(one.model, 60), f"{one.devices:,}", f"{one.layouts:,}", share(one.lost))
+        for one in found.step.choice.choices
+    )
+    return Shown(title=_("choice of layout, by model and size"), head=head, rows=rows, notes=(), empty="")
 
 
 def memory(found: Validation) -> Shown:

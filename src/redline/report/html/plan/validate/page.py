@@ -52,6 +52,7 @@ def _tables(found: Validation) -> dict[str, Shown]:
         "steps": tables.steps(found),
         "stacks": tables.stacks(found),
         "choices": tables.choices(found),
+        "each_choice": tables.each_choice(found),
         "memory": tables.memory(found),
         "verdicts": tables.verdicts(found),
         "peers": tables.peers(found),
