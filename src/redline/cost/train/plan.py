@@ -20,7 +20,7 @@ from redline.cost.train.space import Space
 from redline.cost.train.stacks import DEFAULT_STACK, rates_of
 from redline.cost.train.stages import micro_batches
 from redline.cost.train.subject import Subject, flops_per_step, layouts_of, parameters_of, pieces_of, rates_for
-from redline.cost.train.trust import evidence, step_interval
+from redline.cost.train.trust import evidence, spread_of
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
 from redline.model.counted import CountedModule
@@ -140,7 +140,7 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
     step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
-    low_s, high_s = step_interval(step_s, request.stack)
+    low, high = spread_of(request.model, request.stack)
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(
@@ -148,8 +148,8 @@ def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
         micro_batches=int(micro_batches(job.batch, one.layout)),
         time=one.time,
         step_s=step_s,
-        step_low_s=low_s,
-        step_high_s=high_s,
+        step_low_s=step_s * low,
+        step_high_s=step_s * high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
         mfu=flops_per_step(job.model, job.batch) / possible,
         memory=one.memory,
