@@ -1,0 +1,86 @@
+"""The pages of plans in a real browser: nothing is requested, nothing in any name runs, all charts are drawn."""
+
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from redline.report.html.plan.serve import page as serve_page
+from redline.report.html.plan.train import page as train_page
+from redline.report.html.plan.validate import page as validate_page
+from redline.report.language import speaking
+from redline.report.words import printable
+from tests.browsing import PAYLOADS, opened
+from tests.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
+
+CHARTS = {"train": {"frontier"}, "serve": {"serving"}, "validate": {"steps_seen", "memory_seen", "serving_seen"}}
+
+
+def written(folder: Path, kind: str, language: str = "en") -> Path:
+    path = folder / f"{kind}.{language}.html"
+    points = [scatter(f"stack {number}") for number in range(12)]
+    with speaking(language):
+        pages = {
+            "train": lambda: train_page.render(plan(), job(), [plan(), plan(devices=128)]),
+            "serve": lambda: serve_page.render(serving_plan()),
+            "validate": lambda: validate_page.render(validation(), points, points, points),
+        }
+        path.write_text(pages[kind](), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("width", "theme", "language"), [(1280, "light", "en"), (390, "dark", "zh")])
+@pytest.mark.parametrize("kind", list(CHARTS))
+def test_it_requests_nothing_and_draws_everything(
+    browser: Browser, tmp_path: Path, kind: str, width: int, theme: str, language: str
+) -> None:
+    path = written(tmp_path, kind, language)
+    with opened(browser, path, width, theme) as (page, log):
+        drawn = page.evaluate(
+            "Object.fromEntries([...document.querySelectorAll('[data-chart]')].map((one) => [one.dataset.chart, "
+            "one.querySelectorAll('.point').length]))"
+        )
+        assert set(drawn) == CHARTS[kind]
+        assert all(count > 0 for count in drawn.values()), drawn
+        for button in page.query_selector_all("th button, .more:not([hidden])"):
+            button.click()
+        page.click("#theme")
+        assert log.requests == [path.as_uri()]
+        assert log.messages == []
+        assert page.evaluate("violations") == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_plan_that_does_not_fit_has_a_page(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "none.html"
+    path.write_text(train_page.render(nothing_fits()), encoding="utf-8")
+    with opened(browser, path) as (page, log):
+        assert page.inner_text("h1").startswith("Nothing fits.")
+        assert log.messages == []
+
+
+def test_every_group_of_points_has_a_mark_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, written(tmp_path, "validate")) as (page, _):
+        legend = page.inner_text("#steps .legend")
+        assert all(f"stack {number}" in legend for number in range(12))
+        assert page.locator("#steps .legend > span").count() == 12 + 2
+
+
+def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> None:
+    names = cycle(PAYLOADS.values())
+    evil = plan(
+        model=replace(llama(), name=next(names)), machine=replace(h100(), name=next(names)), stack=next(names)
+    )  # fmt: skip
+    for number, text in enumerate(
+        (train_page.render(evil, job()), serve_page.render(serving_plan(model=evil.model, engine=next(names))))
+    ):
+        path = tmp_path / f"evil{number}.html"
+        path.write_text(text, encoding="utf-8")
+        with opened(browser, path) as (page, log):
+            assert page.evaluate("typeof pwned") == "undefined"
+            assert (log.dialogs, log.messages) == ([], [])
+            assert page.evaluate("violations") == []
+            assert page.evaluate("document.querySelectorAll('main img, main iframe, svg a, svg script').length") == 0
+            assert printable(next(iter(PAYLOADS.values()))) in page.inner_text("main")
