@@ -93,7 +93,7 @@ PLANS = {
     "fsdp": Plan({"hidden_passes": 10, "selective_share": 0.5, "host_layer_s": 3e-4}, ("selective_share",)),
 }
 # What to expect where nobody says which software it is: what these have in common, each stack weighing the same.
-COMMON = ("nanotron", "megatron-core", "megatron-bridge", "composer", "internevo", "torchtitan", "fsdp")
+COMMON = ("megatron-core", "megatron-bridge", "composer", "internevo", "torchtitan", "fsdp")
 
 
 def main() -> None:
@@ -194,7 +194,7 @@ def _elsewhere(own: Constants, common: Constants) -> Constants:
     shared = [kind for kind in kinds if kind in own]
     beside = {name: _mean([own[kind][name] / common[kind][name] for kind in shared] or [1.0]) for name in BY_MACHINE}
     found = {
-        kind: {name: _rounded(beside[name] * common[kind][name]) for name in BY_MACHINE}
+        kind: {name: _within(name, beside[name] * common[kind][name]) for name in BY_MACHINE}
         for kind in kinds
         if kind not in own
     }
@@ -203,6 +203,11 @@ def _elsewhere(own: Constants, common: Constants) -> Constants:
         same = [each for kind, each in everywhere.items() if kind.endswith(f"/{format_}")]
         found[format_] = {name: _rounded(_mean([each[name] for each in same])) for name in BY_MACHINE}
     return found
+
+
+def _within(name: str, value: float) -> float:
+    low, high = BOUNDS[name]
+    return _rounded(min(max(value, low), high))
 
 
 def _mean(numbers: list[float]) -> float:
@@ -217,9 +222,9 @@ def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Co
         seen, unseen = runs.where(fold != each), runs.where(fold == each)
         point = search.best(seen, weights[fold != each], found, evaluations=10)
         errors[fold == each] = search.errors(point, unseen)
-    sparse = runs.sparse
-    spreads = {"spread": _spread(-errors[~sparse])}
-    return {**spreads, "spread_sparse": _spread(-errors[sparse])} if sparse.sum() >= 10 else spreads
+    unusual = runs.sparse | runs.adapters
+    spreads = {"spread": _spread(-errors[~unusual])}
+    return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= 10 else spreads
 
 
 def _spread(errors: Numbers) -> dict[str, float]:

@@ -89,10 +89,13 @@ def format_kind(dtype: str) -> str:
     return dtype if dtype in {"fp8", "fp4"} else "half"
 
 
-def spread(name: str, *, sparse: bool = False) -> tuple[float, float]:
-    """Eight of ten measured steps of a stack lie between these two multiples of what is predicted for them."""
+def spread(name: str, *, unusual: bool = False) -> tuple[float, float]:
+    """Eight of ten measured steps of a stack lie between these two multiples of what is predicted for them.
+
+    Mixtures of experts and adapters are unusual: they scatter more.
+    """
     written = _constants(name)
-    found = written["spread_sparse"] if sparse and "spread_sparse" in written else written["spread"]
+    found = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
     return found["low"], found["high"]
 
 

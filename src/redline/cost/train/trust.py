@@ -18,7 +18,7 @@ def spread_of(subject: Model | CountedModule, stack: str) -> tuple[float, float]
     """Eight of ten measured steps lie between these two multiples of the predicted one."""
     if isinstance(subject, CountedModule):
         return GUESS
-    return spread(stack, sparse=bool(subject.moe_layers))
+    return spread(stack, unusual=bool(subject.moe_layers))
 
 
 def evidence(stack: str) -> tuple[Evidence, ...]:

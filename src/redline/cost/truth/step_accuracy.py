@@ -6,11 +6,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from redline.cost.train.memory import memory_use
 from redline.cost.train.outcome import StepTime
 from redline.cost.train.pieces import pieces
 from redline.cost.train.rates import Rates
-from redline.cost.train.room import chance_out_of_memory
 from redline.cost.train.stacks import Stack, spread, stack, with_stack
 from redline.cost.train.step import step_time
 from redline.cost.truth.rows import Mask, Numbers
@@ -21,8 +19,6 @@ LEAST_UTILIZATION = 10.0
 SWEEP = "nanotron"
 MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
 LEAST_GROUP = 5
-# Layouts that are likelier than this to run out of memory are not chosen.
-MOST_CHANCE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +37,21 @@ class Accuracy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceLoss:
-    """What choosing by prediction costs: throughput lost against the best measured layout of a model and size."""
+class Choice:
+    """The layout that is predicted to be the fastest, among those that were measured for a model and a size."""
 
-    groups: int
+    model: str
+    devices: int
+    layouts: int
+    lost: float
+    """Share of the throughput of the best of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceLoss:
+    """What choosing by prediction costs."""
+
+    choices: tuple[Choice, ...]
     median: float
     ninetieth: float
 
@@ -109,21 +116,20 @@ def rates(runs: Runs) -> Rates:
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:
-    """Of each model and number of devices, the layout that is predicted to be the fastest of those that fit."""
-    step_s = predicted(runs).step_s
-    memory = memory_use(runs.model, runs.batch, runs.layout, SWEEP)
-    chance = chance_out_of_memory(memory.peak_bytes, runs.bare.device_bytes, SWEEP)
-    usable_s = np.where(chance <= MOST_CHANCE, step_s, step_s + 1e9)
-    lost = np.array([1 - measured.min() / measured[np.argmin(told)] for told, measured in _groups(runs, usable_s)])
-    return ChoiceLoss(groups=len(lost), median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
+    """All of them fitted into memory, more or less: the fastest is chosen."""
+    choices = tuple(_choices(runs, predicted(runs).step_s))
+    lost = [each.lost for each in choices]
+    return ChoiceLoss(choices=choices, median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
 
 
-def _groups(runs: Runs, told_s: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
-    keys = np.array([f"{name} {devices:.0f}" for name, devices in zip(runs.names, runs.devices, strict=True)])
-    for key in np.unique(keys):
-        mask = keys == key
-        if mask.sum() >= LEAST_GROUP:
-            yield told_s[mask], runs.measured_s[mask]
+def _choices(runs: Runs, told_s: Numbers) -> Iterator[Choice]:
+    keys = sorted(set(zip(runs.names.tolist(), runs.devices.tolist(), strict=True)))
+    for model, devices in keys:
+        mask = (runs.names == model) & (runs.devices == devices)
+        measured_s = runs.measured_s[mask]
+        if len(measured_s) >= LEAST_GROUP:
+            lost = 1 - measured_s.min() / measured_s[np.argmin(told_s[mask])]
+            yield Choice(model=model, devices=int(devices), layouts=len(measured_s), lost=float(lost))
 
 
 def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
@@ -141,6 +147,6 @@ def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
 
 
 def _interval(runs: Runs, predicted_s: Numbers) -> tuple[Numbers, Numbers]:
-    kinds = zip(runs.stacks.tolist(), runs.sparse.tolist(), strict=True)
-    spreads = np.array([spread(name, sparse=sparse) for name, sparse in kinds])
+    kinds = zip(runs.stacks.tolist(), (runs.sparse | runs.adapters).tolist(), strict=True)
+    spreads = np.array([spread(name, unusual=unusual) for name, unusual in kinds])
     return predicted_s * spreads[:, 0], predicted_s * spreads[:, 1]
