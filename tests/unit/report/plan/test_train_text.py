@@ -43,6 +43,14 @@ def test_text(golden: str, found: TrainingPlan, with_job: bool, language: str, u
     assert max(map(width_of, text.split("\n"))) <= WIDTH
 
 
+def test_the_widest_layouts_fit_the_screen_too() -> None:
+    wide = replace(LAYOUT, dp=128, tp=16, pp=16, cp=16, ep=128, zero=3, shard=64, schedule=2, chunks=1, micro_batch=16)
+    found = plan(ranked=(candidate(wide, slower=60.0),), best=candidate(wide, slower=60.0))
+    for language in ("en", "zh"):
+        with speaking(language):
+            assert max(map(width_of, render(found, job()).split("\n"))) <= WIDTH
+
+
 def test_a_terminal_without_unicode_gets_plain_letters() -> None:
     assert render(plan(), job(), unicode=False).isascii()
 
@@ -112,10 +120,10 @@ def of(dimension: str, value: int) -> Alternative:
 @pytest.mark.parametrize(
     ("one", "slower", "why"),
     [
-        (of("tp", 16), "1.83x slower", "tensor traffic: 6.10x, 549.0 ms more; its group leaves the node"),
+        (of("tp", 16), "1.83x slower", "tensor traffic: 6.10x, 549.0 ms more; leaves the node"),
         (of("tp", 8), "1.12x slower", "tensor traffic: 2.20x, 336.0 ms more"),
         (of("tp", 1), "does not fit", "the smallest needs 1.42x what a GPU has"),
-        (of("zero", 3), "1.21x slower", "weights gathered: 363.0 ms that the best has not"),
+        (of("zero", 3), "1.21x slower", "weights gathered: 363.0 ms, from none"),
         (of("schedule", 2), "no slower", "the difference is smaller than what can be predicted"),
         (replace(of("tp", 8), slower=0.8), "1.25x faster", "but it needs more memory"),
     ],
@@ -162,7 +170,7 @@ def test_choices_have_names() -> None:
 def test_no_figure_without_its_error() -> None:
     lines = list(say.trust(plan()))
     assert lines[0].endswith("half of the errors are below 4.1 %, nine of ten below 13.2 % (of megatron)")
-    assert lines[1].endswith("nine of ten below 18.1 % (of other software stacks)")
+    assert lines[1].endswith("nine of ten below 18.1 % (of all software stacks)")
     assert "take it as a guess" in next(say.trust(plan(evidence=())))
 
 

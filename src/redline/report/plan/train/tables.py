@@ -32,7 +32,7 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
     has_pipeline = any(one.layout.pp > 1 for one in plan.ranked)
     head = (
         *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
-        units.per_second_and_gpu(plan), *([] if brief else ["MFU"]), _("GPU memory"), _("runs out"),
+        *([] if brief else [units.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("runs out"),
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, one, names, has_pipeline, brief) for one in plan.ranked)
     notes = [
@@ -56,8 +56,7 @@ def _ranked_row(
         layouts.recompute(one.layout),
         seconds(one.step_s),
         times(one.step_s / plan.best.step_s),
-        count(one.tokens_per_s / plan.devices),
-        *([] if brief else [share(one.mfu)]),
+        *([] if brief else [count(one.tokens_per_s / plan.devices), share(one.mfu)]),
         gigabytes(one.peak_bytes),
         short_chance(one.chance),
     )

@@ -215,10 +215,10 @@ def why(one: Alternative, plan: TrainingPlan) -> str:
         return _("the difference is smaller than what can be predicted")
     part = _(PARTS[f"{one.cause}_s"])
     if isinf(one.grown):
-        said = _("{part}: {time} that the best has not").format(part=part, time=seconds(one.grown_s))
+        said = _("{part}: {time}, from none").format(part=part, time=seconds(one.grown_s))
     else:
         said = _("{part}: {times}, {time} more").format(part=part, times=times(one.grown), time=seconds(one.grown_s))
-    return clauses([said, _("its group leaves the node")]) if _leaves_the_node(one, plan) else said
+    return clauses([said, _("leaves the node")]) if _leaves_the_node(one, plan) else said
 
 
 def _leaves_the_node(one: Alternative, plan: TrainingPlan) -> bool:
@@ -275,7 +275,7 @@ def evidence(found: Evidence | None, stack: str) -> str:
     )
     said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))
     own = found.stack == stack
-    whose = _("of {stack}").format(stack=stack_name(found.stack)) if own else _("of other software stacks")
+    whose = _("of {stack}").format(stack=stack_name(found.stack)) if own else _("of all software stacks")
     return _("{said} ({whose})").format(said=said, whose=whose)
 
 
