@@ -34,4 +34,4 @@ def test_a_stack_without_runs_quotes_all() -> None:
 def test_the_interval_is_that_of_the_stack_and_wider_with_experts() -> None:
     dense, sparse = known_model("llama-3.1-8b"), known_model("mixtral-8x7b")
     assert spread_of(dense, "megatron-core") == spread("megatron-core")
-    assert spread_of(sparse, "megatron-core") == spread("megatron-core", sparse=True) != spread("megatron-core")
+    assert spread_of(sparse, "megatron-core") == spread("megatron-core", unusual=True) != spread("megatron-core")
