@@ -42,8 +42,7 @@ def tokens_per_device(batch: Batch, layout: Layout) -> Number:
 
 def layer_times(model: Model, batch: Batch, layout: Layout, rates: Rates) -> LayerTimes:
     tokens = tokens_per_device(batch, layout)
-    within = [each for each in forward_matmuls(model) if each.part in _IN_LAYERS and np.any(each.n)]
-    matmuls_s = sum(_matmul_s(each, tokens, model, layout, rates) for each in within)
+    matmuls_s = sum(matmul_s(each, tokens, model, layout, rates) for each in layer_matmuls(model))
     fused = layout.flash == 1
     flash_s = _fused_attention_s(model, batch, layout, rates)
     scores_s = _unfused_attention_s(model, batch, layout, rates)
@@ -56,8 +55,13 @@ def layer_times(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Lay
     )
 
 
-def _matmul_s(matmul: Matmul, tokens: Number, model: Model, layout: Layout, rates: Rates) -> Number:
-    """Of an average layer, on one device: n or k is divided by tensor parallelism, experts also over devices."""
+def layer_matmuls(model: Model) -> list[Matmul]:
+    """Those of layers that any row has."""
+    return [each for each in forward_matmuls(model) if each.part in _IN_LAYERS and np.any(each.n)]
+
+
+def on_device(matmul: Matmul, tokens: Number, layout: Layout) -> tuple[Number, Number, Number, Number]:
+    """Rows, n, k and matrices of one device: n or k is divided by tensor parallelism, experts also over devices."""
     rows = tokens * matmul.rows_per_token + layout.micro_batch * matmul.rows_per_sequence
     expert_tp = np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
     parts = np.asarray(expert_tp if matmul.routed else layout.tp, np.float64)
@@ -65,6 +69,12 @@ def _matmul_s(matmul: Matmul, tokens: Number, model: Model, layout: Layout, rate
     rows = rows * expert_tp / layout.tp if matmul.routed else rows
     n = matmul.n / parts if matmul.split == "out" else matmul.n
     k = matmul.k / parts if matmul.split == "in" else matmul.k
+    return rows, n, k, local
+
+
+def matmul_s(matmul: Matmul, tokens: Number, model: Model, layout: Layout, rates: Rates) -> Number:
+    """Of an average layer, on one device."""
+    rows, n, k, local = on_device(matmul, tokens, layout)
     compute = rates.compute_flops_per_s * (rates.expert_efficiency if matmul.routed else 1.0) * _evenness(n, k)
     flops = 2.0 * rows * n * k
     moved = rates.matmul_bytes * (rows * k + local * n * k) + NUMBER_BYTES * rows * n
@@ -78,14 +88,14 @@ def _evenness(n: Number, k: Number) -> Number:
 
 def _fused_attention_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
     """Two products of scores with keys and values: 2 s s d each per head, half of it where attention is causal."""
-    seen = _seen_tokens(model, batch)
+    seen = seen_tokens(model, batch)
     width = model.heads * (model.head_dim + model.value_dim) / layout.tp
     flops = 2.0 * tokens_per_device(batch, layout) * seen * width
     reached = rates.attention_flops_per_s * batch.sequence / (batch.sequence + rates.attention_half)
     return kernel_s(flops, 0.0, reached, 1.0, rates.fixed_s)
 
 
-def _seen_tokens(model: Model, batch: Batch) -> Number:
+def seen_tokens(model: Model, batch: Batch) -> Number:
     """Keys that a query meets, on average over layers: half of a causal sequence, or the window."""
     whole = np.asarray(batch.sequence * np.where(model.causal == 1, 0.5, 1.0), np.float64)
     windowed = np.minimum(whole, model.window)

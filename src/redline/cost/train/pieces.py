@@ -103,9 +103,9 @@ class Pieces:
 def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
     """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
     times = layer_times(model, batch, layout, rates)
-    layer = _divided(layer_parameters(model), layout)
+    layer = divided(layer_parameters(model), layout)
     layers = first_stage(model, batch, layout, rates.balanced_head).layers
-    stage = layer * layers + _ends(model, layout)
+    stage = layer * layers + ends(model, layout)
     found = {
         **_pipeline(model, batch, layout, rates),
         **_kernels(times, layer, layout, rates),
@@ -216,13 +216,14 @@ def once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -
     }
 
 
-def _divided(layer: LayerParameters, layout: Layout) -> Number:
+def divided(layer: LayerParameters, layout: Layout) -> Number:
+    """Parameters of a layer on one device."""
     expert_tp = np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
     split = (layer.attention + layer.dense + layer.shared) / layout.tp
     return split + layer.experts / (layout.ep * expert_tp) + layer.whole
 
 
-def _ends(model: Model, layout: Layout) -> Number:
+def ends(model: Model, layout: Layout) -> Number:
     """Of the embedding or the head, which the fullest stage has beside its layers; both where there is one stage."""
     both = np.where((layout.pp == 1) & (model.tied == 0), 2.0, 1.0)
     return both * model.vocab * model.hidden / layout.tp
