@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.plan.numbers import count
+from redline.cli.plan.numbers import size
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def add_model(parser: argparse.ArgumentParser, *, modules: bool = False) -> None
     kinds += ["FILE.py:FUNCTION that builds a module of your own"] if modules else []
     group.add_argument("--model", metavar="MODEL", help=f"{', '.join(kinds[:-1])}, or {kinds[-1]}")
     for name, meaning in WIDTHS.items():
-        group.add_argument(f"--{name.replace('_', '-')}", type=count, metavar="N", help=meaning)
+        group.add_argument(f"--{name.replace('_', '-')}", type=size, metavar="N", help=meaning)
     group.add_argument("--tied", action="store_true", help="the head is the embedding")
     group.add_argument("--no-gate", action="store_true", help="the feed-forward part has two matrices, not three")
 
@@ -49,7 +49,9 @@ def model_of(options: argparse.Namespace) -> Model:
     given = _given(options)
     if options.model is None:
         _refuse_without(given, options.kind)
-    return find_model(options.model, **given)
+    model = find_model(options.model, **given)
+    _refuse_odd(model, given, options.kind)
+    return model
 
 
 def subject_of(options: argparse.Namespace) -> Subject:
@@ -81,4 +83,23 @@ def _refuse_without(given: dict[str, Any], kind: str) -> None:
         raise UsageError(
             f"plan {kind}: which model? Give --model NAME or --model config.json,\n"
             f"or describe it by numbers; {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        )
+
+
+def _refuse_odd(model: Model, given: dict[str, Any], kind: str) -> None:
+    """Numbers that make no model together."""
+    if model.heads % model.kv_heads:
+        raise UsageError(
+            f"plan {kind}: {model.kv_heads:g} heads of keys and values do not divide {model.heads:g} heads; "
+            "change --kv-heads or --heads"
+        )
+    if model.experts_per_token > model.experts:
+        raise UsageError(
+            f"plan {kind}: a token cannot be sent to {model.experts_per_token:g} of {model.experts:g} experts; "
+            "change --experts-per-token or --experts"
+        )
+    if "experts" in given and not model.moe_layers:
+        raise UsageError(
+            f"plan {kind}: no layer of {model.name or 'this model'} has experts, so --experts changes nothing;\n"
+            "describe a mixture of experts by --layers, --hidden, --heads, --vocab and so on"
         )

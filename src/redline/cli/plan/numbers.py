@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+_MOST = 1_000_000_000
+
+
 def several(text: str) -> tuple[int, ...]:
     """1,2,4"""
-    return tuple(dict.fromkeys(positive(one.strip()) for one in text.split(",")))
+    return tuple(dict.fromkeys(size(str(positive(one.strip()))) for one in text.split(",")))
 
 
 def count(text: str) -> int:
@@ -26,6 +29,14 @@ def count(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
     if found < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return found
+
+
+def size(text: str) -> int:
+    """A count of what is never more than a billion."""
+    found = count(text)
+    if found > _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than a billion; check that number")
     return found
 
 

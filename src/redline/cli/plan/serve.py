@@ -7,7 +7,7 @@ import argparse
 from redline.cli.arguments import language, positive
 from redline.cli.output import show
 from redline.cli.plan.model import add_model, model_of
-from redline.cli.plan.numbers import above_zero, count, several, time_s
+from redline.cli.plan.numbers import above_zero, several, size, time_s
 from redline.cli.plan.output import add_output, deliver_page, refuse_early
 
 TYPE_CHECKING = False
@@ -46,8 +46,8 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_traffic(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--prompt", type=count, metavar="N", required=True, help="tokens of a prompt")
-    group.add_argument("--output-tokens", type=count, metavar="N", required=True, help="tokens of an answer")
+    group.add_argument("--prompt", type=size, metavar="N", required=True, help="tokens of a prompt")
+    group.add_argument("--output-tokens", type=size, metavar="N", required=True, help="tokens of an answer")
     group.add_argument(
         "--concurrency", type=several, metavar="N", help="requests in flight on one copy (default: 1 to 512)"
     )
