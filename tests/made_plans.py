@@ -143,7 +143,8 @@ def plan(**more: Any) -> TrainingPlan:
         "model": llama(), "parameters": 8_030_261_248, "active_parameters": 8_030_261_248, "flops_per_step": 2.1e17,
         "machine": h100(), "dtype": "bf16", "stack": "megatron", "devices": DEVICES, "devices_per_node": 8,
         "device_bytes": 80e9, "batch": Batch(sequence=8192, sequences=512), "by": "speed", "accepted_chance": 0.2,
-        "considered": 12_480, "fitting": 4_311, "best": best, "pieces": pieces(), "ranked": (best, *others),
+        "considered": 12_480, "fitting": 4_311, "best": best, "safer": None, "pieces": pieces(),
+        "ranked": (best, *others),
         "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
         "evidence": (
             Evidence(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),

@@ -15,7 +15,7 @@ from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.overlap import overlaps
 from redline.cost.train.planned import Candidate, TrainingPlan
 from redline.cost.train.room import peak_interval
-from redline.cost.train.search import ACCEPTED_CHANCE, Found, frontier, search
+from redline.cost.train.search import ACCEPTED_CHANCE, Found, frontier, safer, search
 from redline.cost.train.space import Space
 from redline.cost.train.stacks import DEFAULT_STACK, rates_of
 from redline.cost.train.stages import micro_batches
@@ -60,6 +60,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     best = found.every.row(0) if found.fitting else found.every.row(int(np.argmin(found.every.peak_bytes)))
     parts = row_of(pieces_of(job.model, job.batch, _as_columns(best.layout), job.rates), 0)
     device_bytes = float(job.rates.device_bytes)
+    safe = safer(found)
     parameters, active = parameters_of(request.model)
     return TrainingPlan(
         model=request.model,
@@ -78,6 +79,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         considered=len(found.every),
         fitting=found.fitting,
         best=_candidate(job, best, request),
+        safer=None if safe is None else _candidate(job, found.every.row(safe), request),
         pieces=parts,
         ranked=tuple(_candidate(job, each, request) for each in _first(found, request.top)),
         frontier=tuple(_candidate(job, found.every.row(int(row)), request) for row in _shown(frontier(found))),

@@ -78,6 +78,8 @@ class TrainingPlan:
     """Of these, the ones whose chance of running out of memory is accepted."""
     best: Candidate
     """Where nothing fits, the layout that needs the least memory."""
+    safer: Candidate | None
+    """Where the best may run out of memory: one that hardly can, and is hardly slower."""
     pieces: Pieces
     """Of the best."""
     ranked: tuple[Candidate, ...]

@@ -9,11 +9,18 @@ from redline.cost.train.columns import rows_of
 from redline.cost.train.evaluate import Evaluated, Job, evaluate
 from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Layout
+from redline.cost.train.outcome import Column
 from redline.cost.train.space import Space
 from redline.cost.train.subject import layouts_of, runnable_of
+from redline.model.model import Number
 
 ACCEPTED_CHANCE = 0.2
 """Of running out of memory: a layout with more is not proposed."""
+SURE = 0.02
+"""Below this chance, nobody worries."""
+HARDLY = 0.03
+"""Slower by less than this: within the error of every prediction."""
+ALIKE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +38,28 @@ def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float 
     fits = every.chance <= accepted_chance
     first = every.step_s if by == "speed" else every.peak_bytes
     second = every.peak_bytes if by == "speed" else every.step_s
-    order = np.lexsort((second, first, ~fits))
+    order = np.lexsort((second, first, np.asarray(_pieces(every.layout)), _grade(first), ~fits))
     return Found(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+
+
+def _grade(amounts: Column) -> Column:
+    """The same for amounts that no measurement tells apart."""
+    return np.round(np.log(amounts) / ALIKE)
+
+
+def _pieces(layout: Layout) -> Number:
+    """Into how many pieces a layout cuts the model and its sequences: of two that are alike, the simpler is first."""
+    return layout.tp * layout.pp * layout.cp * layout.chunks
+
+
+def safer(found: Found) -> int | None:
+    """The row that is the least likely to run out of memory, of those that are hardly slower than the first."""
+    every = found.every.rows(np.arange(found.fitting))
+    if not found.fitting or every.chance[0] <= SURE:
+        return None
+    near = np.flatnonzero(every.step_s <= every.step_s[0] * (1 + HARDLY))
+    row = int(near[np.argmax(every.chance[near] <= SURE)])
+    return row if every.chance[row] <= SURE else None
 
 
 def _running(job: Job, possible: Layout) -> Layout:

@@ -11,7 +11,7 @@ from redline.cost.train.columns import row_of
 from redline.cost.train.evaluate import Evaluated, Job, evaluate
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.search import Found, frontier, search
+from redline.cost.train.search import Found, frontier, safer, search
 from redline.cost.train.space import Space, layouts
 from redline.cost.train.stacks import rates_of
 from redline.errors import UsageError
@@ -38,14 +38,15 @@ def test_the_first_is_the_fastest_that_fits(found: Found) -> None:
     every = evaluate(JOB, layouts(SMALL, JOB.batch, Space(devices=16)))
     fits = every.chance <= 0.2
     assert found.fitting == np.count_nonzero(fits)
-    assert found.every.step_s[0] == every.step_s[fits].min()
-    assert (np.diff(found.every.step_s[: found.fitting]) >= 0).all()
+    # Two that no measurement tells apart may stand the other way round: the simpler one comes first.
+    assert found.every.step_s[0] == pytest.approx(every.step_s[fits].min(), rel=1e-3)
+    assert (np.diff(np.log(found.every.step_s[: found.fitting])) >= -1e-3).all()
     assert (found.every.chance[found.fitting :] > 0.2).all()
 
 
 def test_by_memory_the_first_is_the_smallest() -> None:
     smallest = search(JOB, Space(devices=16), by="memory")
-    assert smallest.every.peak_bytes[0] == smallest.every.peak_bytes.min()
+    assert smallest.every.peak_bytes[0] == pytest.approx(smallest.every.peak_bytes.min(), rel=1e-3)
 
 
 def test_a_layout_alone_costs_what_it_costs_among_others(found: Found) -> None:
@@ -70,14 +71,36 @@ def test_nothing_is_faster_and_smaller_than_the_frontier(found: Found) -> None:
             assert beaten.any() or np.any((every.step_s == every.step_s[row]) & (np.arange(len(every)) != row))
 
 
+def test_of_two_that_are_alike_the_simpler_comes_first(found: Found) -> None:
+    every, grade = fitting(found), np.round(np.log(fitting(found).step_s) / 1e-3)
+    cut = np.asarray(every.layout.tp * every.layout.pp * every.layout.cp * every.layout.chunks)
+    same = grade[1:] == grade[:-1]
+    assert same.any()
+    assert (np.diff(cut)[same] >= 0).all()
+
+
+def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out() -> None:
+    risky = search(replace(JOB, rates=replace(JOB.rates, device_bytes=JOB.rates.device_bytes * 0.4)), Space(devices=16))
+    row = safer(risky)
+    assert risky.every.chance[0] > 0.02
+    assert row is not None
+    assert risky.every.chance[row] <= 0.02
+    assert risky.every.step_s[row] <= risky.every.step_s[0] * 1.03
+
+
+def test_where_the_best_is_safe_nothing_is_safer(found: Found) -> None:
+    assert found.every.chance[0] < 0.02
+    assert safer(found) is None
+
+
 def test_an_alternative_is_the_best_of_its_kind(found: Found) -> None:
     every = fitting(found)
     for other in alternatives(found, float(JOB.rates.device_bytes)):
         assert getattr(other.layout, other.dimension) == other.value
         if other.fits:
             same = np.asarray(getattr(every.layout, other.dimension)) == other.value
-            assert other.slower == pytest.approx(every.step_s[same].min() / every.step_s[0])
-            assert other.slower >= 1
+            assert other.slower == pytest.approx(every.step_s[same].min() / every.step_s[0], rel=2e-3)
+            assert other.slower >= 1 - 1e-3
 
 
 def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(found: Found) -> None:
@@ -88,7 +111,7 @@ def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(foun
 
 def test_a_better_machine_is_never_slower(found: Found) -> None:
     for change in changes(JOB, found):
-        assert change.faster >= 1 - 1e-12, change.what
+        assert change.faster >= 1 - 1e-3, change.what
     assert {change.what for change in changes(JOB, found)} == {"memory", "network", "links", "compute", "host"}
 
 

@@ -35,6 +35,7 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Tr
         "unit": plan.unit,
         "tokens_per_step": plain(plan.tokens_per_step),
         "best": _candidate(plan.best),
+        "safer": None if plan.safer is None else _candidate(plan.safer),
         "ranked": [_candidate(one) for one in plan.ranked],
         "frontier": [_candidate(one) for one in plan.frontier],
         "overlaps": [_overlap(one) for one in plan.overlaps],

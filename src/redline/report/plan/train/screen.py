@@ -90,6 +90,8 @@ def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
     yield _("step"), say.step(plan, plan.best)
     yield _("speed"), say.speed(plan, plan.best)
     yield _("GPU memory"), say.memory(plan, plan.best)
+    if plan.safer is not None:
+        yield _("safer"), say.safer(plan, plan.safer)
     yield _("searched"), say.searched(plan)
 
 

@@ -155,6 +155,14 @@ def memory(plan: TrainingPlan, one: Candidate) -> str:
     )
 
 
+def safer(plan: TrainingPlan, one: Candidate) -> str:
+    text = _("{layout}: {slower} slower, {peak} at the peak, chance of running out {chance}")
+    return text.format(
+        layout=layouts.in_words(one.layout, one.micro_batches),
+        slower=share(one.step_s / plan.best.step_s - 1), peak=gigabytes(one.peak_bytes), chance=chance(one.chance)
+    )  # fmt: skip
+
+
 def searched(plan: TrainingPlan) -> str:
     if plan.considered == 1:
         return _("one layout, as it was given")
