@@ -6,8 +6,9 @@ Deterministic, about four minutes on one core; needs SciPy. A stack's constants 
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
 told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
-belongs to the stack. The spread that is written beside them comes from fitting four fifths of the even half and
-predicting the other fifth. The odd half is never read here.
+belongs to the stack. Mixtures of experts tell only what concerns experts, after everything else. The spread that is
+written beside them comes from fitting four fifths of the even half and predicting the other fifth. The odd half is
+never read here.
 """
 
 import json
@@ -24,8 +25,12 @@ from redline.cost.train.step import step_time
 from redline.cost.truth.training import Runs, expressed_runs
 
 Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Constants = dict[str, dict[str, float]]
 OUTPUT = Path(__file__).parents[1] / "src/redline/cost/train/stacks.json"
+
+# What only mixtures of experts tell.
+EXPERTS = ("expert_efficiency", "expert_passes", "expert_overlap", "host_expert_s")
 
 # What is plausible. Efficiencies may exceed those of kernel tables somewhat, but no machine's peak.
 BOUNDS = {
@@ -46,6 +51,9 @@ BOUNDS = {
     "optimizer_bytes": (20.0, 100.0),
     "selective_share": (0.0, 1.0),
     "expert_efficiency": (0.2, 1.2),
+    "expert_passes": (2.0, 40.0),
+    "expert_overlap": (0.0, 0.95),
+    "host_expert_s": (1e-5, 1e-2),
     "host_layer_s": (2e-5, 5e-3),
     "host_backward": (0.5, 3.0),
     "host_collective_s": (1e-6, 5e-4),
@@ -57,13 +65,15 @@ BOUNDS = {
     "update_overlap": (0.0, 1.0),
     "tensor_overlap": (0.0, 0.95),
 }
-_SOMETIMES = {"score_passes", "selective_share", "expert_efficiency", "host_busy_s"}
+_SOMETIMES = {"score_passes", "selective_share", "host_busy_s", *EXPERTS}
 ALWAYS = tuple(name for name in BOUNDS if name not in _SOMETIMES)
-BY_MACHINE = ("sustained", "attention")
+BY_MACHINE = ("sustained", "attention", "expert_efficiency")
 SCALE = 0.05
 PRIOR = 0.9 * SCALE
 FOLDS = 5
 LEAST_UTILIZATION = 10.0
+# Fewer runs do not tell how far they scatter: then it is as far as stacks lie from each other.
+LEAST_RUNS, UNTOLD = 10, (0.75, 1.33)
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,8 @@ PLANS = {
     "bigscience": Plan({}, ("score_passes",)),
     "megatron-lm": Plan({}, ("score_passes",)),
     "deepspeed": Plan({}, ("score_passes",)),
-    "megatron-core": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, ("expert_efficiency",)),
-    "megatron-bridge": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, ("expert_efficiency",)),
+    "megatron-core": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, EXPERTS),
+    "megatron-bridge": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, EXPERTS),
     "composer": Plan(),
     "internevo": Plan(),
     "jax": Plan({"host_layer_s": 5e-5, "hidden_passes": 10}),
@@ -105,7 +115,7 @@ def main() -> None:
         print(name, len(own), stacks[name]["spread"])
     shared = runs.where(np.isin(runs.stacks, COMMON))
     weights = np.array([1 / np.sum(shared.stacks == each) for each in shared.stacks])
-    stacks["default"] = _fitted(shared, Plan({}, ("selective_share", "expert_efficiency")), weights / weights.mean())
+    stacks["default"] = _fitted(shared, Plan({}, ("selective_share", *EXPERTS)), weights / weights.mean())
     print("default", len(shared), stacks["default"]["spread"])
     for constants in stacks.values():
         constants.update(_elsewhere(constants, stacks["default"]))
@@ -149,8 +159,9 @@ class Search:
     @property
     def keys(self) -> list[tuple[str, str]]:
         """Every direction: a constant, and the machine and format where it is told apart."""
-        shared = [(name, "all") for name in (*ALWAYS, *self.plan.further) if name not in BY_MACHINE]
-        return shared + [(name, kind) for name in BY_MACHINE for kind in self.kinds]
+        names = (*ALWAYS, *self.plan.further)
+        shared = [(name, "all") for name in names if name not in BY_MACHINE]
+        return shared + [(name, kind) for name in BY_MACHINE if name in names for kind in self.kinds]
 
     @property
     def start(self) -> Numbers:
@@ -159,7 +170,8 @@ class Search:
     def stack(self, point: Numbers, runs: Runs) -> Stack:
         values = {key: _value(key[0], each) for key, each in zip(self.keys, point, strict=True)}
         shared = {name: value for (name, kind), value in values.items() if kind == "all"}
-        own = {name: np.array([values[name, kind] for kind in _kinds(runs)]) for name in BY_MACHINE}
+        apart = {name for name, kind in self.keys if kind != "all"}
+        own = {name: np.array([values[name, kind] for kind in _kinds(runs)]) for name in apart}
         return replace(self.base, **shared, **own)
 
     def errors(self, point: Numbers, runs: Runs) -> Numbers:
@@ -169,14 +181,30 @@ class Search:
         return np.clip(np.log(time.step_s / runs.measured_s), -3.0, 3.0)
 
     def best(self, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:
-        def losses(point: Numbers) -> Numbers:
-            return np.concatenate([np.sqrt(weights) * self.errors(point, runs), PRIOR * (point - self.start)])
+        """First of models without experts, in all directions; then of those with experts, in theirs."""
+        experts = np.array([name in EXPERTS for name, _ in self.keys])
+        sparse = runs.sparse
+        found = self._best_along(~experts, runs.where(~sparse), weights[~sparse], start, evaluations)
+        return self._best_along(experts, runs.where(sparse), weights[sparse], found, evaluations)
 
-        begin = np.clip(start, 0.005, 0.995)
+    def _best_along(self, free: Mask, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:
+        if not (free.any() and len(runs)):
+            return start
+
+        def whole(part: Numbers) -> Numbers:
+            point = start.copy()
+            point[free] = part
+            return point
+
+        def losses(part: Numbers) -> Numbers:
+            errors = np.sqrt(weights) * self.errors(whole(part), runs)
+            return np.concatenate([errors, PRIOR * (part - self.start[free])])
+
+        begin = np.clip(start[free], 0.005, 0.995)
         found = least_squares(
             losses, begin, bounds=(0, 1), loss="soft_l1", f_scale=SCALE, max_nfev=evaluations, diff_step=1e-3
         )
-        return np.asarray(found.x, np.float64)
+        return whole(np.asarray(found.x, np.float64))
 
     def constants(self, point: Numbers) -> Constants:
         """As they are written: of the stack, and of machines in a format."""
@@ -190,19 +218,18 @@ def _elsewhere(own: Constants, common: Constants) -> Constants:
     """For machines and formats that a stack has no runs on: what is common there, times what the stack is beside the
     common on those that it has; for those that nobody has runs on, the mean of a format.
     """
+    found: Constants = {}
     kinds = [kind for kind in common if "/" in kind]
-    shared = [kind for kind in kinds if kind in own]
-    beside = {name: _mean([own[kind][name] / common[kind][name] for kind in shared] or [1.0]) for name in BY_MACHINE}
-    found = {
-        kind: {name: _within(name, beside[name] * common[kind][name]) for name in BY_MACHINE}
-        for kind in kinds
-        if kind not in own
-    }
-    everywhere = {**found, **{kind: each for kind, each in own.items() if "/" in kind}}
-    for format_ in sorted({kind.partition("/")[2] for kind in everywhere}):
-        same = [each for kind, each in everywhere.items() if kind.endswith(f"/{format_}")]
+    for name in BY_MACHINE:
+        shared = [kind for kind in kinds if name in own.get(kind, {})]
+        beside = _mean([own[kind][name] / common[kind][name] for kind in shared] or [1.0])
+        for kind in kinds:
+            usual = _within(name, beside * common[kind][name])
+            found.setdefault(kind, {})[name] = own.get(kind, {}).get(name, usual)
+    for format_ in sorted({kind.partition("/")[2] for kind in kinds}):
+        same = [each for kind, each in found.items() if kind.endswith(f"/{format_}")]
         found[format_] = {name: _rounded(_mean([each[name] for each in same])) for name in BY_MACHINE}
-    return found
+    return {kind: {**each, **own.get(kind, {})} for kind, each in found.items()}
 
 
 def _within(name: str, value: float) -> float:
@@ -224,11 +251,13 @@ def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Co
         errors[fold == each] = search.errors(point, unseen)
     unusual = runs.sparse | runs.adapters
     spreads = {"spread": _spread(-errors[~unusual])}
-    return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= 10 else spreads
+    return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= LEAST_RUNS else spreads
 
 
 def _spread(errors: Numbers) -> dict[str, float]:
     """With few runs, the ends of eight of ten are not among them: a normal curve of usual width fills in."""
+    if len(errors) < LEAST_RUNS:
+        return {"low": UNTOLD[0], "high": UNTOLD[1], "runs": len(errors)}
     usual = 0.08 * np.array([-1.2816, 1.2816])
     seen = np.quantile(errors, [0.1, 0.9])
     trust = len(errors) / (len(errors) + 5.0)

@@ -119,7 +119,7 @@ def _passes_s(model: Model, tokens: Number, layout: Layout, rates: Rates) -> Num
     wide = dense * model.ffn + moe * (model.experts_per_token * model.expert_ffn + model.shared_ffn)
     copied = moe * model.experts_per_token * model.hidden / layout.tp  # rows to experts, and back
     numbers = rates.hidden_passes * model.hidden / split + rates.ffn_passes * (1 + model.gated) * wide / layout.tp
-    return tokens * NUMBER_BYTES * (numbers + 4 * copied) / rates.memory_bytes_per_s
+    return tokens * NUMBER_BYTES * (numbers + rates.expert_passes * copied) / rates.memory_bytes_per_s
 
 
 def head_forward_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:

@@ -109,7 +109,7 @@ def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
     found = {
         **_pipeline(model, batch, layout, rates),
         **_kernels(times, layer, layout, rates),
-        **_host(layout, rates),
+        **_host(model, layout, rates),
         **_traffic(model, batch, layout, rates, times),
         "gather_s": gather_weights_s(layer, layout, rates),
         "scatter_s": scatter_gradients_s(layer, layout, rates),
@@ -159,14 +159,15 @@ def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> 
     }
 
 
-def _host(layout: Layout, rates: Rates) -> dict[str, Number]:
+def _host(model: Model, layout: Layout, rates: Rates) -> dict[str, Number]:
     """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
     split = layout.tp > 1
     collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
     devices = layout.dp * layout.tp * layout.pp * layout.cp
     busy = (layout.pp > 1) & (devices > rates.devices_per_node)
     each_s = rates.host_collective_s + np.where(busy, rates.host_busy_s * layout.tp, 0.0)
-    forward_s = rates.host_layer_s + collectives * each_s
+    routing_s = rates.host_expert_s * model.moe_layers / model.layers
+    forward_s = rates.host_layer_s + collectives * each_s + routing_s
     again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
     return {
         "host_forward_s": forward_s,

@@ -67,6 +67,8 @@ class Rates:
     """Of a layer's matmuls and passes, what selective recomputation repeats besides attention."""
     expert_efficiency: Number = 1.0
     """Of grouped matmuls against plain ones of the same size."""
+    expert_passes: Number = 4.0
+    """How often a row that goes to an expert is read or written besides: sorting, casting, adding up."""
 
     # What the host needs. A layer never takes less than its launches.
     host_layer_s: Number = 0.0
@@ -75,6 +77,8 @@ class Rates:
     """For its backward pass, as a multiple."""
     host_collective_s: Number = 0.0
     """For each collective inside a layer, beyond the kernels."""
+    host_expert_s: Number = 0.0
+    """For the forward pass of the routing of one layer, beyond its kernels."""
     host_busy_s: Number = 0.0
     """More for each of them, and for each member of its group, while stages in other nodes exchange activations."""
     host_micro_batch_s: Number = 0.0
@@ -93,6 +97,8 @@ class Rates:
     """Share of gathering updated weights that hides behind the next forward pass."""
     tensor_overlap: Number = 0.0
     """Share of tensor-parallel traffic that hides behind matmuls."""
+    expert_overlap: Number = 0.0
+    """Share of the traffic of expert parallelism that hides behind compute."""
     send_overlap: Number = 0.0
     """Share of sends between stages that hides in the steady state of a pipeline."""
     balanced_head: Number = 0.0

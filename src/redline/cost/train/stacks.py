@@ -53,9 +53,11 @@ class Stack:
     optimizer_bytes: Number = 30.0
     selective_share: Number = 0.0
     expert_efficiency: Number = 0.8
+    expert_passes: Number = 4.0
     host_layer_s: Number = 0.6e-3
     host_backward: Number = 1.2
     host_collective_s: Number = 0.05e-3
+    host_expert_s: Number = 1e-4
     host_busy_s: Number = 0.0
     host_micro_batch_s: Number = 1e-3
     host_send_s: Number = 0.1e-3
@@ -64,6 +66,7 @@ class Stack:
     overlap: Number = 0.8
     update_overlap: Number = 0.0
     tensor_overlap: Number = 0.0
+    expert_overlap: Number = 0.1
     send_overlap: Number = 0.0
     balanced_head: Number = 0.0
 

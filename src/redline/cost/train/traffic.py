@@ -48,7 +48,7 @@ def expert_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
     among = group(layout.ep, layout.tp, rates.devices_per_node)
     rows = tokens_per_device(batch, layout) * model.experts_per_token / layout.tp
     once_s = all_to_all_s(rows * model.hidden * NUMBER_BYTES, among, rates)
-    return 2 * once_s * model.moe_layers / model.layers
+    return 2 * once_s * (1 - rates.expert_overlap) * model.moe_layers / model.layers
 
 
 def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
