@@ -14,6 +14,7 @@ from redline.cost.train.outcome import MemoryUse, StepTime
 from redline.cost.train.overlap import Overlap
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.cost.train.stacks import rates_of
 from redline.cost.truth.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.cost.truth.serving_accuracy import ServingAccuracy
 from redline.cost.truth.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
@@ -144,7 +145,7 @@ def plan(**more: Any) -> TrainingPlan:
         "machine": h100(), "dtype": "bf16", "stack": "megatron", "devices": DEVICES, "devices_per_node": 8,
         "device_bytes": 80e9, "batch": Batch(sequence=8192, sequences=512), "by": "speed", "accepted_chance": 0.2,
         "considered": 12_480, "fitting": 4_311, "best": best, "safer": None, "pieces": pieces(),
-        "ranked": (best, *others),
+        "rates": rates_of(h100()), "ranked": (best, *others),
         "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
         "evidence": (
             Evidence(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redline.cost.kernels import half_format
+from redline.cost.train.drawing import drawing_of
+from redline.cost.train.messages import TYPES
 from redline.cost.train.predicted import PredictedStep, predicted_step
 from redline.trace.write import write_timelines
 
@@ -29,9 +32,19 @@ def write_predicted_trace(plan: TrainingPlan, path: str | Path, *, force: bool =
     """The step of the best layout, for Perfetto and for `redline diagnose`."""
     machine = plan.machine
     memory = machine.memory_bytes
+    drawing = drawing_of(
+        plan.model,
+        plan.batch,
+        plan.best.layout,
+        plan.rates,
+        plan.pieces,
+        dtype=plan.dtype,
+        half=plan.dtype if plan.dtype in TYPES else half_format(machine),
+    )
     predicted = predicted_step(
         plan.pieces,
         float(plan.best.step_s),
+        drawing,
         device=machine.driver_names[0] if machine.driver_names else machine.name,
         memory_bytes=int(memory.value) if memory else 0,
     )
@@ -47,7 +60,7 @@ def _notes(predicted: PredictedStep, devices: int) -> tuple[str, ...]:
     stages, kept = predicted.stages, len(predicted.timelines)
     found = [f"predicted, not measured: one step of {devices:,} devices, one rank for each stage of the pipeline"]
     if predicted.layers_together:
-        found.append("the layers of a pass are drawn as one kernel, because there are too many to draw each")
+        found.append("equal operators of all layers of a pass are drawn as one, because they are too many to draw")
     if kept < stages:
         found.append(f"{kept} of {stages} stages are drawn, because there are too many kernels to draw all")
     return tuple(found)

@@ -15,7 +15,7 @@ from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.overlap import overlaps
 from redline.cost.train.planned import Candidate, TrainingPlan
 from redline.cost.train.room import peak_interval
-from redline.cost.train.search import ACCEPTED_CHANCE, Found, frontier, safer, search
+from redline.cost.train.search import ACCEPTED_CHANCE, ALIKE, Found, frontier, safer, search
 from redline.cost.train.space import Space
 from redline.cost.train.stacks import DEFAULT_STACK, rates_of
 from redline.cost.train.stages import micro_batches
@@ -81,6 +81,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         best=_candidate(job, best, request),
         safer=None if safe is None else _candidate(job, found.every.row(safe), request),
         pieces=parts,
+        rates=job.rates,
         ranked=tuple(_candidate(job, each, request) for each in _first(found, request.top)),
         frontier=tuple(_candidate(job, found.every.row(int(row)), request) for row in _shown(frontier(found))),
         overlaps=overlaps(parts, best.time),
@@ -130,7 +131,10 @@ def _nothing(request: TrainingRequest) -> str:
 
 
 def _first(found: Found, count: int) -> list[Evaluated]:
-    return [found.every.row(row) for row in range(min(count, found.fitting))]
+    """The best ones, without those that cost what a simpler one costs."""
+    costs = np.stack([found.every.step_s, found.every.peak_bytes], axis=1)[: max(found.fitting, 1)]
+    _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
+    return [found.every.row(int(row)) for row in np.sort(rows)[: min(count, found.fitting)]]
 
 
 def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:

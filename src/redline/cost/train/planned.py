@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redline.cost.train.alternatives import Alternative, Change
     from redline.cost.train.overlap import Overlap
     from redline.cost.train.pieces import Pieces
+    from redline.cost.train.rates import Rates
     from redline.cost.train.subject import Subject
     from redline.hardware.machine import Machine
 
@@ -82,6 +83,8 @@ class TrainingPlan:
     """Where the best may run out of memory: one that hardly can, and is hardly slower."""
     pieces: Pieces
     """Of the best."""
+    rates: Rates
+    """What the machine does under this stack."""
     ranked: tuple[Candidate, ...]
     frontier: tuple[Candidate, ...]
     """Than which no layout is both faster and smaller."""

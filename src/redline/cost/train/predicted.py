@@ -1,23 +1,25 @@
 """The predicted step as timelines, one rank per stage of the pipeline: what Perfetto draws and `diagnose` accounts for.
 
-A step can have millions of kernels. Where it has more than a viewer can hold, the layers of a pass become one kernel,
-and if that is not enough, only some stages are kept, whole. What was done is said in words.
+A step can have millions of kernels. Where it has more than a viewer can hold, equal operators of all layers of a pass
+become one, and if that is not enough, only some stages are kept, whole. What was done is said in words.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from redline.cost.train.activity import Activity
+from redline.cost.train.drawing import Drawing
+from redline.cost.train.host_spans import spans_of_stage
 from redline.cost.train.layer_pass import layer_pass, layers_of_stage
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass
 from redline.cost.train.simulate import simulate
-from redline.cost.train.stage_spans import spans_of_stage
 from redline.cost.train.stage_timeline import stage_timeline
 from redline.timeline.timeline import Device, Metadata, Timeline
 
 MOST_EVENTS = 300_000
-"""Of all stages together; each is two spans of a trace, a launch and a kernel."""
+"""Of all stages together: operators, launches and what they launch."""
 MADE_BY = "predicted by redline plan"
 _ONCE_PER_PASS = 4  # a send, a receive, the head, the host
 
@@ -36,22 +38,31 @@ class PredictedStep:
 
 
 def predicted_step(
-    pieces: Pieces, step_s: float, *, device: str = "", memory_bytes: int = 0, most_events: int = MOST_EVENTS
+    pieces: Pieces,
+    step_s: float,
+    drawing: Drawing,
+    *,
+    device: str = "",
+    memory_bytes: int = 0,
+    most_events: int = MOST_EVENTS,
 ) -> PredictedStep:
     """The step of one layout: `pieces` has one row, `step_s` is what the closed form predicts for it."""
-    layers_together = events_in(pieces, layers_together=False) > most_events
+    layers_together = events_in(pieces, drawing, layers_together=False) > most_events
     simulated = simulate(pieces, layers_together=layers_together)
-    kept = _kept_stages([len(events) for events in simulated.stages], most_events)
+    counts = [sum(drawing.spans(event.activity) for event in events) for events in simulated.stages]
+    kept = _kept_stages(counts, most_events)
     ns_per_s = 1e9 * step_s / simulated.step_s
     about = Metadata(
         devices=(Device(id=0, name=device, memory_bytes=memory_bytes),),
         backend="nccl",
         world_size=len(simulated.stages),
+        recorded=("shapes",),
         synthetic=MADE_BY,
     )
     step_ns = round(1e9 * step_s)
     timelines = tuple(
-        stage_timeline(spans_of_stage(simulated.stages[stage], ns_per_s, step_ns), stage, about) for stage in kept
+        stage_timeline(spans_of_stage(simulated.stages[stage], drawing, ns_per_s, step_ns), stage, about)
+        for stage in kept
     )
     return PredictedStep(
         timelines=timelines,
@@ -61,14 +72,18 @@ def predicted_step(
     )
 
 
-def events_in(pieces: Pieces, *, layers_together: bool) -> int:
+def events_in(pieces: Pieces, drawing: Drawing, *, layers_together: bool) -> int:
     """About how many events all stages have."""
     given = PlainPieces(pieces)
-    parts = sum(len(layer_pass(given, kind).times(1.0).parts) for kind in (Pass.FORWARD, Pass.BACKWARD))
-    beside = 3 if given.gather_s > 0 else 0
+    each_layer = 0
+    for kind in (Pass.FORWARD, Pass.BACKWARD):
+        one = layer_pass(given, kind).times(1.0)
+        each_layer += sum(drawing.spans(activity) for activity, _ in one.parts)
+        each_layer += drawing.spans(Activity.GATHER) if one.gather_s > 0 else 0
+        each_layer += drawing.spans(Activity.SCATTER) if one.scatter_s > 0 else 0
     layers = sum(layers_of_stage(given, stage) for stage in range(int(given.stages)))
     passes = 2 * given.stages * given.chunks
-    each = (passes / 2 if layers_together else layers) * (parts + beside) + passes * _ONCE_PER_PASS
+    each = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS
     return int(given.micro_batches * each)
 
 

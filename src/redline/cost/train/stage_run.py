@@ -27,6 +27,8 @@ class Event(NamedTuple):
     """Of the stage, from 0; -1: of none."""
     partner: int = -1
     """The stage that something is sent to or received from."""
+    backward: bool = False
+    """Whether it is part of a backward pass."""
 
 
 class _Chunk:
@@ -190,4 +192,5 @@ class StageRun:
         self, activity: Activity, start_s: float, end_s: float, work: Work, layer: int = -1, partner: int = -1
     ) -> None:
         if end_s > start_s:
-            self.events.append(Event(activity, start_s, end_s, work.micro_batch, layer, partner))
+            backward = work.kind is not Pass.FORWARD
+            self.events.append(Event(activity, start_s, end_s, work.micro_batch, layer, partner, backward))

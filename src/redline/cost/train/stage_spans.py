@@ -1,51 +1,30 @@
-"""Events of one stage as spans: kernels and traffic on streams of a device, their launches on a thread of the host."""
+"""Events of one stage as spans: kernels and traffic on streams of a device, and what the host does for them."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from redline.cost.train.activity import Activity
+from redline.cost.train.calls import Call
+from redline.cost.train.drawing import KERNELS, Drawing
+from redline.cost.train.messages import Message
 from redline.cost.train.stage_run import Event
 from redline.timeline.timeline import NONE, Kind
 
-CALL_NS = 500
-"""How long a launch is drawn. What the host really needs shows in the gaps between kernels."""
-LAUNCH = "cudaLaunchKernel"
-STEP = "ProfilerStep#0"
-STAGES = "stages"
-"""The group of one rank per stage."""
-
-_KERNELS = {
-    Activity.FORWARD: "forward",
-    Activity.RECOMPUTE: "recompute",
-    Activity.BACKWARD: "backward",
-    Activity.WEIGHTS: "weight gradients",
-    Activity.HEAD_FORWARD: "logits and loss",
-    Activity.HEAD_BACKWARD: "logits and loss, backward",
-    Activity.OPTIMIZER: "optimizer",
-    Activity.OFFLOAD: "Memcpy HtoD (offloaded optimizer)",
-}
 _TRAFFIC = {
-    Activity.TENSOR: ("all_reduce", "AllReduce", "tensor"),
-    Activity.CONTEXT: ("all_gather", "AllGather", "context"),
-    Activity.EXPERT: ("all_to_all", "AllToAll", "expert"),
-    Activity.GATHER: ("all_gather", "AllGather", "data"),
-    Activity.SCATTER: ("reduce_scatter", "ReduceScatter", "data"),
-    Activity.REDUCE: ("all_reduce", "AllReduce", "data"),
-    Activity.BROADCAST: ("all_gather", "AllGather", "data"),
-    Activity.SEND: ("send", "Send", STAGES),
-    Activity.RECEIVE: ("receive", "Recv", STAGES),
-    Activity.MEET: ("all_reduce", "AllReduce", STAGES),
+    "all_reduce": "AllReduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "all_to_all": "AllToAll",
+    "send": "Send",
+    "receive": "Recv",
 }
-"""Our word for the collective, NCCL's, and the group."""
-_PASSES = {
-    Activity.FORWARD: "forward",
-    Activity.RECOMPUTE: "backward",
-    Activity.BACKWARD: "backward",
-    Activity.WEIGHTS: "weight gradients",
-}
+"""NCCL's words for ours."""
 _KERNEL_STREAM, _LAYER_STREAM, _BESIDE_STREAM, _MEETING_STREAM, _FIRST_PARTNER_STREAM = 7, 13, 17, 20, 21
 _BESIDE = (Activity.GATHER, Activity.SCATTER, Activity.REDUCE, Activity.BROADCAST)
 _EXCHANGES = (Activity.SEND, Activity.RECEIVE)
+_HIDES = (Activity.TENSOR, Activity.CONTEXT)
+"""Traffic of a layer of which a part runs behind the layer's kernels."""
 
 
 class Span(NamedTuple):
@@ -58,37 +37,98 @@ class Span(NamedTuple):
     stream: int = NONE
     """NONE: on the thread of the host."""
     correlation: int = NONE
-    """Of a launch, and of what was launched."""
-    collective: str = ""
-    group: str = ""
-    partner: int = NONE
+    """Of a launch, of what was launched, and of the operator around it."""
+    event: Event | None = None
+    """What is drawn, on the device."""
+    call: Call | None = None
+    message: Message | None = None
+    share: float = 1.0
+    """Of the message."""
+    bytes: int = NONE
+    sequence: int = NONE
+    """Of operators: number of the part of the forward pass that they are, or the gradient of."""
+    is_node: bool = False
+    """Of operators: a part of the backward pass."""
 
 
-def spans_of_stage(events: Sequence[Event], ns_per_s: float, step_ns: int) -> list[Span]:
-    """All spans of a stage in order of start, of those that start together the longest first."""
-    devices = sorted(_one_at_a_time([_on_device(each, ns_per_s) for each in events if each.activity != Activity.HOST]))
-    devices = [span._replace(correlation=number) for number, span in enumerate(devices, start=1)]
-    spans = [
-        Span(0, step_ns, Kind.ANNOTATION, STEP),
-        *devices,
-        *_launches(devices),
-        *_host_regions(events, ns_per_s),
-    ]
-    return sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))
+def device_spans(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> list[Span]:
+    """What a stage's device does, in order of start."""
+    spans = list(_one_at_a_time(list(_on_device(events, drawing, ns_per_s))))
+    spans.sort(key=_order)
+    return [span._replace(correlation=number) for number, span in enumerate(spans, start=1)]
 
 
-def _on_device(event: Event, ns_per_s: float) -> Span:
+def _order(span: Span) -> tuple[int, int, int]:
+    return span.start_ns, span.end_ns, span.stream
+
+
+def _on_device(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> Iterator[Span]:
+    began_s: dict[tuple[int, int, bool], float] = {}  # when kernels of a layer began
+    free_s = 0.0  # when the stream of its traffic is free
+    for event in events:
+        if event.activity in KERNELS:
+            began_s.setdefault((event.micro_batch, event.layer, event.backward), event.start_s)
+            yield from _kernels(event, drawing, ns_per_s)
+        elif event.activity in _HIDES:
+            behind_s = max(began_s.get((event.micro_batch, event.layer, event.backward), event.start_s), free_s)
+            hidden_s = max(drawing.takes_s(event) - (event.end_s - event.start_s), 0.0)
+            start_s = min(max(event.start_s - hidden_s, behind_s), event.start_s)
+            yield from _traffic(event, drawing, start_s, ns_per_s)
+        elif event.activity is not Activity.HOST:
+            yield from _traffic(event, drawing, event.start_s, ns_per_s)
+        if _stream(event) == _LAYER_STREAM:
+            free_s = event.end_s
+
+
+def _kernels(event: Event, drawing: Drawing, ns_per_s: float) -> Iterator[Span]:
     start_ns, end_ns = round(event.start_s * ns_per_s), round(event.end_s * ns_per_s)
-    if event.activity in _KERNELS:
-        kind = Kind.COPY if event.activity is Activity.OFFLOAD else Kind.KERNEL
-        return Span(start_ns, end_ns, kind, _KERNELS[event.activity], _KERNEL_STREAM)
-    word, kernel, group = _TRAFFIC[event.activity]
-    name = f"ncclDevKernel_{kernel} ({event.activity.name.lower()})"
-    stream = _stream(event)
-    return Span(start_ns, end_ns, Kind.COMMUNICATION, name, stream, NONE, word, group, event.partner)
+    if event.activity is Activity.OFFLOAD:
+        name, size = KERNELS[event.activity], drawing.offloaded_bytes
+        yield Span(start_ns, end_ns, Kind.COPY, name, _KERNEL_STREAM, event=event, bytes=size)
+        return
+    calls = drawing.calls(event)
+    if not calls:
+        yield Span(start_ns, end_ns, Kind.KERNEL, KERNELS[event.activity], _KERNEL_STREAM, event=event)
+        return
+    for call, (begin_ns, until_ns) in zip(
+        calls, _divided(start_ns, end_ns, [call.seconds for call in calls]), strict=True
+    ):
+        yield Span(begin_ns, until_ns, Kind.KERNEL, call.kernel, _KERNEL_STREAM, event=event, call=call)
+
+
+def _traffic(event: Event, drawing: Drawing, start_s: float, ns_per_s: float) -> Iterator[Span]:
+    messages, share = drawing.messages(event)
+    edges = _divided(
+        round(start_s * ns_per_s), round(event.end_s * ns_per_s), [message.seconds for message in messages]
+    )
+    for message, (begin_ns, until_ns) in zip(messages, edges, strict=True):
+        name = f"ncclDevKernel_{_TRAFFIC[message.collective]} ({event.activity.name.lower()})"
+        yield Span(
+            begin_ns,
+            until_ns,
+            Kind.COMMUNICATION,
+            name,
+            _stream(event),
+            event=event,
+            message=message,
+            share=share,
+        )
+
+
+def _divided(start_ns: int, end_ns: int, weights: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """A stretch of time in parts as long as their weights, without a nanosecond between them."""
+    total = sum(weights) or 1.0
+    begin_ns = start_ns
+    for number, reached in enumerate(accumulate(weights), start=1):
+        is_last = number == len(weights)
+        until_ns = end_ns if is_last else start_ns + round((end_ns - start_ns) * reached / total)
+        yield begin_ns, until_ns
+        begin_ns = until_ns
 
 
 def _stream(event: Event) -> int:
+    if event.activity in KERNELS:
+        return _KERNEL_STREAM
     if event.activity in _EXCHANGES:
         return _FIRST_PARTNER_STREAM + 2 * event.partner + (event.activity is Activity.RECEIVE)
     if event.activity is Activity.MEET:
@@ -99,34 +139,8 @@ def _stream(event: Event) -> int:
 def _one_at_a_time(spans: list[Span]) -> Iterator[Span]:
     """A stream runs one thing at a time: what would begin before the end of another begins with it."""
     free_ns: dict[int, int] = {}
-    for span in sorted(spans):
+    for span in sorted(spans, key=_order):
         start_ns = max(span.start_ns, free_ns.get(span.stream, 0))
         if span.end_ns > start_ns:
             free_ns[span.stream] = span.end_ns
             yield span._replace(start_ns=start_ns)
-
-
-def _launches(devices: list[Span]) -> Iterator[Span]:
-    """Each just before what it launches starts, one after the other."""
-    next_ns = devices[-1].start_ns if devices else 0
-    for span in reversed(devices):
-        end_ns = min(span.start_ns, next_ns)
-        next_ns = max(end_ns - CALL_NS, 0)
-        yield Span(next_ns, end_ns, Kind.RUNTIME, LAUNCH, NONE, span.correlation)
-
-
-def _host_regions(events: Sequence[Event], ns_per_s: float) -> Iterator[Span]:
-    """Passes by micro-batch, the optimizer, and where the device waits for the host."""
-    passes: dict[tuple[str, int, int], tuple[float, float]] = {}
-    for number, event in enumerate(events):
-        start_s, end_s = event.start_s, event.end_s
-        if event.activity in _PASSES:
-            name = f"{_PASSES[event.activity]}, micro-batch {event.micro_batch}"
-            key = (name, event.micro_batch, 0)
-            passes[key] = (passes.get(key, (start_s, 0.0))[0], end_s)
-        elif event.activity is Activity.OPTIMIZER:
-            passes["Optimizer.step#predicted", NONE, 0] = (start_s, end_s)
-        elif event.activity is Activity.HOST:
-            passes["host", event.micro_batch, number] = (start_s, end_s)
-    for (name, _, _), (start_s, end_s) in passes.items():
-        yield Span(round(start_s * ns_per_s), round(end_s * ns_per_s), Kind.ANNOTATION, name)

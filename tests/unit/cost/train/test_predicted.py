@@ -8,6 +8,7 @@ import pytest
 
 from redline.analysis.accounts import Account
 from redline.cost.train.columns import row_of
+from redline.cost.train.drawing import Drawing, drawing_of
 from redline.cost.train.layout import Batch, Layout, Schedule
 from redline.cost.train.outcome import StepTime
 from redline.cost.train.pieces import Pieces, pieces
@@ -35,10 +36,16 @@ LAYOUTS: dict[str, dict[str, float]] = {
 }
 
 
-def planned(layout: dict[str, float]) -> tuple[Pieces, StepTime]:
+BATCH = Batch(sequence=4096, sequences=64)
+H100, H100_NAME = find("H100-SXM5-80GB"), "NVIDIA H100 80GB HBM3"
+
+
+def planned(layout: dict[str, float]) -> tuple[Pieces, StepTime, Drawing]:
     columns = Layout(**{name: np.array([float(value)]) for name, value in ({"dp": 1} | layout).items()})
-    parts = pieces(MODEL, Batch(sequence=4096, sequences=64), columns, rates_of(find("H100-SXM5-80GB")))
-    return row_of(parts, 0), row_of(step_time(parts), 0)
+    rates = rates_of(H100)
+    parts = pieces(MODEL, BATCH, columns, rates)
+    one, time = row_of(parts, 0), row_of(step_time(parts), 0)
+    return one, time, drawing_of(MODEL, BATCH, Layout(**layout), rates, one, dtype="bf16", half="bf16")
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -55,9 +62,9 @@ def written(predicted: PredictedStep, folder: Path) -> tuple[Path, tuple[Timelin
 def test_the_trace_lasts_as_long_as_the_plan_says_and_says_that_it_is_predicted(
     layout: dict[str, float], tmp_path: Path
 ) -> None:
-    parts, time = planned(layout)
+    parts, time, drawing = planned(layout)
     step_s = float(time.step_s)
-    predicted = predicted_step(parts, step_s, device="NVIDIA H100 80GB HBM3")
+    predicted = predicted_step(parts, step_s, drawing, device=H100_NAME)
     assert predicted.stretched == pytest.approx(1, abs=0.02)
     assert len(predicted.timelines) == layout.get("pp", 1)
     _, read = written(predicted, tmp_path)
@@ -89,9 +96,9 @@ def assert_same(before: Timeline, after: Timeline) -> None:
 
 
 def test_diagnose_accounts_for_every_nanosecond_of_it(layout: dict[str, float], tmp_path: Path) -> None:
-    parts, time = planned(layout)
+    parts, time, drawing = planned(layout)
     step_s = float(time.step_s)
-    path, _ = written(predicted_step(parts, step_s, device="NVIDIA H100 80GB HBM3"), tmp_path)
+    path, _ = written(predicted_step(parts, step_s, drawing, device=H100_NAME), tmp_path)
     diagnosed = diagnose(path)
     ranks = diagnosed.diagnosis.ranks
     assert len(ranks) == layout.get("pp", 1)
@@ -99,41 +106,48 @@ def test_diagnose_accounts_for_every_nanosecond_of_it(layout: dict[str, float], 
         rank.ledger.self_check()
         assert rank.origin.synthetic == MADE_BY
         assert rank.ledger.steps.sum() == round(1e9 * step_s)
-    computing_s = ranks[-1].ledger.of(Account.UNRATED) / 1e9  # on the stage with the head
+    rated = (Account.MATH, Account.MEMORY, Account.KERNEL_LOSS)
+    assert all(ranks[-1].ledger.of(account) > 0 for account in rated)
+    assert not ranks[-1].ledger.of(Account.UNRATED)
+    computing_s = sum(ranks[-1].ledger.of(account) for account in rated) / 1e9  # on the stage with the head
     head_s = parts.micro_batches * (parts.head_forward_s + parts.head_backward_s)
     assert computing_s == pytest.approx(time.compute_s + time.recompute_s + head_s + time.optimizer_s, rel=0.02)
     assert diagnosed.diagnosis.clocks.trusted
 
 
 def test_the_bubble_of_a_plan_is_waiting_for_peers_in_its_ledger(tmp_path: Path) -> None:
-    parts, time = planned(LAYOUTS["1F1B"])
-    path, _ = written(predicted_step(parts, float(time.step_s)), tmp_path)
+    parts, time, drawing = planned(LAYOUTS["1F1B"])
+    path, _ = written(predicted_step(parts, float(time.step_s), drawing), tmp_path)
     ranks = diagnose(path).diagnosis.ranks
     waited_s = ranks[-1].ledger.of(Account.PEER_WAIT) / 1e9
     assert waited_s == pytest.approx(float(time.bubble_s), rel=0.25)  # sends are beside it, or part of it
 
 
+def events(timeline: Timeline) -> int:
+    return len(timeline.operators) + len(timeline.calls) + len(timeline.device_work)
+
+
 def test_a_large_step_is_drawn_with_fewer_kernels_or_fewer_stages() -> None:
-    parts, time = planned(LAYOUTS["1F1B"])
+    parts, time, drawing = planned(LAYOUTS["1F1B"])
     step_s = float(time.step_s)
-    whole = predicted_step(parts, step_s)
+    whole = predicted_step(parts, step_s, drawing)
     assert not whole.layers_together
-    count = sum(len(each.device_work) for each in whole.timelines)
-    assert events_in(parts, layers_together=False) == pytest.approx(count, rel=0.3)
-    coarse = predicted_step(parts, step_s, most_events=count // 2)
+    count = sum(map(events, whole.timelines))
+    assert events_in(parts, drawing, layers_together=False) == pytest.approx(count, rel=0.3)
+    coarse = predicted_step(parts, step_s, drawing, most_events=count // 2)
     assert coarse.layers_together
     assert len(coarse.timelines) == 4
-    drawn = sum(len(each.device_work) for each in coarse.timelines)
-    few = predicted_step(parts, step_s, most_events=drawn // 2 + drawn // 8)
+    drawn = sum(map(events, coarse.timelines))
+    few = predicted_step(parts, step_s, drawing, most_events=drawn // 2 + drawn // 8)
     assert [each.rank for each in few.timelines] == [0, 3]
     for each in (coarse, few):
         assert each.timelines[0].steps.end_ns.tolist() == [round(1e9 * step_s)]
-        assert sum(len(one.device_work) for one in each.timelines) < count
+        assert sum(map(events, each.timelines)) < count
 
 
 def test_a_name_that_no_reader_would_look_for_is_refused(tmp_path: Path) -> None:
-    parts, time = planned(LAYOUTS["ZeRO-3"])
-    predicted = predicted_step(parts, float(time.step_s))
+    parts, time, drawing = planned(LAYOUTS["ZeRO-3"])
+    predicted = predicted_step(parts, float(time.step_s), drawing)
     with pytest.raises(OutputError, match=r"written as \.json or \.json\.gz"):
         write_timelines(predicted.timelines, tmp_path / "plan.html", made_by="test")
 
@@ -145,9 +159,7 @@ def test_a_plain_trace_is_still_measured() -> None:
 
 
 def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_path: Path) -> None:
-    request = TrainingRequest(
-        model=MODEL, machine=find("H100-SXM5-80GB"), devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)}
-    )
+    request = TrainingRequest(model=MODEL, machine=H100, devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)})
     plan = plan_training(request)
     trace = write_predicted_trace(plan, tmp_path / "plan.json")
     assert trace.stages == (0, 1, 2, 3)
