@@ -70,10 +70,16 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         most_tpot_s=request.most_tpot_s,
         points=tuple(points.values()),
         refused=_refused(found),
-        best=max(meeting, key=lambda point: point.tokens_per_s_device, default=None),
+        best=_best(meeting),
         frontier=_frontier([points[row] for row in points if found.best[row]]),
         evidence=tuple(evidence),
     )
+
+
+def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
+    """The most from a device. Requests that have no room only wait, so that is not proposed unless nothing else is."""
+    roomy = [point for point in meeting if point.batch >= point.concurrency]
+    return max(roomy or meeting, key=lambda point: point.tokens_per_s_device, default=None)
 
 
 def _looked_at(request: ServingRequest, gpu: str) -> Frontier:

@@ -46,6 +46,8 @@ class TrainingRequest:
     """0: that of a usual server."""
     fixed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Of fields of Layout: the only values to consider."""
+    footprint: Mapping[str, float] = field(default_factory=dict)
+    """Of fields of Footprint: numbers in the place of the stack's own, for its memory."""
     by: str = BY[0]
     accepted_chance: float = ACCEPTED_CHANCE
     top: int = 8
@@ -104,7 +106,14 @@ def _job(request: TrainingRequest) -> Job:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
     rates = rates_for(request.model, rates, request.machine)
-    return Job(model=request.model, batch=batch, rates=rates, stack=request.stack, dtype=request.dtype)
+    return Job(
+        model=request.model,
+        batch=batch,
+        rates=rates,
+        stack=request.stack,
+        dtype=request.dtype,
+        footprint=request.footprint,
+    )
 
 
 def _space(request: TrainingRequest) -> Space:

@@ -126,6 +126,12 @@ def test_a_layout_that_was_fixed_is_planned() -> None:
     assert plan.best.step_low_s < plan.best.step_s < plan.best.step_high_s
 
 
+def test_no_two_listed_layouts_cost_the_same() -> None:
+    costs = [(one.step_s, one.peak_bytes) for one in plan_training(REQUEST).ranked]
+    assert len(costs) == 8
+    assert len({(round(np.log(step) / 1e-3), round(np.log(peak) / 1e-3)) for step, peak in costs}) == 8
+
+
 def test_where_nothing_fits_the_smallest_is_shown() -> None:
     plan = plan_training(TrainingRequest(model=LARGE, machine=H100, devices=8, sequence=8192, sequences=8))
     assert not plan.fits
