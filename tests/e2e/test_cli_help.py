@@ -126,6 +126,7 @@ FLAGS = {
         "--experts-per-token N",
         "--failures RATE|NAME",
         "--ffn N",
+        "--footprint NAME=NUMBER,...",
         "--force",
         "--gpus N",
         "--gpus-per-node N",

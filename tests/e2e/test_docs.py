@@ -31,6 +31,7 @@ import pytest
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
+from redline.cost.train.footprint import Footprint
 from redline.findings.pages import page_of
 from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS
@@ -338,6 +339,12 @@ def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
 def test_the_plan_page_has_every_option(kind: str) -> None:
     rows = rows_of(section(DOCS / "reference" / "plan.md", f"Options of {kind}"))
     assert {row[0] for row in rows} == first_words_of_options(f"plan {kind}")
+
+
+def test_the_plan_page_has_every_number_of_a_footprint() -> None:
+    rows = rows_of(section(DOCS / "reference" / "plan.md", "What software keeps in memory"))
+    stated = {row[0].strip("`"): float(row[1]) for row in rows}
+    assert stated == {each.name: each.default for each in fields(Footprint)}
 
 
 def test_the_plan_page_has_every_key_of_the_json() -> None:

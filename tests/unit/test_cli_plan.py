@@ -82,6 +82,16 @@ def test_a_single_layout(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
 
 
+def test_memory_of_software_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--dp 64 --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch 1 --recompute full --json"
+    assert main(train(*words.split())) == 0
+    usual = json.loads(capsys.readouterr().out)["best"]["memory"]
+    assert main(train(*words.split(), "--footprint", "moment_bytes=2,slack=0")) == 0
+    own = json.loads(capsys.readouterr().out)["best"]["memory"]
+    assert own["optimizer_bytes"] == usual["optimizer_bytes"] / 2  # 4 bytes of master copy and 2, not 8, of moments
+    assert (own["allocator_bytes"], own["weights_bytes"]) == (0, usual["weights_bytes"])
+
+
 def test_a_model_by_numbers_and_numbers_that_win_over_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     numbers = "--layers 4 --hidden 512 --heads 8 --vocab 1000 --ffn 2048 --tied --no-gate"
     assert main(train("--json", *numbers.split(), model=None, gpus="1", batch="8")) == 0
@@ -194,6 +204,9 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--machine H100", "'H100' could be H100-PCIe-80GB, "),
         ("--machine abacus", "there is no record 'abacus' in the catalogue; "),
         ("--stack abacus", "there is no software stack 'abacus'\n"),
+        ("--footprint abacus=2", "there is no 'abacus' in a footprint\n"),
+        ("--footprint slack", "plan train: argument --footprint: 'slack' is not of the form name=number, such as"),
+        ("--footprint slack=much", "plan train: argument --footprint: 'much' is not a number\n"),
         ("--precision fp4", "H100-SXM5-80GB has no figure peak_flops_per_s.fp4"),
         ("--price 3", "plan train: --price is for the whole job; say how long that is, such as --tokens 15T\n"),
         ("--tokens 15X", "plan train: argument --tokens: '15X' is not a count"),

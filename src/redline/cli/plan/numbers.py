@@ -63,6 +63,14 @@ def share(text: str) -> float:
     return found
 
 
+def settings(text: str) -> dict[str, float]:
+    """moment_bytes=2,dropout=1"""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and equals for name, equals, _value in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=number, such as moment_bytes=2")
+    return {name.strip(): _number(value) for name, _equals, value in pairs}
+
+
 def _number(text: str) -> float:
     from math import isfinite
 

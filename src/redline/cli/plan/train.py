@@ -9,7 +9,7 @@ from redline.cli.output import point_to, quoted, show, speaks_unicode
 from redline.cli.plan.job import add_job, job_of
 from redline.cli.plan.layout import add_layout, fixed_of
 from redline.cli.plan.model import add_model, subject_of
-from redline.cli.plan.numbers import above_zero, count, several, share, size
+from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
 from redline.cli.plan.output import add_output, deliver_page, refuse_early
 from redline.errors import UsageError
 
@@ -49,6 +49,12 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--precision", choices=PRECISIONS, default="bf16", metavar="TYPE", help=", ".join(PRECISIONS))
     group.add_argument("--stack", metavar="NAME", help="the software that runs it (default: one that is usual)")
+    group.add_argument(
+        "--footprint",
+        type=settings,
+        metavar="NAME=NUMBER,...",
+        help="what your software keeps in memory, such as moment_bytes=2 (default: as the stack does)",
+    )
     group.add_argument("--sequence", type=size, metavar="N", help="tokens of a sequence; none for a module")
     sizes = group.add_mutually_exclusive_group(required=True)
     sizes.add_argument("--batch", type=size, metavar="N", help="sequences (or samples) of a step, over all GPUs")
@@ -86,6 +92,7 @@ def _request(options: argparse.Namespace) -> TrainingRequest:
         "devices_per_node": options.gpus_per_node,
         "nic_bytes_per_s": None if options.nic_gbit is None else options.nic_gbit * 1e9 / 8,
         "accepted_chance": options.accept_chance,
+        "footprint": options.footprint,
     }
     return TrainingRequest(
         model=model,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 import numpy as np
 
 from redline.cost.train.columns import Rows, row_of, rows_of
-from redline.cost.train.footprint import footprint
+from redline.cost.train.footprint import Footprint, changed, footprint
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.outcome import Column, MemoryUse, StepTime
 from redline.cost.train.rates import Rates
@@ -32,6 +32,12 @@ class Job:
     rates: Rates
     stack: str
     dtype: str = "bf16"
+    footprint: Mapping[str, float] = field(default_factory=dict)
+    """Of fields of Footprint: numbers in the place of the stack's own."""
+
+    @property
+    def foot(self) -> Footprint:
+        return changed(footprint(self.stack, self.dtype), self.footprint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +76,7 @@ def evaluate(job: Job, layouts: Layout) -> Evaluated:
 
 def _evaluate(job: Job, layout: Layout) -> Evaluated:
     time = step_time(pieces_of(job.model, job.batch, layout, job.rates))
-    memory = memory_of(job.model, job.batch, layout, footprint(job.stack, job.dtype))
+    memory = memory_of(job.model, job.batch, layout, job.foot)
     peak_bytes = memory.peak_bytes
     chance = chance_out_of_memory(peak_bytes, job.rates.device_bytes, job.stack)
     return Evaluated(layout=layout, time=time, memory=memory, chance=chance, step_s=time.step_s, peak_bytes=peak_bytes)
@@ -83,6 +89,6 @@ def _joined_evaluations(parts: Sequence[Evaluated]) -> Evaluated:
 
 def _joined(values: Sequence[Value]) -> Value:
     """One value with the columns of all, one after the other."""
-    columns = {field.name: [getattr(value, field.name) for value in values] for field in fields(values[0])}  # type: ignore[arg-type]
-    joined = {name: np.concatenate(each) for name, each in columns.items() if isinstance(each[0], np.ndarray)}
+    columns = {each.name: [getattr(value, each.name) for value in values] for each in fields(values[0])}  # type: ignore[arg-type]
+    joined = {name: np.concatenate(all_of) for name, all_of in columns.items() if isinstance(all_of[0], np.ndarray)}
     return replace(values[0], **joined)  # type: ignore[type-var]

@@ -5,7 +5,8 @@ number format, never to a single run.
 """
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -96,3 +97,12 @@ def footprint(stack: str, precision: str = "bf16") -> Footprint:
         raise UsageError(f"No memory footprint of the number format {precision!r} is known. Known are: {known}.")
     own = constants["stacks"].get(stack, {"known": {}, "fitted": {}})
     return replace(Footprint(), **{**formats[precision], **own["known"], **own["fitted"]})
+
+
+def changed(foot: Footprint, given: Mapping[str, float]) -> Footprint:
+    """With these numbers in the place of its own: software that nobody has measured."""
+    known = [field.name for field in fields(Footprint)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UsageError(f"there is no {unknown[0]!r} in a footprint\nthere are: {', '.join(known)}")
+    return replace(foot, **given) if given else foot

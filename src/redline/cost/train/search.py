@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from redline.cost.train.columns import rows_of
 from redline.cost.train.evaluate import Evaluated, Job, evaluate
-from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Layout
 from redline.cost.train.outcome import Column
 from redline.cost.train.space import Space
@@ -64,7 +63,7 @@ def safer(found: Found) -> int | None:
 
 def _running(job: Job, possible: Layout) -> Layout:
     """Those that the stack does not refuse."""
-    runs = runnable_of(job.model, job.batch, possible, footprint(job.stack, job.dtype))
+    runs = runnable_of(job.model, job.batch, possible, job.foot)
     return rows_of(possible, runs)
 
 
