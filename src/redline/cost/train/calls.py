@@ -6,7 +6,7 @@ those of all; a part of a layer has as many fewer rows.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
 
@@ -44,7 +44,10 @@ class Work(Protocol):
 
     @property
     def seconds(self) -> float:
-        """For one layer."""
+        """For one layer, as are the FLOPs."""
+
+    @property
+    def flops(self) -> float: ...
 
     def call(self, kernel: str, layers: float) -> Call: ...
 
@@ -72,6 +75,10 @@ class Product:
     out: str
     """The number format of the result."""
     seconds: float
+
+    @property
+    def flops(self) -> float:
+        return 2 * self.rows * self.k * self.n
 
     def call(self, kernel: str, layers: float) -> Call:
         repeated = _whole(layers)
@@ -120,6 +127,12 @@ class Attention:
     dtype: str
     seconds: float
 
+    @property
+    def flops(self) -> float:
+        pairs = self.sequences * self.heads * self.queries * self.keys
+        products = (3 * self.size + 2 * self.value_size) if self.backward else self.size + self.value_size
+        return 2 * pairs * products
+
     def call(self, kernel: str, layers: float) -> Call:
         repeated = _whole(layers)
         sequences = self.sequences * (repeated or 1)
@@ -147,6 +160,7 @@ class Softmax:
     backward: bool = False
     dtype: str
     seconds: float
+    flops: float = 0.0
 
     def call(self, kernel: str, layers: float) -> Call:
         first = max(1, round(self.shape[0] * layers))
@@ -167,12 +181,24 @@ class Moved:
     moved_bytes: float
     dtype: str
     seconds: float
+    flops: float = 0.0
 
     def call(self, kernel: str, layers: float) -> Call:
         elements = max(1, round(layers * self.moved_bytes / _TENSORS_OF_SUM / _TYPE_BYTES[self.dtype]))
         types, values = [*([TENSOR_TYPES[self.dtype]] * 2), "Scalar"], ["", "", "1"]
         shapes: list[Shape] = [[elements], [elements], []]
         return _call("aten::add", f"{kernel}: {self.label}", shapes, types, values, layers * self.seconds)
+
+
+def as_one(work: Sequence[Work]) -> list[Work]:
+    """All that a pass does as the largest of its matmuls, with as many rows as have the FLOPs of everything."""
+    products = [each for each in work if isinstance(each, Product)]
+    if not products:
+        return list(work)
+    largest = max(products, key=lambda each: each.flops)
+    rows = sum(each.flops for each in work) / (2 * largest.k * largest.n)
+    whole = replace(largest, label="and all else", rows=rows, role=Role.FORWARD, matrices=1, routed=False)
+    return [replace(whole, seconds=sum(each.seconds for each in work))]
 
 
 def _whole(layers: float) -> int:

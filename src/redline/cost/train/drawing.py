@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from redline.cost.train import calls, messages
 from redline.cost.train.activity import Activity
 from redline.cost.train.calls import Call, Moved, Work
 from redline.cost.train.layer_pass import puts_weights_off
@@ -46,11 +47,20 @@ class Drawing:
         messages: Mapping[Direction, Sequence[Message]],
         offloaded_bytes: float = 0.0,
     ) -> None:
-        self._pieces = PlainPieces(pieces)
+        self._given, self._pieces = pieces, PlainPieces(pieces)
         self._work = work
         self._messages = messages
         self.offloaded_bytes = round(offloaded_bytes)
         self._known: dict[tuple[Activity, float], tuple[Call, ...]] = {}
+
+    def coarse(self) -> "Drawing":
+        """With one operator for each kernel, and one collective for all that a pass sends."""
+        return Drawing(
+            self._given,
+            {activity: calls.as_one(work) for activity, work in self._work.items()},
+            {direction: messages.as_one(sent) for direction, sent in self._messages.items()},
+            self.offloaded_bytes,
+        )
 
     def calls(self, event: Event) -> tuple[Call, ...]:
         """The operators of a kernel, in order."""

@@ -4,7 +4,7 @@ The sizes are those of the textbook: what every member of a group holds before a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redline.cost.collectives import Group, all_gather_s, all_reduce_s, all_to_all_s, group, reduce_scatter_s
 from redline.cost.train.activity import Activity
@@ -40,6 +40,23 @@ class Message:
     def elements(self, share: float) -> tuple[int, int]:
         """In and out of so much of it."""
         return max(1, round(share * self.in_elements)), max(1, round(share * self.out_elements))
+
+
+def as_one(messages: Sequence[Message]) -> list[Message]:
+    """Several as the longest of them, with the elements of all."""
+    if not any(each.seconds for each in messages):
+        return list(messages[:1])
+    longest = max(messages, key=lambda each: each.seconds)
+    size = sum(max(each.in_elements, each.out_elements) for each in messages)
+    more = size / max(longest.in_elements, longest.out_elements)
+    return [
+        replace(
+            longest,
+            in_elements=longest.in_elements * more,
+            out_elements=longest.out_elements * more,
+            seconds=sum(each.seconds for each in messages),
+        )
+    ]
 
 
 def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[Message]]:
@@ -109,15 +126,7 @@ def _context_backward(forward: Sequence[Message]) -> Iterator[Message]:
     """And their gradients to where they belong."""
     for each in forward:
         yield each
-        yield Message(
-            collective="reduce_scatter",
-            group=each.group,
-            members=each.members,
-            in_elements=each.out_elements,
-            out_elements=each.in_elements,
-            dtype=each.dtype,
-            seconds=each.seconds,
-        )
+        yield replace(each, collective="reduce_scatter", in_elements=each.out_elements, out_elements=each.in_elements)
 
 
 def _expert(one: OneLayout) -> Iterator[Message]:

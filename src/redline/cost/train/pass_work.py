@@ -72,11 +72,11 @@ def pass_work(one: OneLayout, *, weights_apart: bool) -> Mapping[Activity, Seque
 
 
 def _product(one: OneLayout, matmul: Matmul) -> Product:
-    """What only some layers have, has fewer rows in the average one."""
+    """What only some layers have is a smaller one in the average layer."""
     rows, n, k, matrices = (float(each) for each in on_device(matmul, one.tokens, one.layout))
-    return Product(
+    whole = Product(
         label=matmul.name,
-        rows=rows * float(matmul.layers) / float(one.model.layers),
+        rows=rows,
         k=max(1, round(k)),
         n=max(1, round(n)),
         matrices=max(1, round(matrices)),
@@ -85,6 +85,15 @@ def _product(one: OneLayout, matmul: Matmul) -> Product:
         out=one.half,
         seconds=float(matmul_s(matmul, one.tokens, one.model, one.layout, one.rates)),
     )
+    return _smaller(whole, float(matmul.layers) / float(one.model.layers))
+
+
+def _smaller(product: Product, share: float) -> Product:
+    """With so much of its FLOPs: smaller in all three sizes, so that it is bound by the same roof as before."""
+    if share == 1:
+        return product
+    n, k = (max(1, round(size * share ** (1 / 3))) for size in (product.n, product.k))
+    return replace(product, rows=product.rows * product.n * product.k * share / (n * k), n=n, k=k)
 
 
 def _moved(one: OneLayout, label: str, seconds: float) -> Moved:
@@ -125,7 +134,7 @@ def _recomputed(one: OneLayout, forward: Sequence[Work], attention: Sequence[Wor
 
 def _part(work: Work, share: float) -> Work:
     if isinstance(work, Product):
-        return replace(work, rows=work.rows * share, seconds=work.seconds * share)
+        return replace(_smaller(work, share), seconds=work.seconds * share)
     if isinstance(work, Moved):
         return replace(work, moved_bytes=work.moved_bytes * share, seconds=work.seconds * share)
     return work
@@ -167,11 +176,13 @@ def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[Work]:
     sequences, heads = max(1, round(float(layout.micro_batch))), max(1, round(float(model.heads / layout.tp)))
     queries, keys = max(1, round(float(batch.sequence / layout.cp))), round(float(batch.sequence))
     share = float(model.attention_layers / model.layers)
-    moved_bytes = share * sequences * heads * queries * keys * NUMBER_BYTES * float(one.rates.score_passes)
-    moved_s = min((2 if backward else 1) * moved_bytes / one.memory_bytes_per_s, seconds)
+    roles = (Role.INPUTS, Role.WEIGHTS) if backward else (Role.FORWARD,)
+    passes, products = len(roles) * float(one.rates.score_passes), 2 * len(roles)
+    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / one.memory_bytes_per_s
+    # Each product writes or reads all scores once.
+    moved_s = min(max(passes - products, passes / 2) * pass_s, seconds)
     shape = (sequences, heads, max(1, round(queries * share)), keys)
     softmax = Softmax(shape=shape, backward=backward, dtype=one.half, seconds=moved_s)
-    roles = (Role.INPUTS, Role.WEIGHTS) if backward else (Role.FORWARD,)
     size, value_size = round(float(model.head_dim)), round(float(model.value_dim))
     left_s = (seconds - moved_s) / len(roles)
     found: list[list[Work]] = []

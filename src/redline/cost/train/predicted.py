@@ -1,7 +1,8 @@
 """The predicted step as timelines, one rank per stage of the pipeline: what Perfetto draws and `diagnose` accounts for.
 
 A step can have millions of kernels. Where it has more than a viewer can hold, equal operators of all layers of a pass
-become one, and if that is not enough, only some stages are kept, whole. What was done is said in words.
+become one. If that is not enough, each pass becomes one operator, and if not even that is, only some stages are kept,
+whole. What was done is said in words.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from redline.cost.train.layer_pass import layer_pass, layers_of_stage
 from redline.cost.train.pieces import Pieces
 from redline.cost.train.plain import PlainPieces
 from redline.cost.train.schedule import Pass
-from redline.cost.train.simulate import simulate
+from redline.cost.train.simulate import Simulated, simulate
 from redline.cost.train.stage_timeline import stage_timeline
 from redline.timeline.timeline import Device, Metadata, Timeline
 
@@ -33,6 +34,8 @@ class PredictedStep:
     """Of the pipeline, whether kept or not."""
     layers_together: bool
     """Whether the layers of a pass were put together, because there are too many kernels to draw each."""
+    passes_together: bool
+    """Whether everything that a pass does was put together as well."""
     stretched: float
     """By how much the simulated step was scaled to last as long as the closed form says: near 1."""
 
@@ -49,8 +52,9 @@ def predicted_step(
     """The step of one layout: `pieces` has one row, `step_s` is what the closed form predicts for it."""
     layers_together = events_in(pieces, drawing, layers_together=False) > most_events
     simulated = simulate(pieces, layers_together=layers_together)
-    counts = [sum(drawing.spans(event.activity) for event in events) for events in simulated.stages]
-    kept = _kept_stages(counts, most_events)
+    passes_together = layers_together and sum(_counts(simulated, drawing)) > most_events
+    drawing = drawing.coarse() if passes_together else drawing
+    kept = _kept_stages(_counts(simulated, drawing), most_events)
     ns_per_s = 1e9 * step_s / simulated.step_s
     about = Metadata(
         devices=(Device(id=0, name=device, memory_bytes=memory_bytes),),
@@ -68,6 +72,7 @@ def predicted_step(
         timelines=timelines,
         stages=len(simulated.stages),
         layers_together=layers_together,
+        passes_together=passes_together,
         stretched=step_s / simulated.step_s,
     )
 
@@ -87,9 +92,16 @@ def events_in(pieces: Pieces, drawing: Drawing, *, layers_together: bool) -> int
     return int(given.micro_batches * each)
 
 
+def _counts(simulated: Simulated, drawing: Drawing) -> list[int]:
+    """About how many events each stage has."""
+    return [sum(drawing.spans(event.activity) for event in events) for events in simulated.stages]
+
+
 def _kept_stages(events: Sequence[int], most_events: int) -> list[int]:
-    """All, or as many as fit, spread over the pipeline; the first in any case."""
-    affordable = max(1, most_events // max(events))
+    """All, or as many as fit, spread over the pipeline; at least the one with the most to do."""
+    affordable = most_events // max(events)
     if affordable >= len(events) or sum(events) <= most_events:
         return list(range(len(events)))
-    return sorted({round(place * (len(events) - 1) / max(affordable - 1, 1)) for place in range(affordable)})
+    if affordable <= 1:
+        return [max(range(len(events)), key=events.__getitem__)]
+    return sorted({round(place * (len(events) - 1) / (affordable - 1)) for place in range(affordable)})

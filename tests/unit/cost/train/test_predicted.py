@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from redline.analysis.accounts import Account
+from redline.cost.rate import work_of
 from redline.cost.train.columns import row_of
 from redline.cost.train.drawing import Drawing, drawing_of
 from redline.cost.train.layout import Batch, Layout, Schedule
@@ -136,13 +137,31 @@ def test_a_large_step_is_drawn_with_fewer_kernels_or_fewer_stages() -> None:
     assert events_in(parts, drawing, layers_together=False) == pytest.approx(count, rel=0.3)
     coarse = predicted_step(parts, step_s, drawing, most_events=count // 2)
     assert coarse.layers_together
-    assert len(coarse.timelines) == 4
-    drawn = sum(map(events, coarse.timelines))
+    assert not coarse.passes_together
+    coarser = predicted_step(parts, step_s, drawing, most_events=sum(map(events, coarse.timelines)) // 2)
+    assert coarser.passes_together
+    assert len(coarse.timelines) == len(coarser.timelines) == 4
+    drawn = sum(map(events, coarser.timelines))
     few = predicted_step(parts, step_s, drawing, most_events=drawn // 2 + drawn // 8)
     assert [each.rank for each in few.timelines] == [0, 3]
-    for each in (coarse, few):
+    (one,) = predicted_step(parts, step_s, drawing, most_events=drawn // 3).timelines
+    assert one.rank == 3  # has the head
+    for each in (coarse, coarser, few):
         assert each.timelines[0].steps.end_ns.tolist() == [round(1e9 * step_s)]
         assert sum(map(events, each.timelines)) < count
+    assert [flops(coarse), flops(coarser)] == pytest.approx([flops(whole)] * 2, rel=1e-3)
+
+
+def flops(predicted: PredictedStep) -> float:
+    """Of all stages."""
+    found = 0
+    for timeline in predicted.timelines:
+        columns = (timeline.operators.shapes, timeline.operators.dtypes, timeline.operators.values)
+        names = names_of(timeline, timeline.operators.row)
+        for name, *texts in zip(names, *(map(timeline.text, column.tolist()) for column in columns), strict=True):
+            work = work_of(name, texts[0], texts[1], "", texts[2])
+            found += work.flops if work is not None else 0
+    return found
 
 
 def test_a_name_that_no_reader_would_look_for_is_refused(tmp_path: Path) -> None:
