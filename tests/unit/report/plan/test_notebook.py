@@ -1,0 +1,80 @@
+"""A plan in a notebook: what it says, without script, and nothing from a stranger's file is markup."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from redline.report.language import speaking
+from redline.report.plan import notebook
+from redline.report.plan.train.words import HOLDERS, PARTS
+from tests.made_plans import job, nothing_fits, plan, serving_plan, validation
+
+ALLOWED = {"div", "table", "tr", "td", "ul", "li", "details", "summary"}
+PAYLOAD = "'><img src=x onerror=alert(1)>"
+
+
+class Tags(HTMLParser):
+    """What a browser would make of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            notebook.train(plan(), job()),
+            ("best", "= step", "= peak", "the best layouts", "the whole job", "how far to"),
+        ),
+        (notebook.train(nothing_fits(), None), ("verdict", "Nothing fits.")),
+        (notebook.serve(serving_plan()), ("best", "what a pass takes", "the frontier", "how far to trust this")),
+        (notebook.validation(validation()), ("Plans against published", "step time", "what fits", "SGLang")),
+    ],
+)
+def test_it_says_the_first_things_without_script(text: str, parts: tuple[str, ...]) -> None:
+    found = Tags(text)
+    assert found.names <= ALLOWED
+    assert found.attributes == {"style"}
+    assert "url(" not in text
+    for part in parts:
+        assert part in " ".join(found.texts)
+
+
+def test_every_part_of_a_step_and_of_memory_has_a_colour() -> None:
+    assert {name.rpartition("_")[0] for name in (*PARTS, *HOLDERS)} <= set(notebook._COLOURS)
+
+
+def test_names_are_text_and_nothing_else() -> None:
+    named = replace(plan().model, name=PAYLOAD)
+    for text in (notebook.train(plan(model=named), None), notebook.serve(serving_plan(model=named))):
+        assert Tags(text).names <= ALLOWED
+        assert any(PAYLOAD in one for one in Tags(text).texts)
+
+
+def test_it_speaks_the_language_that_is_spoken() -> None:
+    with speaking("zh"):
+        assert "最佳" in notebook.train(plan(), job())
+
+
+def test_one_line() -> None:
+    assert notebook.train_line(plan()).startswith("<plan of Llama-3-8B on 64 H100-SXM5-80GB in bf16, as megatron would")
+    assert notebook.train_line(plan()).endswith("; step 1.875 s, 50.0 GB, MFU 44.5 %>")
+    assert "nothing fits; smallest: one copy on one GPU" in notebook.train_line(nothing_fits())
+    assert notebook.serve_line(serving_plan()).startswith("<plan of Llama-3-70B on H100-SXM5-80GB, served by SGLang: ")
+    assert notebook.validation_line(validation()) == (
+        "<plans against measurements: step time 5.0 % in the median of 1,712 runs, memory 6.0 % of 933>"
+    )
