@@ -169,10 +169,19 @@ def _lost() -> Digest:
     return digest([*two_steps(), *(launch(35 + number / 10, 100 + number, dur=0.05) for number in range(3))])
 
 
+def _planned() -> Digest:
+    made = digest(two_steps(), synthetic="a planner")
+    return replace(made, origin=replace(made.origin, predicted=True))
+
+
 CASES: dict[Unseen, tuple[Callable[[], Diagnosis], dict[str, Any]]] = {
     Unseen.SYNTHETIC: (
         lambda: combine([digest(two_steps(), synthetic="a generator")]),
         {"ranks": 1, "detail": "a generator"},
+    ),
+    Unseen.PREDICTED: (
+        lambda: combine([_planned()]),
+        {"ranks": 1, "detail": "a planner"},
     ),
     Unseen.NO_PEAK: (
         lambda: combine(

@@ -13,7 +13,7 @@ from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings, Place
 from redline.findings.observe import COMPUTE
 from redline.findings.praise import praise_of
-from redline.findings.registry import RULES
+from redline.findings.registry import rules_for
 from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.steady import is_usual
 from redline.findings.verdict import verdict_of
@@ -23,7 +23,8 @@ _MOST_PLACES = 8
 _SLOW_LAUNCHES = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
 
 
-def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] = RULES) -> Findings:
+def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
+    rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
     sightings = _on_ranks(diagnosis)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     found: list[Finding] = []

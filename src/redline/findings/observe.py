@@ -11,15 +11,16 @@ import numpy as np
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.scene import Scene
 from redline.analysis.rank.sighting import Sighting, longest
-from redline.findings.registry import RULES
+from redline.findings.registry import rules_for
 from redline.findings.rule import Rule
 from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import Origin
 
 COMPUTE = "compute"
 
 
 def observe(scene: Scene) -> tuple[Sighting, ...]:
-    return sightings_of(scene, RULES)
+    return sightings_of(scene, rules_for(predicted=scene.timeline.origin is Origin.PREDICTED))
 
 
 def sightings_of(scene: Scene, rules: Sequence[Rule]) -> tuple[Sighting, ...]:

@@ -89,3 +89,16 @@ RULES: tuple[Rule, ...] = (
     r07.RULE,
     r08.RULE,
 )
+
+_RECORDED_ONLY = (
+    *(d01, d02, d03, h01, h02, h03, h04, h06, h07, h08, h09, h10, h11, h19, id01, id02, m01, n03, n04, n11),
+    *(r06, r07, s01),
+)
+"""About what a program was seen to do. A plan draws its host as a gap and its links as fast as they are assumed to be,
+so there these would only find the drawing."""
+RULES_OF_PLANS = tuple(rule for rule in RULES if rule not in {module.RULE for module in _RECORDED_ONLY})
+
+
+def rules_for(*, predicted: bool) -> tuple[Rule, ...]:
+    """In order; for timelines that were measured, or that a plan predicted."""
+    return RULES_OF_PLANS if predicted else RULES

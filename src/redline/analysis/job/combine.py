@@ -39,6 +39,11 @@ class Diagnosis:
     waiting: tuple[Intervals, ...]  # for each rank its exposed communication that was waiting for others
 
     @property
+    def predicted(self) -> bool:
+        """Whether nothing of it ran: the timelines are those of a plan."""
+        return all(rank.origin.predicted for rank in self.ranks)
+
+    @property
     def rank_steps(self) -> int:
         return sum(len(rank.ledger.start_ns) for rank in self.ranks)
 

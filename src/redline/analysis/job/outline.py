@@ -62,6 +62,7 @@ class Unseen(StrEnum):
     """What could not be seen; the value is the code in JSON."""
 
     SYNTHETIC = "synthetic"
+    PREDICTED = "predicted"
     NO_PEAK = "no_peak"
     NO_DTYPE_PEAK = "no_dtype_peak"
     UNKNOWN_WORK = "unknown_work"
@@ -227,7 +228,8 @@ def _of_set(diagnosis: Diagnosis) -> Iterator[Remark]:
     ranks = diagnosis.ranks
     synthetic = [rank for rank in ranks if rank.origin.synthetic]
     if synthetic:
-        yield Remark(what=Unseen.SYNTHETIC, ranks=len(synthetic), detail=synthetic[0].origin.synthetic)
+        what = Unseen.PREDICTED if diagnosis.predicted else Unseen.SYNTHETIC
+        yield Remark(what=what, ranks=len(synthetic), detail=synthetic[0].origin.synthetic)
     if diagnosis.missing:
         yield Remark(what=Unseen.MISSING_RANKS, count=len(diagnosis.missing), detail=_listed(diagnosis.missing))
     if diagnosis.doubles:
@@ -246,7 +248,7 @@ def _of_set(diagnosis: Diagnosis) -> Iterator[Remark]:
         yield Remark(what=Unseen.NO_STEPS, ranks=len(unmarked), detail=unmarked[0].origin.step_anchor)
     host_ns = diagnosis.per_step[Account.HOST] + diagnosis.per_step[Account.SYNC]
     unstacked = [rank for rank in ranks if not any(row.site for row in rank.doing)]
-    if unstacked and host_ns > 0.1 * sum(diagnosis.per_step.values()):
+    if unstacked and not diagnosis.predicted and host_ns > 0.1 * sum(diagnosis.per_step.values()):
         yield Remark(what=Unseen.NO_STACKS, ranks=len(unstacked))
 
 
@@ -273,8 +275,9 @@ def _of_hardware(diagnosis: Diagnosis) -> Iterator[Remark]:
 
 
 def _of_communication(diagnosis: Diagnosis) -> Iterator[Remark]:
+    """In a prediction, members of a group that are not drawn do the same at the same time: nobody waits for them."""
     exposed_ns, unmatched_ns = diagnosis.exposed_ns, diagnosis.unmatched_ns
-    if not exposed_ns:
+    if not exposed_ns or diagnosis.predicted:
         return
     if len(diagnosis.ranks) == 1:
         yield Remark(what=Unseen.ONE_RANK, time_ns=exposed_ns, count=diagnosis.world_size)

@@ -17,6 +17,7 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.analysis.rank.sighting import Sighting
 from redline.hardware.machine import Machine
+from redline.timeline import timeline as timelines
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
@@ -87,6 +88,7 @@ class Origin:
     step_labels: tuple[str, ...]
     phases: tuple[str, ...]  # of the steps of a serving engine; "" for any other
     dropped: dict[str, int] = field(default_factory=dict)  # what reading dropped, by reason
+    predicted: bool = False  # nothing ran: the timeline is that of a plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,7 @@ def _origin(timeline: Timeline) -> Origin:
         step_labels=labels,
         phases=tuple(map(schema.phase_of, labels)),
         dropped=dropped,
+        predicted=timeline.origin is timelines.Origin.PREDICTED,
     )
 
 

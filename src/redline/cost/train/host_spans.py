@@ -13,6 +13,7 @@ CALL_NS = 500
 _BEFORE_LAUNCH_NS = 100
 LAUNCH = "cudaLaunchKernel"
 STEP = "ProfilerStep#0"
+HOST_REGION = "what the host does between launches"
 OPTIMIZER_REGION = "Optimizer.step#predicted"
 
 _PASSES = {
@@ -110,7 +111,7 @@ def _operators(devices: Sequence[Span], launches: Sequence[Span]) -> Iterator[Sp
 
 def _regions(devices: Sequence[Span], launches: Sequence[Span], hosts: Sequence[tuple[int, int]]) -> Iterator[Span]:
     """Passes by micro-batch, the optimizer, and where the device waits for the host; none crosses another."""
-    found = [Span(start_ns, end_ns, Kind.ANNOTATION, "host") for start_ns, end_ns in hosts]
+    found = [Span(start_ns, end_ns, Kind.ANNOTATION, HOST_REGION) for start_ns, end_ns in hosts]
     current: Span | None = None
     for device, launch in zip(devices, launches, strict=True):
         event = device.event

@@ -114,7 +114,7 @@ def escaped(text: str) -> str:
 def _waterfall(screen: Screen) -> Iterator[list[str]]:
     if not screen.waterfall:
         return
-    yield ["### " + _("The average step of a rank, from the redline (math) up to what was measured")]
+    yield ["### " + screen.waterfall_title[:1].upper() + screen.waterfall_title[1:]]
     rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
     rows.append(("**" + _("= step") + "**", f"**{screen.step} {screen.unit}**", "", ""))
     yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))

@@ -49,8 +49,7 @@ def _safe(text: str) -> str:
 def _waterfall(screen: Screen) -> Iterator[str]:
     if not screen.waterfall:
         return
-    title = _("the average step of a rank, from the redline (math) up to what was measured")
-    yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
+    yield f"<div style='margin-top:8px'>{_safe(screen.waterfall_title)}</div>"
     yield "<table style='border-collapse:collapse;border:0;width:100%;font-size:inherit;margin:4px 0;color:inherit'>"
     colours = {words_accounts.name(account): colour for account, colour in _COLOURS.items()}
     for line in screen.waterfall:

@@ -51,6 +51,8 @@ class Screen:
     verdict: str
     second: str  # a second cause that is worth much; "" for none
     facts: tuple[tuple[str, str], ...]
+    predicted: bool  # nothing of it was measured
+    waterfall_title: str
     waterfall: tuple[Line, ...]
     rest: str  # which accounts hold nothing, or too little to be seen; "" for none
     step: str
@@ -83,6 +85,8 @@ def screen_of(
             *(() if captured is None else ((_("captured"), words_captured.window_line(captured)),)),
             *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),
         ),
+        predicted=diagnosis.predicted,
+        waterfall_title=words_facts.waterfall_title(predicted=diagnosis.predicted),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=words_accounts.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
@@ -141,6 +145,7 @@ def _headline(diagnosis: Diagnosis) -> str:
         Counter(map(_device, ranks)),
         tuple(machines),
         synthetic=any(rank.origin.synthetic for rank in ranks),
+        predicted=diagnosis.predicted,
     )
 
 
@@ -213,7 +218,7 @@ def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
         return _kernels(diagnosis, account)
     if account == Account.TRANSFER:
         row = largest_transfer(diagnosis)
-        return words_losses.largest_transfer(row) if row else ""
+        return words_losses.largest_transfer(row, predicted=diagnosis.predicted) if row else ""
     if account == Account.PEER_WAIT:
         return words_losses.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
     return _queue(diagnosis) if account == Account.QUEUE else ""

@@ -130,7 +130,7 @@ _COLLECTIVE_HEAD = (
 def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     rows = _first(diagnosis.collectives, verbose)
     notes = [_(say.COLLECTIVES_NOTE)]
-    if any(not row.matched for row in rows):
+    if any(not row.matched for row in rows) and not diagnosis.predicted:
         notes.append(_(say.UNMATCHED_NOTE))
     return Shown(
         title=_("collectives"),

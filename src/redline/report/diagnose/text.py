@@ -64,7 +64,7 @@ def _facts(screen: Screen) -> Iterator[str]:
 def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
     if not screen.waterfall:
         return
-    yield _("the average step of a rank, from the redline (math) up to what was measured")
+    yield screen.waterfall_title
     rows = [(line.account, line.time, line.share, line) for line in screen.waterfall]
     widths = [max(len(screen.step), *(len(row[1]) for row in rows)), max(len(row[2]) for row in rows)]
     for account, time, share, line in rows:

@@ -23,17 +23,26 @@ def headline(
     machines: Sequence[tuple[str, str]],
     *,
     synthetic: bool,
+    predicted: bool = False,
 ) -> str:
     """Ranks, their devices with how many have each, and whose figures were used, with the origin of these."""
     who = counted.ranks(ranks)
     if world_size >= ranks:
         who = _("{ranks} of {world:,}").format(ranks=who, world=world_size)
-    text = _("{ranks} (synthetic, not a measurement) on {devices}; {figures}")
-    return (text if synthetic else _("{ranks} on {devices}; {figures}")).format(
+    text = _("{ranks} (synthetic, not a measurement) on {devices}; {figures}") if synthetic else ""
+    if predicted:
+        text = _("predicted, not measured: {ranks}, one for each stage of the pipeline, on {devices}; {figures}")
+    return (text or _("{ranks} on {devices}; {figures}")).format(
         ranks=who,
         devices=listed(f"{count:,} x {name}" if len(devices) > 1 else name for name, count in devices.items()),
         figures=listed(_figures(name, origin) for name, origin in machines) or _("no peaks known"),
     )
+
+
+def waterfall_title(*, predicted: bool) -> str:
+    if predicted:
+        return _("the average step of a rank, from the redline (math) up to what is predicted")
+    return _("the average step of a rank, from the redline (math) up to what was measured")
 
 
 ORIGIN: Mapping[str, str] = {"catalogue": marked("catalogue"), "calibrated": marked("calibrated")}

@@ -94,12 +94,13 @@ def why_unrated(unseen: Sequence[Remark]) -> str:
 # --- communication and queues -----------------------------------------------------------------------------------------
 
 
-def largest_transfer(row: CollectiveRow) -> str:
+def largest_transfer(row: CollectiveRow, *, predicted: bool = False) -> str:
+    """In a prediction, those that are not drawn are never late."""
     text = _("Most of it in {what}; {hidden} of its time is hidden under compute.")
-    return text.format(what=_transfer(row), hidden=percent(row.hidden_share))
+    return text.format(what=_transfer(row, alone=predicted), hidden=percent(row.hidden_share))
 
 
-def _transfer(row: CollectiveRow) -> str:
+def _transfer(row: CollectiveRow, *, alone: bool) -> str:
     what = printable(row.collective, NAME_LIMIT)
     if row.payload_bytes:
         what = _("{what} of {size}").format(what=what, size=format_bytes(row.payload_bytes))
@@ -108,7 +109,7 @@ def _transfer(row: CollectiveRow) -> str:
     if not row.bus_bytes_per_s:
         return what
     known = {"what": what, "speed": format_rate(row.bus_bytes_per_s, "B")}
-    if row.matched:
+    if row.matched or alone:
         return _("{what} at {speed} of bus bandwidth").format(**known)
     return _("{what} at {speed} of bus bandwidth, waiting included").format(**known)
 

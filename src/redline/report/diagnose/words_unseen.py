@@ -60,6 +60,11 @@ def _synthetic(one: Remark) -> str:
     return text.format(name=printable(one.detail, 40))
 
 
+def _predicted(one: Remark) -> str:
+    text = _("nothing was measured: the step is {name}, and no rank but one of each stage is drawn")
+    return text.format(name=printable(one.detail, 40))
+
+
 def _no_peak(one: Remark) -> str:
     return _("no peaks, so nothing is rated against a roof: {why}").format(why=why_no_peak(one))
 
@@ -172,6 +177,7 @@ def _left_out(one: Remark) -> str:
 
 _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.SYNTHETIC: _synthetic,
+    Unseen.PREDICTED: _predicted,
     Unseen.NO_PEAK: _no_peak,
     Unseen.NO_DTYPE_PEAK: _no_dtype_peak,
     Unseen.UNKNOWN_WORK: _unknown_work,

@@ -1,5 +1,6 @@
 """The predicted step is a timeline: written, read back and diagnosed, it lasts as long and says it is predicted."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -8,18 +9,24 @@ import pytest
 
 from redline.analysis.accounts import Account
 from redline.cost.rate import work_of
+from redline.cost.train.activity import Activity
 from redline.cost.train.columns import row_of
 from redline.cost.train.drawing import Drawing, drawing_of
-from redline.cost.train.layout import Batch, Layout, Schedule
+from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
 from redline.cost.train.outcome import StepTime
 from redline.cost.train.pieces import Pieces, pieces
 from redline.cost.train.plan import TrainingRequest, plan_training
+from redline.cost.train.planned import TrainingPlan
 from redline.cost.train.predicted import MADE_BY, PredictedStep, events_in, predicted_step
+from redline.cost.train.simulate import simulate
 from redline.cost.train.stacks import rates_of
 from redline.cost.train.step import step_time
 from redline.errors import OutputError
+from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find
 from redline.model.describe import describe
+from redline.report.diagnose.screen import screen_of
+from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Origin, Timeline
 from redline.trace.metadata import stated_origin
 from redline.trace.reader import read_file
@@ -189,3 +196,170 @@ def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_pa
     assert head["redline"]["notes"] == list(trace.notes)
     (step_ns,) = read_file(tmp_path / "plan.json").timelines[0].steps.end_ns.tolist()
     assert step_ns == round(1e9 * plan.best.step_s)
+
+
+# --- what is drawn ----------------------------------------------------------------------------------------------------
+
+
+def plan_of(**fixed: float) -> TrainingPlan:
+    given = {name: (value,) for name, value in fixed.items()}
+    return plan_training(
+        TrainingRequest(model=MODEL, machine=H100, devices=16, sequence=4096, sequences=64, fixed=given)
+    )
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        {"pp": 4, "tp": 2},
+        {"zero": 3, "tp": 1, "pp": 1},
+        {"pp": 2, "recompute": Recompute.FULL, "cp": 2},
+        {"flash": 0, "tp": 2, "pp": 1},
+    ],
+    ids=["pipeline", "ZeRO-3", "recomputed", "not fused"],
+)
+def test_a_diagnosis_rates_all_compute_of_a_plan_and_has_its_utilisation(
+    fixed: dict[str, float], tmp_path: Path
+) -> None:
+    plan = plan_of(**fixed)
+    path = tmp_path / "plan.json.gz"
+    write_predicted_trace(plan, path)
+    diagnosed = diagnose(path)
+    use = diagnosed.outline.utilisation
+    assert use is not None
+    # Fused attention computes scores again in its backward pass, and what is not fused computes those of all pairs.
+    assert 1 <= use.mfu / plan.best.mfu < (1.1 if fixed.get("flash", 1) else 1.15)
+    assert use.known_share == 1
+    assert (use.recomputed_flops > 0) == (fixed.get("recompute", 0) > 0)
+    assert not any(rank.facts.above_roof for rank in diagnosed.diagnosis.ranks)
+    assert diagnosed.outline.steps.median_ns == round(1e9 * plan.best.step_s)
+    assert not any(timeline.source.problems for timeline in read_file(path).timelines)
+
+
+def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json.gz"
+    write_predicted_trace(plan_of(pp=4, tp=2), path)
+    diagnosed = diagnose(path)
+    screen = screen_of(diagnosed.diagnosis, diagnosed.outline, diagnosed.findings)
+    assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one for each stage of the pipeline")
+    assert screen.waterfall_title.endswith("up to what is predicted")
+    assert screen.unseen == (
+        "nothing was measured: the step is predicted by redline plan, and no rank but one of each stage is drawn",
+    )
+    assert not diagnosed.findings.remarks  # about steps too few, or slowed by recording
+    assert {one.code for one in diagnosed.findings.findings} <= {rule.code for rule in RULES_OF_PLANS}
+
+
+def messages_of(timeline: Timeline) -> set[tuple[str, str, int, int, int, str]]:
+    comms = timeline.communications
+    texts = [[timeline.text(word) for word in column.tolist()] for column in (comms.collective, comms.group)]
+    numbers = (comms.group_size.tolist(), comms.in_elements.tolist(), comms.out_elements.tolist())
+    types = [timeline.text(word) for word in comms.dtype.tolist()]
+    return set(zip(*texts, *numbers, types, strict=True))
+
+
+TOKENS = 4096 * 2048
+MATRICES, NORMS = 4 * 2048 * 2048 + 3 * 2048 * 8192, 2 * 2048 + 2048 // 16  # with its share of the last norm
+
+
+def test_collectives_have_the_sizes_of_the_textbook(tmp_path: Path) -> None:
+    parts, time, drawing = planned({"dp": 4, "tp": 2, "pp": 4, "sequence_parallel": 1, "zero": 1})
+    _, read = written(predicted_step(parts, float(time.step_s), drawing), tmp_path)
+    first = messages_of(read[0])
+    assert {
+        ("all_gather", "tensor of stage 0", 2, TOKENS // 2, TOKENS, "BFloat16"),
+        ("reduce_scatter", "tensor of stage 0", 2, TOKENS, TOKENS // 2, "BFloat16"),
+        ("send", "stages", 4, TOKENS // 2, TOKENS // 2, "BFloat16"),
+        ("receive", "stages", 4, TOKENS // 2, TOKENS // 2, "BFloat16"),
+    } <= first
+    data = {each[:2]: each for each in first if each[1] == "data of stage 0"}
+    stage = (4 * MATRICES + 50304 * 2048) / 2 + 4 * NORMS
+    exposed = 1 - float(rates_of(H100).update_overlap)
+    *_, members, held, gathered, _ = data["all_gather", "data of stage 0"]
+    assert members == 4
+    assert (held, gathered) == pytest.approx((exposed * stage / 4, exposed * stage), rel=1e-6)
+    scattered = sum(
+        int(one)
+        for one, group, word in zip(
+            read[0].communications.in_elements.tolist(),
+            read[0].communications.group.tolist(),
+            read[0].communications.collective.tolist(),
+            strict=True,
+        )
+        if (read[0].text(group), read[0].text(word)) == ("data of stage 0", "reduce_scatter")
+    )
+    assert scattered == pytest.approx(stage, rel=1e-4)
+
+
+def test_gathers_of_zero_3_are_a_layer_and_gradients_of_all_layers_are_scattered(tmp_path: Path) -> None:
+    parts, time, drawing = planned({"dp": 32, "zero": 3})
+    _, (read,) = written(predicted_step(parts, float(time.step_s), drawing), tmp_path)
+    found = {each[0]: each for each in messages_of(read) if each[1] == "data of stage 0"}
+    layer = MATRICES + NORMS
+    assert found["all_gather"][2:5] == (32, layer // 32, layer)
+    assert found["reduce_scatter"][2:5] == (32, layer, layer // 32)
+
+
+def test_matmuls_have_the_shapes_of_one_device(tmp_path: Path) -> None:
+    parts, time, drawing = planned({"dp": 4, "tp": 2, "pp": 4})
+    _, read = written(predicted_step(parts, float(time.step_s), drawing), tmp_path)
+    last = read[-1]
+    shapes = {last.text(text) for text in last.operators.shapes.tolist()}
+    qkv, up = 3 * 2048 // 2, 2 * 8192 // 2
+    for left, inner, right in (
+        (4096, 2048, qkv),  # queries, keys and values; then the gradients of inputs and of weights
+        (4096, qkv, 2048),
+        (qkv, 4096, 2048),
+        (4096, 2048, up),
+        (4096, 4096, 2048),  # down
+        (4096, 2048, 50304 // 2),  # logits
+    ):
+        assert json.dumps([[left, inner], [inner, right]]) in shapes
+
+
+def test_splitting_a_pass_moves_no_kernel_of_the_schedule() -> None:
+    parts, time, drawing = planned(LAYOUTS["1F1B"])
+    step_s = float(time.step_s)
+    simulated = simulate(parts)
+    ns_per_s = 1e9 * step_s / simulated.step_s
+    kinds = (Activity.FORWARD, Activity.BACKWARD, Activity.RECOMPUTE, Activity.HEAD_FORWARD, Activity.HEAD_BACKWARD)
+    (timeline, *_) = predicted_step(parts, step_s, drawing).timelines
+    kernels = timeline.spans.rows_of(Kind.KERNEL)
+    drawn = Intervals.union_of(timeline.spans.start_ns[kernels], timeline.spans.end_ns[kernels])
+    events_s = [each for each in simulated.stages[0] if each.activity in {*kinds, Activity.OPTIMIZER}]
+    meant = Intervals.union_of(
+        *(
+            np.array([round(edge * ns_per_s) for edge in edges])
+            for edges in zip(*((e.start_s, e.end_s) for e in events_s), strict=True)
+        )
+    )
+    assert drawn.start.tolist() == meant.start.tolist()
+    assert drawn.end.tolist() == meant.end.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "fp16", "fp32"])
+def test_every_number_format_is_rated(dtype: str, tmp_path: Path) -> None:
+    request = TrainingRequest(model=MODEL, machine=H100, devices=8, sequence=4096, sequences=64, dtype=dtype)
+    path = tmp_path / "plan.json"
+    write_predicted_trace(plan_training(request), path)
+    diagnosis = diagnose(path).diagnosis
+    assert diagnosis.per_step[Account.UNRATED] == 0
+    assert dtype in {row.dtype for rank in diagnosis.ranks for row in rank.arithmetic}
+
+
+def test_experts_are_grouped_matmuls_and_tokens_go_to_them_in_all_to_alls(tmp_path: Path) -> None:
+    mixed = {"moe_layers": 8, "experts": 8, "experts_per_token": 2, "expert_ffn": 4096}
+    model = describe(layers=8, hidden=2048, heads=16, vocab=50304, **mixed)
+    request = TrainingRequest(
+        model=model, machine=H100, devices=8, sequence=4096, sequences=64, fixed={"ep": (4,), "tp": (1,), "pp": (1,)}
+    )
+    plan = plan_training(request)
+    path = tmp_path / "plan.json"
+    write_predicted_trace(plan, path)
+    (read,) = read_file(path).timelines
+    assert "aten::_grouped_mm" in names_of(read, read.operators.row)
+    rows = int(plan.best.layout.micro_batch) * 4096 * 2
+    assert ("all_to_all", "expert of stage 0", 4, rows * 2048, rows * 2048, "BFloat16") in messages_of(read)
+    use = diagnose(path).outline.utilisation
+    assert use is not None
+    assert use.mfu == pytest.approx(plan.best.mfu, rel=0.1)

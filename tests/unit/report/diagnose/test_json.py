@@ -73,6 +73,7 @@ KEYS = {
         "recorded": list,
         "versions": dict,
         "synthetic": str,
+        "predicted": bool,
         "step_anchor": str,
         "dropped": dict,
         "kind": int,

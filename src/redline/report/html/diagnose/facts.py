@@ -43,6 +43,8 @@ def _ranks(diagnosis: Diagnosis) -> Fact:
     detail = _("of {world:,}").format(world=world) if world > count else ""
     if any(rank.origin.synthetic for rank in diagnosis.ranks):
         detail = _("synthetic, not a measurement")
+    if diagnosis.predicted:
+        detail = _("predicted, not measured")
     return Fact(name=_("ranks"), value=format_count(count), detail=detail)
 
 
