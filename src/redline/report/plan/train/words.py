@@ -35,7 +35,7 @@ HOLDERS: Mapping[str, str] = {
     "optimizer_bytes": marked("optimizer states"),
     "activations_bytes": marked("activations"),
     "head_bytes": marked("logits and loss"),
-    "gathers_bytes": marked("gathered layers"),
+    "gathers_bytes": marked("gathers and temporaries"),
     "communicators_bytes": marked("communicators"),
     "allocator_bytes": marked("held by the allocator"),
 }
