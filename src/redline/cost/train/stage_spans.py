@@ -51,6 +51,18 @@ class Span(NamedTuple):
     """Of operators: a part of the backward pass."""
 
 
+def stream_name(stream: int) -> str:
+    """What runs on a stream."""
+    partner, receives = divmod(stream - _FIRST_PARTNER_STREAM, 2)
+    fixed = {
+        _KERNEL_STREAM: "kernels",
+        _LAYER_STREAM: "traffic inside layers",
+        _BESIDE_STREAM: "traffic of copies",
+        _MEETING_STREAM: "all stages meet",
+    }
+    return fixed.get(stream, f"from stage {partner}" if receives else f"to stage {partner}")
+
+
 def device_spans(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> list[Span]:
     """What a stage's device does, in order of start."""
     spans = list(_one_at_a_time(list(_on_device(events, drawing, ns_per_s))))

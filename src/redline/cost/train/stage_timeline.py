@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.cost.train.host_spans import STEP
 from redline.cost.train.messages import STAGES
-from redline.cost.train.stage_spans import Span
+from redline.cost.train.stage_spans import Span, stream_name
 from redline.timeline.nesting import parents_of
 from redline.timeline.table import I32
 from redline.timeline.timeline import (
@@ -67,7 +67,7 @@ class _Words(dict[str, int]):
 
 
 def _lane(stream: int) -> Lane:
-    return Lane(process="0", thread=str(stream), device=0, stream=stream)
+    return Lane(process="0", thread=str(stream), label=stream_name(stream), device=0, stream=stream)
 
 
 def _spans(spans: list[Span], streams: list[int], words: _Words) -> Spans:

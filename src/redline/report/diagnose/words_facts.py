@@ -32,6 +32,8 @@ def headline(
     text = _("{ranks} (synthetic, not a measurement) on {devices}; {figures}") if synthetic else ""
     if predicted:
         text = _("predicted, not measured: {ranks}, one for each stage of the pipeline, on {devices}; {figures}")
+        if world_size == 1:
+            text = _("predicted, not measured: one rank, which stands for all, on {devices}; {figures}")
     return (text or _("{ranks} on {devices}; {figures}")).format(
         ranks=who,
         devices=listed(f"{count:,} x {name}" if len(devices) > 1 else name for name, count in devices.items()),

@@ -250,6 +250,14 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
     assert {one.code for one in diagnosed.findings.findings} <= {rule.code for rule in RULES_OF_PLANS}
 
 
+def test_without_a_pipeline_one_rank_stands_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_predicted_trace(plan_of(pp=1, tp=1), path)
+    diagnosed = diagnose(path)
+    headline = screen_of(diagnosed.diagnosis, diagnosed.outline, diagnosed.findings).headline
+    assert headline.startswith("predicted, not measured: one rank, which stands for all, on NVIDIA H100")
+
+
 def messages_of(timeline: Timeline) -> set[tuple[str, str, int, int, int, str]]:
     comms = timeline.communications
     texts = [[timeline.text(word) for word in column.tolist()] for column in (comms.collective, comms.group)]
