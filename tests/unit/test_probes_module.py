@@ -116,6 +116,7 @@ def written(folder: Path, text: str) -> Path:
         ("def make():\n    pass\n", "build", "has no function 'build'. It has make."),
         ("def build():\n    return 1 / 0\n", "build", "raised ZeroDivisionError: division by zero. Run it in Python"),
         ("raise ValueError('not today')\n", "build", "cannot be imported: ValueError: not today. Run it in Python"),
+        ("raise SystemExit(3)\n", "build", "cannot be imported: SystemExit: 3. Run it in Python"),
         ("def build():\n    return 5\n", "build", "returned a int.\nIt has to return an nn.Module and its inputs"),
         (
             "def build():\n    return nn.Linear(2, 2)\n",

@@ -108,10 +108,11 @@ def _stage(model: Model, pp: int) -> int:
 
 
 def _micro_batches(batch: Batch, dp: int, space: Space) -> list[int]:
-    """Powers of two that divide what one copy works through in a step."""
+    """Powers of two that divide what one copy works through in a step; or what the user wants, if it does."""
     share = int(batch.sequences) // dp
-    powers = [2**power for power in range(LARGEST_MICRO_BATCH.bit_length()) if share % 2**power == 0]
-    return [each for each in _allowed("micro_batch", powers, space) if share % each == 0]
+    powers = [2**power for power in range(LARGEST_MICRO_BATCH.bit_length())]
+    wanted = space.fixed.get("micro_batch", powers)
+    return [int(each) for each in wanted if share % int(each) == 0]
 
 
 def _orders(
@@ -137,15 +138,23 @@ def _evenly(model: Model, pieces: int) -> bool:
 
 
 def _shardings(split: tuple[int, ...], space: Space) -> Iterator[tuple[int, int]]:
-    """ZeRO stages, and how many devices they split over: all, or those of a node (HSDP)."""
+    """ZeRO stages, and how many devices they split over."""
     dp, tp, _, cp, _ = split
     copies = dp * cp
     stages = [0] if copies == 1 else [0, 1, 2, 3]
     for zero in _allowed("zero", stages, space):
-        within = space.devices_per_node // tp
-        near = [within] if zero == 3 and 1 < within < copies and copies % within == 0 else []
-        for shard in _allowed("shard", [0, *near], space):
+        for shard in _groups(zero, copies, tp, space):
             yield zero, shard
+
+
+def _groups(zero: int, copies: int, tp: int, space: Space) -> list[int]:
+    """All copies (0), or with ZeRO-3 those of a node (HSDP); or whatever the user wants that divides the copies."""
+    if zero and "shard" in space.fixed:
+        wanted = [int(each) for each in space.fixed["shard"]]
+        return sorted({each % copies for each in wanted if each == 0 or copies % each == 0})
+    within = space.devices_per_node // tp
+    near = [within] if zero == 3 and 1 < within < copies and copies % within == 0 else []
+    return _allowed("shard", [0, *near], space)
 
 
 def _allowed(name: str, possible: Sequence[int], space: Space) -> list[int]:

@@ -37,7 +37,7 @@ def build(source: str) -> Built:
     try:
         with torch.device("meta"):
             returned = function()
-    except Exception as error:  # noqa: BLE001 (whatever a user's code raises is told in one line)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's code raises is told in one line)
         raise InputError(f"{source} raised {_told(error)}. Run it in Python to see where.") from None
     return _checked(source, returned)
 
@@ -68,7 +68,7 @@ def _load(path: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 (whatever a user's code raises is told in one line)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's code raises is told in one line)
         raise InputError(f"{path} cannot be imported: {_told(error)}. Run it in Python to see where.") from None
     finally:
         sys.path.remove(folder)

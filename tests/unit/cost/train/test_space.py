@@ -91,3 +91,18 @@ def test_126_layers_have_16_stages_as_the_embedding_and_the_head_count() -> None
 def test_zero_3_may_stay_inside_a_node() -> None:
     found = layouts(MODEL, BATCH, Space(devices=32, fixed={"zero": (3,), "tp": (1,), "pp": (1,), "cp": (1,)}))
     assert set(np.asarray(found.shard).tolist()) == {0, 8}
+
+
+@pytest.mark.parametrize(("wanted", "kept"), [(4, {4}), (16, {16}), (32, {0}), (7, set())])
+def test_zero_splits_over_any_group_that_divides_the_copies(wanted: int, kept: set[int]) -> None:
+    fixed = {"zero": (1.0, 3.0), "shard": (float(wanted),), "tp": (1.0,), "pp": (1.0,), "cp": (1.0,)}
+    found = layouts(MODEL, BATCH, Space(devices=32, fixed=fixed))
+    assert set(np.asarray(found.shard).tolist()) == kept
+
+
+def test_a_micro_batch_is_any_that_divides_a_copy_of_those_who_ask() -> None:
+    batch = replace(BATCH, sequences=96)
+    searched = layouts(MODEL, batch, Space(devices=8))
+    asked = layouts(MODEL, batch, Space(devices=8, fixed={"micro_batch": (12.0,)}))
+    assert 12 not in np.asarray(searched.micro_batch)
+    assert set(np.asarray(asked.micro_batch).tolist()) == {12}
