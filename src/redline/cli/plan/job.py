@@ -33,10 +33,13 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         help="manual, automatic, asynchronous or standby; or seconds to restart and to save a checkpoint",
     )
     group.add_argument(
-        "--storage", type=size_bytes, metavar="SIZE", help="written per second, such as 100GB: what checkpoints take"
+        "--storage",
+        type=size_bytes,
+        metavar="SIZE",
+        help="that storage takes per second, such as 100GB: how long a checkpoint takes",
     )
     group.add_argument(
-        "--pue", type=above_zero, metavar="RATIO", help="power of the building per power of computers (default: 1)"
+        "--pue", type=above_zero, metavar="RATIO", help="power of the building over that of its computers (default: 1)"
     )
 
 

@@ -29,9 +29,16 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the layout: what is given is fixed, 1,2,4 allows these, the rest is searched")
     for name, meaning in SIZES.items():
         group.add_argument(f"--{name.replace('_', '-')}", type=several, metavar="N", help=meaning)
-    group.add_argument("--zero", type=chosen(ZERO), metavar="STAGE", help="0, 1, 2 or 3 (FSDP)")
+    group.add_argument(
+        "--zero",
+        type=chosen(ZERO),
+        metavar="STAGE",
+        help="what copies split: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP)",
+    )
     group.add_argument("--schedule", type=chosen(SCHEDULES), metavar="NAME", help="gpipe, 1f1b or zero-bubble")
-    group.add_argument("--recompute", type=chosen(RECOMPUTES), metavar="WHAT", help="none, selective or full")
+    group.add_argument(
+        "--recompute", type=chosen(RECOMPUTES), metavar="WHAT", help="none, selective (inside attention) or full"
+    )
     group.add_argument("--offload", type=share, metavar="SHARE", help="of the optimizer states, in host memory")
     group.add_argument(
         "--sequence-parallel",

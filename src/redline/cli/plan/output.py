@@ -16,7 +16,7 @@ def add_output(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--report", metavar="PAGE", help="write a page with charts, such as plan.html")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no remarks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no `next:` line")
     add_language(parser)
 
 

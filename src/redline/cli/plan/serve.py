@@ -31,7 +31,9 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
     )
-    group.add_argument("--gpus", type=positive, metavar="N", help="how many, for as many copies (default: one copy)")
+    group.add_argument(
+        "--gpus", type=positive, metavar="N", help="how many there are, to fill with copies (default: one copy)"
+    )
     group.add_argument("--tp", type=several, metavar="N", help="GPUs that hold a copy (default: 1,2,4,8)")
     group.add_argument(
         "--precision",
@@ -41,7 +43,12 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         help="of weights, such as bf16,fp8 (default: bf16)",
     )
     group.add_argument("--cache", default="bf16", metavar="TYPE", help="of keys and values: bf16 (default) or fp8")
-    group.add_argument("--engine", default=ENGINE, metavar="NAME", help=f"the software that serves (default: {ENGINE})")
+    group.add_argument(
+        "--engine",
+        default=ENGINE,
+        metavar="NAME",
+        help=f"the software that serves; an unknown name lists all (default: {ENGINE})",
+    )
     group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
 
 
@@ -51,8 +58,12 @@ def _add_traffic(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--concurrency", type=several, metavar="N", help="requests in flight on one copy (default: 1 to 512)"
     )
-    group.add_argument("--max-ttft", type=time_s, metavar="TIME", help="until the first token, such as 500ms")
-    group.add_argument("--max-tpot", type=time_s, metavar="TIME", help="for each further token, such as 50ms")
+    group.add_argument(
+        "--max-ttft", type=time_s, metavar="TIME", help="longest mean time to the first token (TTFT), such as 500ms"
+    )
+    group.add_argument(
+        "--max-tpot", type=time_s, metavar="TIME", help="longest mean time per further token (TPOT), such as 50ms"
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -42,20 +42,36 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
     )
-    group.add_argument("--gpus", type=several, metavar="N", required=True, help="how many; a list plans each")
-    group.add_argument("--gpus-per-node", type=positive, metavar="N", help="default: those of its fast links")
+    group.add_argument("--gpus", type=several, metavar="N", required=True, help="how many; 32,64,128 plans each")
     group.add_argument(
-        "--nic-gbit", type=above_zero, metavar="GBIT", help="per second and GPU, to other nodes (default: usual ones)"
+        "--gpus-per-node",
+        type=positive,
+        metavar="N",
+        help="GPUs that share fast links (default: as the machine's record says)",
     )
-    group.add_argument("--precision", choices=PRECISIONS, default="bf16", metavar="TYPE", help=", ".join(PRECISIONS))
-    group.add_argument("--stack", metavar="NAME", help="the software that runs it (default: one that is usual)")
+    group.add_argument(
+        "--nic-gbit",
+        type=above_zero,
+        metavar="GBIT",
+        help="network to other nodes, Gbit/s per GPU (default: a usual one)",
+    )
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="bf16",
+        metavar="TYPE",
+        help=f"{', '.join(PRECISIONS)} (default: bf16)",
+    )
+    group.add_argument(
+        "--stack", metavar="NAME", help="the software that runs it; an unknown name lists all (default: usual)"
+    )
     group.add_argument(
         "--footprint",
         type=settings,
         metavar="NAME=NUMBER,...",
         help="what your software keeps in memory, such as moment_bytes=2 (default: as the stack does)",
     )
-    group.add_argument("--sequence", type=size, metavar="N", help="tokens of a sequence; none for a module")
+    group.add_argument("--sequence", type=size, metavar="N", help="tokens of a sequence; a module of your own has none")
     sizes = group.add_mutually_exclusive_group(required=True)
     sizes.add_argument("--batch", type=size, metavar="N", help="sequences (or samples) of a step, over all GPUs")
     sizes.add_argument("--batch-tokens", type=count, metavar="COUNT", help="tokens of a step, such as 4194304")
@@ -64,8 +80,11 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
 def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--by", choices=BY, default=BY[0], metavar="WHAT", help="speed (default), memory or cost")
     group.add_argument(
-        "--accept-chance", type=share, metavar="SHARE", help="of running out of memory (default: 0.2)"
-    )  # fmt: skip
+        "--accept-chance",
+        type=share,
+        metavar="SHARE",
+        help="the highest chance of running out of memory (default: 0.2)",
+    )
     group.add_argument("--top", type=positive, default=8, metavar="N", help="layouts to list (default: 8)")
 
 
