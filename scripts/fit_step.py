@@ -6,9 +6,9 @@ Deterministic, about four minutes on one core; needs SciPy. A stack's constants 
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
 told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
-belongs to the stack. Mixtures of experts tell only what concerns experts, after everything else. The spread that is
-written beside them comes from fitting four fifths of the even half and predicting the other fifth. The odd half is
-never read here.
+belongs to the stack. Mixtures of experts tell only what concerns experts, after everything else; jobs of nanotron's
+sweep on 64 nodes tell only how its cluster stalls there. The spread that is written beside them comes from fitting four
+fifths of the even half and predicting the other fifth. The odd half is never read here.
 """
 
 import json
@@ -31,6 +31,11 @@ OUTPUT = Path(__file__).parents[1] / "src/redline/cost/train/stacks.json"
 
 # What only mixtures of experts tell.
 EXPERTS = ("expert_efficiency", "expert_passes", "expert_overlap", "host_expert_s")
+# What tensor parallelism beyond the node tells.
+ACROSS = ("host_across_s",)
+# What only jobs on so many nodes tell, of a stack whose cluster stalls.
+STALLS = ("stall_send_s", "stall_micro_batch_s", "stall_reduce")
+STALL_NODES = 64
 
 # What is plausible. Efficiencies may exceed those of kernel tables somewhat, but no machine's peak.
 BOUNDS = {
@@ -57,15 +62,19 @@ BOUNDS = {
     "host_layer_s": (2e-5, 5e-3),
     "host_backward": (0.5, 3.0),
     "host_collective_s": (1e-6, 5e-4),
+    "host_across_s": (1e-5, 5e-3),
     "host_busy_s": (1e-6, 1e-3),
     "host_micro_batch_s": (1e-6, 5e-2),
     "host_send_s": (1e-6, 1e-2),
     "host_step_s": (1e-4, 1.0),
+    "stall_send_s": (0.01, 5.0),
+    "stall_micro_batch_s": (0.01, 5.0),
+    "stall_reduce": (1.0, 50.0),
     "overlap": (0.0, 1.0),
     "update_overlap": (0.0, 1.0),
     "tensor_overlap": (0.0, 0.95),
 }
-_SOMETIMES = {"score_passes", "selective_share", "host_busy_s", *EXPERTS}
+_SOMETIMES = {"score_passes", "selective_share", "host_busy_s", *ACROSS, *STALLS, *EXPERTS}
 ALWAYS = tuple(name for name in BOUNDS if name not in _SOMETIMES)
 BY_MACHINE = ("sustained", "attention", "expert_efficiency")
 SCALE = 0.05
@@ -86,9 +95,21 @@ class Plan:
 
 PLANS = {
     # Gradients are added up and reduced in fp32, blocks dealt to stages by cost; the optimizer is a chain of kernels.
+    # On 32 nodes half of the runs in several stages stall, on 64 nodes all of them, whatever their size.
     "nanotron": Plan(
-        {"gradient_bytes": 4, "balanced_head": 1, "host_busy_s": 2e-4, "overlap": 0.4, "optimizer_bytes": 80},
-        ("host_busy_s",),
+        {
+            "gradient_bytes": 4,
+            "balanced_head": 1,
+            "host_busy_s": 2e-4,
+            "host_across_s": 5e-4,
+            "overlap": 0.4,
+            "optimizer_bytes": 80,
+            "stall_nodes": STALL_NODES,
+            "stall_send_s": 0.4,
+            "stall_micro_batch_s": 0.5,
+            "stall_reduce": 4,
+        },
+        ("host_busy_s", *ACROSS, *STALLS),
     ),
     "megatron-deepspeed": Plan({}, ("score_passes",)),
     "bigscience": Plan({}, ("score_passes",)),
@@ -127,11 +148,24 @@ def main() -> None:
 
 def _fitting_half() -> Runs:
     """Runs with even ids. Of the sweep of nanotron, those that reach a tenth of the peak: the others are no layouts
-    that anybody would choose, and many of them suffered from a fault that comes and goes.
+    that anybody would choose, and many of them suffered from a fault that comes and goes. Of layouts that nobody would
+    choose, two kinds tell why: those on so many nodes that the fault is always there, and tensor parallelism beyond the
+    node, where the fault never is without stages.
     """
     runs = expressed_runs()
-    chosen = (runs.stacks != "nanotron") | (runs.utilization >= LEAST_UTILIZATION)
-    return runs.where(~runs.held_out & chosen)
+    return runs.where(~runs.held_out & (_usual(runs) | _large(runs) | _beyond(runs)))
+
+
+def _usual(runs: Runs) -> Mask:
+    return np.asarray((runs.stacks != "nanotron") | (runs.utilization >= LEAST_UTILIZATION), np.bool_)
+
+
+def _large(runs: Runs) -> Mask:
+    return np.asarray(runs.devices >= STALL_NODES * runs.bare.devices_per_node, np.bool_)
+
+
+def _beyond(runs: Runs) -> Mask:
+    return np.asarray((runs.layout.pp == 1) & (runs.layout.tp > runs.bare.devices_per_node), np.bool_)
 
 
 def _fitted(runs: Runs, plan: Plan, weights: Numbers) -> Constants:
@@ -181,11 +215,19 @@ class Search:
         return np.clip(np.log(time.step_s / runs.measured_s), -3.0, 3.0)
 
     def best(self, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:
-        """First of models without experts, in all directions; then of those with experts, in theirs."""
-        experts = np.array([name in EXPERTS for name, _ in self.keys])
-        sparse = runs.sparse
-        found = self._best_along(~experts, runs.where(~sparse), weights[~sparse], start, evaluations)
-        return self._best_along(experts, runs.where(sparse), weights[sparse], found, evaluations)
+        """First of usual models without experts, in all directions but those that only others tell; then of these."""
+        names = [name for name, _ in self.keys]
+        experts, across, stalls = (np.isin(names, some) for some in (EXPERTS, ACROSS, STALLS))
+        stalling = _large(runs) & stalls.any()
+        found = start
+        for free, told in (
+            (~(experts | across | stalls), ~runs.sparse & _usual(runs) & ~stalling),
+            (experts, runs.sparse),
+            (across, _beyond(runs) & ~stalling),
+            (stalls, stalling),
+        ):
+            found = self._best_along(free, runs.where(told), weights[told], found, evaluations)
+        return found
 
     def _best_along(self, free: Mask, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:
         if not (free.any() and len(runs)):
@@ -242,7 +284,7 @@ def _mean(numbers: list[float]) -> float:
 
 
 def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Constants:
-    """Measured over predicted, at the tenth and ninetieth percentile of runs that a fit has not seen."""
+    """Measured over predicted, at the tenth and ninetieth percentile of usual runs that a fit has not seen."""
     fold = np.arange(len(runs)) % FOLDS
     errors = np.zeros(len(runs))
     for each in range(min(FOLDS, len(runs))):
@@ -250,7 +292,7 @@ def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Co
         point = search.best(seen, weights[fold != each], found, evaluations=10)
         errors[fold == each] = search.errors(point, unseen)
     unusual = runs.sparse | runs.adapters
-    spreads = {"spread": _spread(-errors[~unusual])}
+    spreads = {"spread": _spread(-errors[~unusual & _usual(runs)])}
     return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= LEAST_RUNS else spreads
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from redline.cost.train.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
 from redline.cost.train.layout import Batch, Layout, Recompute
@@ -136,8 +137,24 @@ def _pipeline(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[
         "layers_per_stage": np.maximum(first, last),
         "layers_last_stage": last,
         "layers": model.layers,
-        "send_s": stage_send_s(model, batch, layout, rates) + np.where(layout.pp > 1, rates.host_send_s, 0.0),
+        "send_s": _send_s(model, batch, layout, rates),
     }
+
+
+def _send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
+    """To the next stage: the link, the host, and what a stalling cluster adds."""
+    stall_s = np.where(_stalls(layout, rates), rates.stall_send_s, 0.0)
+    more_s = np.where(layout.pp > 1, rates.host_send_s + stall_s, 0.0)
+    return stage_send_s(model, batch, layout, rates) + more_s
+
+
+def _stalls(layout: Layout, rates: Rates) -> NDArray[np.bool_]:
+    """Whether a job is as large as those that stall."""
+    return np.asarray(_devices(layout) >= rates.stall_nodes * rates.devices_per_node)
+
+
+def _devices(layout: Layout) -> Number:
+    return layout.dp * layout.tp * layout.pp * layout.cp
 
 
 def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
@@ -163,16 +180,17 @@ def _host(model: Model, layout: Layout, rates: Rates) -> dict[str, Number]:
     """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
     split = layout.tp > 1
     collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
-    devices = layout.dp * layout.tp * layout.pp * layout.cp
-    busy = (layout.pp > 1) & (devices > rates.devices_per_node)
-    each_s = rates.host_collective_s + np.where(busy, rates.host_busy_s * layout.tp, 0.0)
+    busy = (layout.pp > 1) & (_devices(layout) > rates.devices_per_node)
+    spans = np.log2(np.maximum(layout.tp / rates.devices_per_node, 1))
+    each_s = rates.host_collective_s + rates.host_across_s * spans + np.where(busy, rates.host_busy_s * layout.tp, 0.0)
     routing_s = rates.host_expert_s * model.moe_layers / model.layers
     forward_s = rates.host_layer_s + collectives * each_s + routing_s
     again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
+    stalls = _stalls(layout, rates) & (layout.pp == 1)
     return {
         "host_forward_s": forward_s,
         "host_backward_s": forward_s * rates.host_backward + again_s,
-        "host_micro_batch_s": rates.host_micro_batch_s,
+        "host_micro_batch_s": rates.host_micro_batch_s + np.where(stalls, rates.stall_micro_batch_s, 0.0),
         "host_step_s": rates.host_step_s,
     }
 
@@ -207,8 +225,9 @@ def once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -
     offloaded = sharded * layout.offload
     moved_s = (sharded - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
     wanted = 1.0 - layout.frozen
+    longer = np.where(_stalls(layout, rates) & (layout.zero == 0), rates.stall_reduce, 1.0)
     return {
-        "reduce_s": wanted * reduce_gradients_s(trained, layers, layout, rates),
+        "reduce_s": wanted * longer * reduce_gradients_s(trained, layers, layout, rates),
         "broadcast_s": wanted * gather_updates_s(trained, layers, layout, rates) * (1 - rates.update_overlap),
         "overlap": rates.overlap,
         "optimizer_s": moved_s + layers * rates.host_optimizer_s,

@@ -77,6 +77,8 @@ class Rates:
     """For its backward pass, as a multiple."""
     host_collective_s: Number = 0.0
     """For each collective inside a layer, beyond the kernels."""
+    host_across_s: Number = 0.0
+    """More for each of them, for each doubling of the nodes that it spans."""
     host_expert_s: Number = 0.0
     """For the forward pass of the routing of one layer, beyond its kernels."""
     host_busy_s: Number = 0.0
@@ -89,6 +91,16 @@ class Rates:
     """Once per step: data, logging, gradient norm."""
     host_optimizer_s: Number = 0.0
     """Of the optimizer, per layer."""
+
+    # What a cluster loses once a job is large. Nothing by default: these are faults of one cluster.
+    stall_nodes: Number = 64.0
+    """From this many nodes on."""
+    stall_send_s: Number = 0.0
+    """Of each send between stages."""
+    stall_micro_batch_s: Number = 0.0
+    """Of each micro-batch where there is but one stage: nothing hides it."""
+    stall_reduce: Number = 1.0
+    """How many times as long all-reducing the gradients takes."""
 
     # What hides behind compute.
     overlap: Number = 1.0

@@ -57,12 +57,17 @@ class Stack:
     host_layer_s: Number = 0.6e-3
     host_backward: Number = 1.2
     host_collective_s: Number = 0.05e-3
+    host_across_s: Number = 0.0
     host_expert_s: Number = 1e-4
     host_busy_s: Number = 0.0
     host_micro_batch_s: Number = 1e-3
     host_send_s: Number = 0.1e-3
     host_step_s: Number = 10e-3
     host_optimizer_s: Number = 0.0
+    stall_nodes: Number = 64.0
+    stall_send_s: Number = 0.0
+    stall_micro_batch_s: Number = 0.0
+    stall_reduce: Number = 1.0
     overlap: Number = 0.8
     update_overlap: Number = 0.0
     tensor_overlap: Number = 0.0

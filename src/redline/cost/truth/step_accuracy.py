@@ -6,9 +6,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from redline.cost.train.memory import memory_use
 from redline.cost.train.outcome import StepTime
 from redline.cost.train.pieces import pieces
 from redline.cost.train.rates import Rates
+from redline.cost.train.room import chance_out_of_memory
+from redline.cost.train.search import ACCEPTED_CHANCE
 from redline.cost.train.stacks import Stack, spread, stack, with_stack
 from redline.cost.train.step import step_time
 from redline.cost.truth.rows import Mask, Numbers
@@ -19,6 +22,7 @@ LEAST_UTILIZATION = 10.0
 SWEEP = "nanotron"
 MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
 LEAST_GROUP = 5
+NEVER_S = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +120,16 @@ def rates(runs: Runs) -> Rates:
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:
-    """All of them fitted into memory, more or less: the fastest is chosen."""
-    choices = tuple(_choices(runs, predicted(runs).step_s))
+    """As a search chooses: the fastest of those that are unlikely to run out of memory, or else of all."""
+    choices = tuple(_choices(runs, predicted(runs).step_s + np.where(_fits(runs), 0.0, NEVER_S)))
     lost = [each.lost for each in choices]
     return ChoiceLoss(choices=choices, median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
+
+
+def _fits(runs: Runs) -> Mask:
+    peak_bytes = memory_use(runs.model, runs.batch, runs.layout, SWEEP).peak_bytes
+    fits: Mask = chance_out_of_memory(peak_bytes, runs.bare.device_bytes, SWEEP) <= ACCEPTED_CHANCE
+    return fits
 
 
 def _choices(runs: Runs, told_s: Numbers) -> Iterator[Choice]:

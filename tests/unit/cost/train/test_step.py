@@ -73,9 +73,13 @@ WORSE = (
     "host_layer_s",
     "host_collective_s",
     "host_busy_s",
+    "host_across_s",
     "host_micro_batch_s",
     "host_send_s",
     "host_step_s",
+    "stall_send_s",
+    "stall_micro_batch_s",
+    "stall_reduce",
 )
 
 
@@ -182,6 +186,40 @@ def test_experts_far_away_cost_traffic() -> None:
 def test_tensor_parallel_beyond_a_node_is_slow() -> None:
     within, beyond = timed(Layout(tp=8, dp=2)), timed(Layout(tp=16))
     assert float(beyond.tensor_s) > 2 * float(within.tensor_s)
+
+
+def test_the_host_needs_longer_for_tensor_parallel_beyond_a_node() -> None:
+    rates = replace(RATES, host_layer_s=1e-3, host_backward=1.0, host_across_s=1e-3)
+    small, batch = Layout(tp=8, dp=2), Batch(sequence=128, sequences=16)
+    within, beyond = timed(small, rates, batch), timed(replace(small, tp=16, dp=1), rates, batch)
+    assert float(beyond.host_s) > 2 * float(within.host_s)
+
+
+def test_a_large_job_in_stages_waits_for_every_send_of_a_cluster_that_stalls() -> None:
+    """Down and up once, whatever the micro-batches; a job on one node less does not wait."""
+    rates = replace(RATES, stall_nodes=4.0, stall_send_s=1.0)
+    batch = Batch(sequence=4096, sequences=16)
+    large, less = Layout(dp=16, pp=2), Layout(dp=12, pp=2)
+    longer_s = timed(large, rates, batch).step_s - timed(large, RATES, batch).step_s
+    assert float(longer_s) == pytest.approx(2.0)
+    assert float(timed(less, rates).step_s) == float(timed(less).step_s)
+
+
+def test_a_large_job_in_one_stage_stalls_with_every_micro_batch_and_in_its_all_reduce() -> None:
+    layout = Layout(dp=32, micro_batch=2.0)
+    each = replace(RATES, stall_nodes=4.0, stall_micro_batch_s=1.0)
+    longer_s = timed(layout, each).step_s - timed(layout).step_s
+    assert float(longer_s) == pytest.approx(256 / 32 / 2)
+    slow = replace(RATES, stall_nodes=4.0, stall_reduce=10.0)
+    assert float(timed(layout, slow).reduce_s) > 2 * float(timed(layout).reduce_s)
+    scattered = replace(layout, zero=1.0)
+    assert float(timed(scattered, slow).step_s) == float(timed(scattered).step_s)
+
+
+@pytest.mark.parametrize("name", [name for name in stack_names() if name != "nanotron"])
+def test_stalls_of_the_cluster_of_one_sweep_are_expected_nowhere_else(name: str) -> None:
+    found = stack(name, "H100-SXM5-80GB")
+    assert (found.stall_send_s, found.stall_micro_batch_s, found.stall_reduce) == (0.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("name", stack_names())
