@@ -90,7 +90,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         alternatives=alternatives(found, device_bytes) if found.fitting else (),
         changes=changes(job, found, accepted_chance=request.accepted_chance) if found.fitting else (),
         # Modules were never held against measured runs.
-        evidence=() if isinstance(request.model, CountedModule) else evidence(request.stack),
+        evidence=() if isinstance(request.model, CountedModule) else evidence(request.stack, request.machine),
     )
 
 
@@ -155,7 +155,7 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
     step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
-    low, high = spread_of(request.model, request.stack)
+    low, high = spread_of(request.model, request.stack, request.machine)
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(

@@ -1,23 +1,75 @@
-"""The errors that every plan quotes, per software stack, from the tables of accuracy."""
+"""The errors that every plan quotes, per software stack, from the tables of accuracy.
 
+A plan whose stack has no measured runs quotes those of all stacks. What it does not know about its software, it must
+not know about theirs: all of them are predicted as usual software.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from redline.cost.train.outcome import Column
+from redline.cost.train.stacks import DEFAULT_STACK
 from redline.cost.train.trust import EVERY
+from redline.cost.truth.memory import Peaks, as_measured, measured_peaks, predicted_use
 from redline.cost.truth.memory_accuracy import memory_accuracy
-from redline.cost.truth.step_accuracy import step_accuracy
+from redline.cost.truth.step_accuracy import LEAST_UTILIZATION, SWEEP, predicted, step_accuracy
+from redline.cost.truth.training import Runs, expressed_runs
 
 DIGITS = 3
+Entry = dict[str, float]
+Measured = TypeVar("Measured", Runs, Peaks)
 
 
-def held_out() -> dict[str, dict[str, dict[str, float]]]:
+def held_out() -> dict[str, dict[str, Entry]]:
     """Of step time and of memory: rows, median and 90th percentile of absolute errors."""
-    steps, peaks = step_accuracy(), memory_accuracy().peaks
-    return {
-        "step": {
-            **{each.name: _entry(each.runs, each.median, each.ninetieth) for each in steps.stacks},
-            EVERY: _entry(steps.everything.runs, steps.everything.median, steps.everything.ninetieth),
-        },
-        "memory": {each.stack: _entry(each.rows, each.median, each.p90) for each in peaks},
-    }
+    steps = {each.name: _entry(each.runs, each.median, each.ninetieth) for each in step_accuracy().stacks}
+    peaks = {each.stack: _entry(each.rows, each.median, each.p90) for each in memory_accuracy().peaks}
+    return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_as_usual()}}
 
 
-def _entry(rows: int, median: float, p90: float) -> dict[str, float]:
+def usual_spread() -> Entry:
+    """Eight of ten measured steps of all software lie between these multiples of what is predicted for usual software.
+
+    From runs with even ids, so that those with odd ids can say whether it is true.
+    """
+    runs = _usable_runs(held_out=False)
+    low, high = np.quantile(runs.measured_s / predicted(runs).step_s, (0.1, 0.9))
+    return {"low": round(float(low), DIGITS), "high": round(float(high), DIGITS), "runs": len(runs)}
+
+
+def measured_machines() -> list[str]:
+    """Those that measured runs ran on: records of the catalogue."""
+    return sorted(set(expressed_runs().machines.tolist()))
+
+
+def _steps_as_usual() -> Entry:
+    runs = _usable_runs(held_out=True)
+    return _scored(predicted(runs).step_s / runs.measured_s - 1)
+
+
+def _usable_runs(*, held_out: bool) -> Runs:
+    """Taken for runs of usual software."""
+    every = expressed_runs()
+    usable = (every.stacks != SWEEP) | (every.utilization >= LEAST_UTILIZATION)
+    return _taken_for_usual(every.where((every.held_out == held_out) & usable))
+
+
+def _peaks_as_usual() -> Entry:
+    every = measured_peaks()
+    rows = _taken_for_usual(every.where(every.held_out))
+    return _scored(as_measured(predicted_use(rows), rows.kinds) / rows.measured_bytes - 1)
+
+
+def _taken_for_usual(measured: Measured) -> Measured:
+    return replace(measured, stacks=np.full(len(measured), DEFAULT_STACK))
+
+
+def _scored(errors: Column) -> Entry:
+    absolute = np.abs(errors)
+    return _entry(len(absolute), float(np.median(absolute)), float(np.quantile(absolute, 0.9)))
+
+
+def _entry(rows: int, median: float, p90: float) -> Entry:
     return {"rows": rows, "median": round(median, DIGITS), "p90": round(p90, DIGITS)}
