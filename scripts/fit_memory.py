@@ -17,6 +17,7 @@ from scipy.optimize import least_squares, minimize
 from scipy.special import ndtr
 
 from redline.cost.train.footprint import Footprint
+from redline.cost.train.layout import Recompute
 from redline.cost.train.memory import first_stage_memory, memory_use
 from redline.cost.train.outcome import MemoryUse
 from redline.cost.train.runnable import runnable
@@ -29,7 +30,8 @@ ABOUT = (
     "many these are. Between the multiples `low` and `high` of a predicted peak lie eight of ten measured ones of the "
     "same rows. `room` has the same of all stacks together, and what was fitted to nanotron's layouts with even ids "
     "that ran or failed, of those that can run at all: the multiple of a device's published memory at which half of "
-    "them run out, and the standard deviation of its logarithm."
+    "them run out, and the standard deviation of its logarithm. `unmeasured` has all of these for stacks that nothing "
+    "was fitted to: from measured stacks, each with the same weight, predicted by what is `known` alone."
 )
 FORMATS: dict[str, dict[str, float]] = {
     # 2 + 2 + 4 + 8 bytes per parameter: weights, gradients, fp32 master copy, two fp32 moments. 8- and 4-bit matmuls
@@ -97,7 +99,7 @@ def main() -> None:
         stacks[name] = {"known": known, "fitted": fitted, "rows": len(own), **spread(ratios)}
         every.append(ratios)
     room = {**spread(np.concatenate(every)), **fit_room({**KNOWN["nanotron"], **stacks["nanotron"]["fitted"]})}
-    written = {"about": ABOUT, "formats": FORMATS, "stacks": stacks, "room": room}
+    written = {"about": ABOUT, "formats": FORMATS, "stacks": stacks, "room": room, "unmeasured": unmeasured(rows, room)}
     TARGET.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
 
 
@@ -138,6 +140,24 @@ def spread(ratios: np.ndarray) -> dict[str, float]:
         return {}
     low, high = np.quantile(ratios, (0.1, 0.9))
     return {"low": round(float(low), 3), "high": round(float(high), 3)}
+
+
+def unmeasured(rows: Peaks, room: dict[str, float]) -> dict[str, float]:
+    """How far measured peaks lie from what the source code of their stack tells, and what that makes of the room.
+
+    Rows that recompute operators of their own choice are left out: no footprint by the book knows these.
+    """
+    some = rows.where(np.asarray(rows.layout.recompute) != Recompute.SELECTIVE)
+    names, runs = np.unique(some.stacks, return_counts=True)
+    told = np.concatenate([predicted(some.where(some.stacks == name), KNOWN[str(name)]) for name in names])
+    logs = np.log(np.concatenate([some.measured_bytes[some.stacks == name] for name in names]) / told)
+    weights = np.concatenate([np.full(count, 1 / count) for count in runs])
+    middle = np.average(logs, weights=weights)
+    deviation = np.hypot(np.sqrt(np.average((logs - middle) ** 2, weights=weights)), room["deviation"])
+    order = np.argsort(logs)
+    low, high = np.exp(np.interp((0.1, 0.9), np.cumsum(weights[order]) / weights.sum(), logs[order]))
+    found = {"low": low, "high": high, "middle": room["middle"] / np.exp(middle), "deviation": deviation}
+    return {name: round(float(value), 3) for name, value in found.items()}
 
 
 def fit_room(given: dict[str, float]) -> dict[str, float]:

@@ -88,15 +88,18 @@ def stacks() -> tuple[str, ...]:
 
 
 @cache
-def footprint(stack: str, precision: str = "bf16") -> Footprint:
-    """Of a software stack and a number format. A stack that nobody has measured is taken for the book's."""
+def footprint(stack: str, precision: str = "bf16", *, fitted: bool = True) -> Footprint:
+    """Of a software stack and a number format. A stack that nobody has measured is taken for the book's.
+
+    Not fitted, it is what the stack's source code tells, as if none of its runs had been measured.
+    """
     constants = memory_constants()
     formats = constants["formats"]
     if precision not in formats:
         known = ", ".join(sorted(formats))
         raise UsageError(f"No memory footprint of the number format {precision!r} is known. Known are: {known}.")
     own = constants["stacks"].get(stack, {"known": {}, "fitted": {}})
-    return replace(Footprint(), **{**formats[precision], **own["known"], **own["fitted"]})
+    return replace(Footprint(), **{**formats[precision], **own["known"], **(own["fitted"] if fitted else {})})
 
 
 def changed(foot: Footprint, given: Mapping[str, float]) -> Footprint:

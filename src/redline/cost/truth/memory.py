@@ -90,17 +90,22 @@ def fullest_use(peaks: Peaks) -> MemoryUse:
     return _by_stack(peaks, first_stage_only=False)
 
 
+def unfitted_use(peaks: Peaks) -> MemoryUse:
+    """As `predicted_use`, but by what the source code of each stack tells: all that is known of unmeasured ones."""
+    return _by_stack(peaks, first_stage_only=True, fitted=False)
+
+
 def as_measured(use: MemoryUse, kinds: Texts) -> Column:
     """The part of a predicted peak that a measurement of this kind sees."""
     asked = use.allocated_bytes
     return np.select([kinds == "reserved", kinds == "device"], [use.reserved_bytes, use.peak_bytes], asked)
 
 
-def _by_stack(peaks: Peaks, *, first_stage_only: bool) -> MemoryUse:
+def _by_stack(peaks: Peaks, *, first_stage_only: bool, fitted: bool = True) -> MemoryUse:
     columns = {name: np.empty(len(peaks)) for name in MemoryUse.__dataclass_fields__}
     for stack, form in sorted({*zip(peaks.stacks.tolist(), peaks.formats.tolist(), strict=True)}):
         mask = (peaks.stacks == stack) & (peaks.formats == form)
-        some, foot = peaks.where(mask), footprint(stack, form)
+        some, foot = peaks.where(mask), footprint(stack, form, fitted=fitted)
         on_first = first_stage_only and stack == "nanotron"
         use = (first_stage_memory if on_first else memory_use)(some.model, some.batch, some.layout, foot)
         for name, column in columns.items():

@@ -1,32 +1,31 @@
 """The errors that every plan quotes, per software stack, from the tables of accuracy.
 
 A plan whose stack has no measured runs quotes those of all stacks. What it does not know about its software, it must
-not know about theirs: all of them are predicted as usual software.
+not know about theirs: steps of all of them are predicted as those of usual software, and memory with no constant that
+was fitted.
 """
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from redline.cost.train.outcome import Column
 from redline.cost.train.stacks import DEFAULT_STACK
 from redline.cost.train.trust import EVERY
-from redline.cost.truth.memory import Peaks, as_measured, measured_peaks, predicted_use
+from redline.cost.truth.memory import as_measured, measured_peaks, unfitted_use
 from redline.cost.truth.memory_accuracy import memory_accuracy
 from redline.cost.truth.step_accuracy import LEAST_UTILIZATION, SWEEP, predicted, step_accuracy
 from redline.cost.truth.training import Runs, expressed_runs
 
 DIGITS = 3
 Entry = dict[str, float]
-Measured = TypeVar("Measured", Runs, Peaks)
 
 
 def held_out() -> dict[str, dict[str, Entry]]:
     """Of step time and of memory: rows, median and 90th percentile of absolute errors."""
     steps = {each.name: _entry(each.runs, each.median, each.ninetieth) for each in step_accuracy().stacks}
     peaks = {each.stack: _entry(each.rows, each.median, each.p90) for each in memory_accuracy().peaks}
-    return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_as_usual()}}
+    return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_unfitted()}}
 
 
 def usual_spread() -> Entry:
@@ -53,17 +52,14 @@ def _usable_runs(*, held_out: bool) -> Runs:
     """Taken for runs of usual software."""
     every = expressed_runs()
     usable = (every.stacks != SWEEP) | (every.utilization >= LEAST_UTILIZATION)
-    return _taken_for_usual(every.where((every.held_out == held_out) & usable))
+    runs = every.where((every.held_out == held_out) & usable)
+    return replace(runs, stacks=np.full(len(runs), DEFAULT_STACK))
 
 
-def _peaks_as_usual() -> Entry:
+def _peaks_unfitted() -> Entry:
     every = measured_peaks()
-    rows = _taken_for_usual(every.where(every.held_out))
-    return _scored(as_measured(predicted_use(rows), rows.kinds) / rows.measured_bytes - 1)
-
-
-def _taken_for_usual(measured: Measured) -> Measured:
-    return replace(measured, stacks=np.full(len(measured), DEFAULT_STACK))
+    rows = every.where(every.held_out)
+    return _scored(as_measured(unfitted_use(rows), rows.kinds) / rows.measured_bytes - 1)
 
 
 def _scored(errors: Column) -> Entry:

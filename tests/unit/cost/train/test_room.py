@@ -30,7 +30,14 @@ def test_a_job_as_large_as_the_device_is_a_gamble() -> None:
 @pytest.mark.parametrize("stack", ["nanotron", "never heard of"])
 def test_the_interval_is_around_the_peak(stack: str) -> None:
     low, high = peak_interval(40e9, stack)
-    assert 25e9 < low < 40e9 < high < 60e9
+    assert 25e9 < low < 40e9 < high < 65e9
+
+
+@pytest.mark.parametrize("stack", ["default", "megatron-core", "fsdp"])
+def test_a_stack_whose_memory_nobody_measured_is_less_sure(stack: str) -> None:
+    """Measured peaks are above what the book says of them, by up to a half."""
+    assert peak_interval(40e9, stack)[1] > 1.2 * peak_interval(40e9, "nanotron")[1]
+    assert chance_out_of_memory(60e9, 80e9, stack) > 0.2 > chance_out_of_memory(60e9, 80e9, "nanotron")
 
 
 @pytest.mark.parametrize(

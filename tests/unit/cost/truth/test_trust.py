@@ -3,10 +3,14 @@
 import json
 from importlib.resources import files
 
+import numpy as np
 import pytest
 
+from redline.cost.train.layout import Recompute
+from redline.cost.train.room import peak_interval
 from redline.cost.train.stacks import spread, stack_names
 from redline.cost.train.trust import evidence, spread_of
+from redline.cost.truth.memory import as_measured, measured_peaks, unfitted_use
 from redline.cost.truth.step_accuracy import predicted, step_accuracy
 from redline.cost.truth.trust import _usable_runs, held_out, measured_machines, usual_spread
 from redline.hardware.catalogue import find
@@ -42,6 +46,15 @@ def test_a_stack_without_runs_does_not_quote_what_known_software_reaches() -> No
     step, memory = evidence("default", H100)
     assert step.median > 2 * step_accuracy().everything.median
     assert memory.median > 2 * max(evidence(stack, H100)[1].median for stack in ("nanotron", "bigscience"))
+
+
+def test_most_peaks_are_in_the_interval_of_a_stack_that_nobody_measured() -> None:
+    """Each stack counts as much as any other, as in the fit."""
+    every = measured_peaks()
+    rows = every.where(every.held_out & (np.asarray(every.layout.recompute) != Recompute.SELECTIVE))
+    low, high = peak_interval(as_measured(unfitted_use(rows), rows.kinds), "never heard of")
+    inside = (low <= rows.measured_bytes) & (rows.measured_bytes <= high)
+    assert 0.65 <= np.mean([inside[rows.stacks == name].mean() for name in np.unique(rows.stacks)]) <= 0.9
 
 
 def test_eight_of_ten_runs_of_any_software_are_in_the_interval_of_usual_software() -> None:
