@@ -11,13 +11,22 @@ from redline.cost.train.outcome import StepTime
 from redline.cost.train.search import ACCEPTED_CHANCE, Found
 
 DIMENSIONS = ("tp", "pp", "cp", "ep", "zero", "recompute", "micro_batch", "chunks", "schedule")
+# All times of the host.
+_HOST = (
+    "host_layer_s", "host_collective_s", "host_across_s", "host_expert_s", "host_busy_s", "host_micro_batch_s",
+    "host_send_s", "host_step_s", "host_optimizer_s",
+)  # fmt: skip
 # By how much each is made better: one respect at a time.
 BETTER = (
     ("memory", 1.5, ("device_bytes",)),
     ("network", 2.0, ("nic_bytes_per_s",)),
-    ("links", 2.0, ("node_bytes_per_s",)),
-    ("compute", 2.0, ("compute_flops_per_s", "attention_flops_per_s")),
-    ("host", 0.5, ("host_layer_s",)),
+    ("links", 2.0, ("node_bytes_per_s", "pair_bytes_per_s")),
+    ("compute", 2.0, ("compute_flops_per_s", "attention_flops_per_s", "head_flops_per_s")),
+    (
+        "host",
+        0.5,
+        tuple(each.name for each in fields(Rates) if each.name.startswith("host_") and each.name.endswith("_s")),
+    ),
 )
 
 

@@ -115,6 +115,21 @@ def test_a_better_machine_is_never_slower(found: Found) -> None:
     assert {change.what for change in changes(JOB, found)} == {"memory", "network", "links", "compute", "host"}
 
 
+def test_faster_links_help_two_devices_as_they_help_all() -> None:
+    """Two of a node have the link between them, which is no slower than that of all."""
+    pair = search(JOB, Space(devices=16, fixed={"tp": (2,), "recompute": (0,)}))
+    faster = {change.what: change.faster for change in changes(JOB, pair)}
+    assert faster["links"] > 1.02
+
+
+def test_a_faster_host_is_faster_in_all_that_it_does(found: Found) -> None:
+    once = replace(JOB.rates, host_layer_s=0.0, host_step_s=1.0)
+    slow = search(replace(JOB, rates=once), Space(devices=16))
+    faster = {change.what: change.faster for change in changes(replace(JOB, rates=once), slow)}
+    assert slow.every.step_s[0] > found.every.step_s[0]
+    assert faster["host"] > 1.1
+
+
 def test_a_layout_that_was_fixed_is_planned() -> None:
     fixed = {"dp": (4,), "tp": (2,), "pp": (2,), "micro_batch": (1,), "zero": (1,), "recompute": (0,), "chunks": (1,)}
     plan = plan_training(replace(REQUEST, fixed=fixed))
