@@ -22,11 +22,7 @@ BETTER = (
     ("network", 2.0, ("nic_bytes_per_s",)),
     ("links", 2.0, ("node_bytes_per_s", "pair_bytes_per_s")),
     ("compute", 2.0, ("compute_flops_per_s", "attention_flops_per_s", "head_flops_per_s")),
-    (
-        "host",
-        0.5,
-        tuple(each.name for each in fields(Rates) if each.name.startswith("host_") and each.name.endswith("_s")),
-    ),
+    ("host", 0.5, _HOST),
 )
 
 
