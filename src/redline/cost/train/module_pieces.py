@@ -21,7 +21,7 @@ from redline.model.model import Number
 # What a module is not divided by, and what it has no part of.
 _NONE = (
     "weight_gradient_s", "tensor_forward_s", "tensor_backward_s", "context_forward_s", "context_backward_s",
-    "expert_forward_s", "expert_backward_s", "head_forward_s", "head_backward_s", "send_s",
+    "ring_s", "attention_s", "expert_forward_s", "expert_backward_s", "head_forward_s", "head_backward_s", "send_s",
 )  # fmt: skip
 
 

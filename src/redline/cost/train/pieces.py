@@ -72,7 +72,12 @@ class Pieces:
     tensor_backward_s: Column
     """With what recomputation repeats."""
     context_forward_s: Column
+    """What attention does not hide of the ring's traffic."""
     context_backward_s: Column
+    ring_s: Column
+    """All of that traffic in a forward pass, hidden or not."""
+    attention_s: Column
+    """The part of `forward_s` that it can hide behind."""
     expert_forward_s: Column
     expert_backward_s: Column
     # Weights of one layer, gathered and scattered while others compute (ZeRO-3).
@@ -206,6 +211,8 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
     return {
         "tensor_forward_s": tensor_s,
         "tensor_backward_s": tensor_back_s + np.where(again, tensor_s, 0.0),
+        "ring_s": context_s,
+        "attention_s": times.attention_s,
         "context_forward_s": shown_s,
         "context_backward_s": shown_back_s + np.where(again, shown_s, 0.0),
         "expert_forward_s": expert_s,

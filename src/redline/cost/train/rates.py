@@ -22,6 +22,8 @@ class Rates:
     """Sequence length at which fused attention reaches half of that."""
     peak_flops_per_s: Number
     """Of the matmul's number format: what MFU refers to, and what nothing may exceed."""
+    half_peak_flops_per_s: Number
+    """Of 16 bits, in which logits and attention stay."""
     matmul_bytes: Number
     """Per number that matmuls read: 2, or 1 for fp8, 0.5 for fp4."""
 

@@ -142,12 +142,13 @@ def with_stack(bare: Rates, used: Stack) -> Rates:
     """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
     copied = {name: getattr(used, name) for name in _COPIED}
     most = MOST_OF_PEAK * bare.peak_flops_per_s
+    most_in_half = MOST_OF_PEAK * np.minimum(bare.peak_flops_per_s, bare.half_peak_flops_per_s)
     return replace(
         bare,
         **copied,
         compute_flops_per_s=np.minimum(bare.compute_flops_per_s * used.sustained, most),
-        head_flops_per_s=np.minimum(bare.head_flops_per_s * used.sustained, most),
-        attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most),
+        head_flops_per_s=np.minimum(bare.head_flops_per_s * used.sustained, most_in_half),
+        attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most_in_half),
         memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
         node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
         pair_bytes_per_s=bare.pair_bytes_per_s * used.node_share,
@@ -173,6 +174,7 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         attention_flops_per_s=attention.most_flops_per_s,
         attention_half=attention.half,
         peak_flops_per_s=law.peak_flops_per_s,
+        half_peak_flops_per_s=usual.peak_flops_per_s,
         matmul_bytes=MATMUL_BYTES[dtype],
         devices_per_node=per_node,
         node_bytes_per_s=node,

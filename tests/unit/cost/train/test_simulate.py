@@ -68,7 +68,7 @@ def made_up(rng: random.Random) -> Pieces:
         "recompute_s": rng.choice((0.0, 0.15, 1.0)) * forward,
         "host_forward_s": sometimes(0, 1.3), "host_backward_s": sometimes(0, 2.6),
         "tensor_forward_s": tensor, "tensor_backward_s": 2 * tensor,
-        "context_forward_s": context, "context_backward_s": 2 * context,
+        "context_forward_s": context, "context_backward_s": 2 * context, "ring_s": context, "attention_s": 0.0,
         "expert_forward_s": expert, "expert_backward_s": expert,
         "gather_s": shards * forward * rng.uniform(0, 0.8), "scatter_s": shards * forward * rng.uniform(0, 0.8),
         "head_forward_s": head, "head_backward_s": 2 * head, "host_micro_batch_s": sometimes(0, 0.3),

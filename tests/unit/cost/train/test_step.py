@@ -230,6 +230,13 @@ def test_every_stack_has_plausible_constants(name: str) -> None:
     assert float(rates_of(H100, "bf16", name).compute_flops_per_s) < H100.figures["peak_flops_per_s.bf16"].value
 
 
+@pytest.mark.parametrize("name", stack_names())
+def test_logits_and_attention_stay_below_the_peak_of_16_bits_when_layers_compute_in_8(name: str) -> None:
+    rates, peak = rates_of(H100, "fp8", name), H100.figures["peak_flops_per_s.bf16"].value
+    assert float(rates.head_flops_per_s) < peak
+    assert float(rates.attention_flops_per_s) < peak
+
+
 def test_a_stack_keeps_its_own_constants_on_a_machine_that_it_was_not_fitted_to() -> None:
     assert float(stack("nanotron", "MI300X").host_layer_s) == float(stack("nanotron", "H100-SXM5-80GB").host_layer_s)
 
