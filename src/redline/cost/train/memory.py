@@ -27,13 +27,15 @@ def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprin
     anywhere = _on_any_stage(model, batch, layout, foot)
     first = first_stage(model, batch, layout, foot.head_weighs)
     last = last_stage(model, batch, layout, foot.head_weighs)
-    return _larger(*(_stage_memory(model, layout, foot, anywhere, stage) for stage in (first, last)))
+    many = micro_batches(batch, layout)
+    return _larger(*(_stage_memory(model, layout, foot, anywhere, stage, many) for stage in (first, last)))
 
 
 def first_stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
     """On the first stage alone: what stacks measure that log rank 0."""
     stage = first_stage(model, batch, layout, foot.head_weighs)
-    return _stage_memory(model, layout, foot, _on_any_stage(model, batch, layout, foot), stage)
+    anywhere = _on_any_stage(model, batch, layout, foot)
+    return _stage_memory(model, layout, foot, anywhere, stage, micro_batches(batch, layout))
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,10 @@ def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -
     )
 
 
-def _stage_memory(model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage) -> MemoryUse:
-    states = states_of(*_parameters(model, layout, stage), layout, foot)
+def _stage_memory(
+    model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage, many: Number
+) -> MemoryUse:
+    states = states_of(*_parameters(model, layout, stage), layout, foot, many)
     activations = stage.layers * stage.in_flight * anywhere.layer + anywhere.passing
     return at_the_peak(states, activations, stage.head * anywhere.head, anywhere.gathers, layout, foot)
 
@@ -97,12 +101,17 @@ def at_the_peak(
     return _with_overheads(_larger_asked(use, stepping), layout, foot)
 
 
-def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint) -> States:
-    """Parameters of a device, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over."""
+def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, many: Number) -> States:
+    """Parameters of a device, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over.
+
+    Gradients of several micro-batches are added up before they are reduced, once per step: until then ZeRO-2 has to
+    hold them whole. ZeRO-3 reduces those of every micro-batch.
+    """
     copies = layout.dp * layout.cp
     shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, copies))
     expert_shard = np.maximum(1.0, shard / layout.ep)
     zero = np.asarray(layout.zero)
+    waits = (zero == 2) & (np.asarray(many) > 1)
 
     def held(level: int) -> Number:
         """Numbers that stay on a device, of what this level of ZeRO divides."""
@@ -113,7 +122,9 @@ def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint) -
     weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
     return States(
         weights=held(3) * weights,
-        gradients=held(2) * trained * (foot.gradient_bytes + foot.spare_gradient_bytes),
+        gradients=np.where(waits, dense + experts, held(2))
+        * trained
+        * (foot.gradient_bytes + foot.spare_gradient_bytes),
         optimizer=held(1) * trained * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
         temporaries=held(1) * trained * foot.step_bytes,
     )

@@ -6,19 +6,21 @@ from math import prod
 import numpy as np
 
 from redline.cost.train.footprint import Footprint
-from redline.cost.train.layout import Layout, Recompute
+from redline.cost.train.layout import Batch, Layout, Recompute
 from redline.cost.train.memory import at_the_peak, gathered_bytes, states_of
 from redline.cost.train.outcome import MemoryUse
+from redline.cost.train.stages import micro_batches
 from redline.model.counted import CountedModule
 from redline.model.model import Number
 
 
-def module_memory(module: CountedModule, layout: Layout, foot: Footprint) -> MemoryUse:
+def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
     """What is not trained has weights and no other states. There are logits where the user put the loss into the
     module; then stacks hold them in several forms for a moment, as those of any model.
     """
-    weights = states_of(float(module.parameters), 0.0, layout, foot).weights
-    states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot), weights=weights)
+    many = micro_batches(batch, layout)
+    weights = states_of(float(module.parameters), 0.0, layout, foot, many).weights
+    states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot, many), weights=weights)
     gathers = gathered_bytes(module.parameters / module.blocks, layout, foot)
     activations = _activations(module, layout, foot) + foot.workspace_bytes
     head = _logits(module) * foot.logit_bytes * layout.micro_batch / module.samples

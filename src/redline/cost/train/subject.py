@@ -37,7 +37,7 @@ def pieces_of(subject: Subject, batch: Batch, layout: Layout, rates: Rates) -> P
 
 def memory_of(subject: Subject, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
     if isinstance(subject, CountedModule):
-        return module_memory(subject, layout, foot)
+        return module_memory(subject, batch, layout, foot)
     return memory_use(subject, batch, layout, foot)
 
 

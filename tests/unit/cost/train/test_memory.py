@@ -43,8 +43,15 @@ def test_gradients_in_32_bits_beside_16_bit_ones_make_20_bytes() -> None:
 
 @pytest.mark.parametrize(("zero", "kept"), [(0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8), (3, 16 / 8)])
 def test_each_stage_of_zero_divides_one_part_more(zero: int, kept: float) -> None:
-    use = memory_use(llama(), BATCH, Layout(dp=8, zero=zero), "")
+    use = memory_use(llama(), replace(BATCH, sequences=8), Layout(dp=8, zero=zero), "")
     assert states(use) == pytest.approx(kept * count_parameters(llama()).total)
+
+
+def test_gradients_that_are_reduced_once_per_step_are_whole_until_then() -> None:
+    """What a step with several micro-batches does not send, it cannot have sent away."""
+    two, three = (memory_use(llama(), BATCH, Layout(dp=8, zero=zero), "") for zero in (2, 3))
+    assert two.gradients_bytes == pytest.approx(2 * count_parameters(llama()).total)
+    assert three.gradients_bytes == pytest.approx(two.gradients_bytes / 8)
 
 
 def test_hybrid_sharding_divides_over_its_group_only() -> None:
