@@ -1,7 +1,7 @@
 """Which layouts a job could have: every way to spread a model over its devices that can run at all."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -39,7 +39,14 @@ def layouts(model: Model, batch: Batch, space: Space) -> Layout:
         for order in _orders(model, batch, split, micro_batch, space)
         for sharding in _shardings(split, space)
     ]
-    return _as_columns(rows, tuple(Recompute), space)
+    return _as_columns(rows, tuple(Recompute), _with_whole_experts(space) if model.experts else space)
+
+
+def _with_whole_experts(space: Space) -> Space:
+    """Experts are spread over devices and not cut, unless the user says otherwise: the measured runs are so, and what
+    it costs to gather their tokens over tensor-parallel devices is not modelled.
+    """
+    return replace(space, fixed={"expert_tp": (1.0,), **space.fixed})
 
 
 def module_layouts(batch: Batch, space: Space) -> Layout:

@@ -106,3 +106,9 @@ def test_a_micro_batch_is_any_that_divides_a_copy_of_those_who_ask() -> None:
     asked = layouts(MODEL, batch, Space(devices=8, fixed={"micro_batch": (12.0,)}))
     assert 12 not in np.asarray(searched.micro_batch)
     assert set(np.asarray(asked.micro_batch).tolist()) == {12}
+
+
+def test_experts_are_spread_and_not_cut() -> None:
+    sparse = replace(MODEL, experts=8, experts_per_token=2, expert_ffn=4096, moe_layers=12, dense_layers=0)
+    assert layouts(sparse, BATCH, Space(devices=16)).expert_tp == 1
+    assert layouts(MODEL, BATCH, Space(devices=16)).expert_tp == 0
