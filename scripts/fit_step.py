@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from redline.cost.train.pieces import pieces
 from redline.cost.train.stacks import Stack, format_kind, with_stack
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import pieces
+from redline.cost.train.time.step import step_time
 from redline.cost.truth.training import Runs, expressed_runs
 
 Numbers = NDArray[np.float64]

@@ -8,13 +8,13 @@ import numpy as np
 from redline.cost.job.estimate import Estimate
 from redline.cost.job.whole import Job, JobCost, whole_job
 from redline.cost.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.cost.train.alternatives import Alternative, Change
 from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
 from redline.cost.train.outcome import MemoryUse, StepTime
-from redline.cost.train.overlap import Overlap
-from redline.cost.train.pieces import Pieces
-from redline.cost.train.planned import Candidate, Evidence, TrainingPlan
+from redline.cost.train.search.alternatives import Alternative, Change
+from redline.cost.train.search.planned import Candidate, Evidence, TrainingPlan
 from redline.cost.train.stacks import rates_of
+from redline.cost.train.time.overlap import Overlap
+from redline.cost.train.time.pieces import Pieces
 from redline.cost.truth.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.cost.truth.serving_accuracy import ServingAccuracy
 from redline.cost.truth.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy

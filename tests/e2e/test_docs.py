@@ -31,7 +31,7 @@ import pytest
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
-from redline.cost.train.footprint import Footprint
+from redline.cost.train.memory.footprint import Footprint
 from redline.findings.pages import page_of
 from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS

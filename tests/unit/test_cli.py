@@ -58,7 +58,8 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["inspct"], "there is no verb 'inspct'; did you mean 'inspect'?"),
         (
             ["xyz"],
-            "there is no verb 'xyz'; there are: run, calibrate, plan, inspect, merge, diagnose, explain, digest, hardware",
+            "there is no verb 'xyz'; there are: "
+            "run, calibrate, plan, inspect, merge, diagnose, explain, digest, hardware",
         ),
         (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
         (

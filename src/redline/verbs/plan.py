@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.planned import TrainingPlan
-from redline.cost.train.subject import Subject, usual_stack
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.search.planned import TrainingPlan
+from redline.cost.train.search.subject import Subject, usual_stack
 from redline.errors import UsageError
 from redline.hardware import catalogue
 from redline.hardware.machine import Machine

@@ -7,7 +7,7 @@ from math import isfinite
 from redline.cost.job.estimate import Estimate
 from redline.cost.job.failures import FailureRate, Recovery, rate_named, recovery_named
 from redline.cost.job.whole import Job, JobCost, whole_job
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.errors import UsageError
 
 

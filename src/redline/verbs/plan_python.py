@@ -7,9 +7,9 @@ from pathlib import Path
 
 from redline.cost.serve.plan import LOADS, SIZES
 from redline.cost.train.layout import Recompute, Schedule
-from redline.cost.train.plan import TrainingRequest
-from redline.cost.train.search import ACCEPTED_CHANCE
-from redline.cost.train.subject import Subject, usual_stack
+from redline.cost.train.search.plan import TrainingRequest
+from redline.cost.train.search.search import ACCEPTED_CHANCE
+from redline.cost.train.search.subject import Subject, usual_stack
 from redline.cost.truth.validation import validate
 from redline.errors import UsageError
 from redline.model.counted import CountedModule

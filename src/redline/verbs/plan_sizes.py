@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.planned import TrainingPlan
-from redline.cost.train.wishes import refuse_impossible
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.search.planned import TrainingPlan
+from redline.cost.train.search.wishes import refuse_impossible
 from redline.errors import UsageError
 
 BY = ("speed", "memory", "cost")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redline.cost.kernels import half_format
-from redline.cost.train.drawing import drawing_of
-from redline.cost.train.messages import TYPES
-from redline.cost.train.predicted import PredictedStep, predicted_step
+from redline.cost.train.played.drawing import drawing_of
+from redline.cost.train.played.messages import TYPES
+from redline.cost.train.played.predicted import PredictedStep, predicted_step
 from redline.trace.write import write_timelines
 
 if TYPE_CHECKING:
-    from redline.cost.train.planned import TrainingPlan
+    from redline.cost.train.search.planned import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

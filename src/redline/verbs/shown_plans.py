@@ -8,7 +8,7 @@ from pathlib import Path
 from redline.artifacts import write_atomic
 from redline.cost.job.whole import JobCost
 from redline.cost.serve.planned import ServingPlan
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.cost.truth.validation import Validation
 from redline.errors import UsageError
 

@@ -11,9 +11,9 @@ from redline.cli.plan import build_parser
 from redline.cli.plan.train import _request
 from redline.cost.kernels import _attention_table, _matmul_table
 from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.pieces import pieces
 from redline.cost.train.stacks import rates_of
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import pieces
+from redline.cost.train.time.step import step_time
 from redline.cost.truth.rows import training_runs
 from redline.cost.truth.training import expressed_runs
 from redline.hardware.catalogue import find, machines

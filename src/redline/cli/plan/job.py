@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from redline.cost.job.whole import JobCost
-    from redline.cost.train.planned import TrainingPlan
+    from redline.cost.train.search.planned import TrainingPlan
 
 NEEDS_TOKENS = ("price", "failures", "recovery", "pue", "storage")
 

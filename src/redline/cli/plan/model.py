@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from redline.cost.train.subject import Subject
+    from redline.cost.train.search.subject import Subject
     from redline.model.model import Model
 
 # Fields of a model, and what each is.

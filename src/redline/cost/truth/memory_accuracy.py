@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.cost.train.footprint import footprint
+from redline.cost.train.memory.footprint import footprint
+from redline.cost.train.memory.room import chance_out_of_memory, peak_interval
+from redline.cost.train.memory.runnable import runnable
 from redline.cost.train.outcome import Column
-from redline.cost.train.room import chance_out_of_memory, peak_interval
-from redline.cost.train.runnable import runnable
-from redline.cost.train.search import ACCEPTED_CHANCE
+from redline.cost.train.search.search import ACCEPTED_CHANCE
 from redline.cost.truth.memory import (
     Peaks,
     as_measured,

@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from redline.cost.train.memory import memory_use
+from redline.cost.train.memory.room import chance_out_of_memory
+from redline.cost.train.memory.use import memory_use
 from redline.cost.train.outcome import StepTime
-from redline.cost.train.pieces import pieces
 from redline.cost.train.rates import Rates
-from redline.cost.train.room import chance_out_of_memory
-from redline.cost.train.search import ACCEPTED_CHANCE
+from redline.cost.train.search.search import ACCEPTED_CHANCE
 from redline.cost.train.stacks import Stack, spread, stack, with_stack
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import pieces
+from redline.cost.train.time.step import step_time
 from redline.cost.truth.rows import Mask, Numbers
 from redline.cost.truth.training import Runs, expressed_runs, unexpressed_runs
 

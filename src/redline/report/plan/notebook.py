@@ -8,7 +8,7 @@ from html import escape
 
 from redline.cost.job.whole import JobCost
 from redline.cost.serve.planned import ServingPlan
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.cost.truth.validation import Validation
 from redline.report.language import _, sentences
 from redline.report.plan.amounts import gigabytes, seconds

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.cost.train.footprint import Footprint, footprint
 from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
-from redline.cost.train.memory import memory_use
+from redline.cost.train.memory.footprint import Footprint, footprint
+from redline.cost.train.memory.use import memory_use
 from redline.cost.train.outcome import MemoryUse
 from redline.errors import UsageError
 from redline.model.model import Model

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from redline.cost.train.footprint import Footprint, footprint
 from redline.cost.train.layout import Batch, Layout, Recompute
-from redline.cost.train.memory import memory_use
+from redline.cost.train.memory.footprint import Footprint, footprint
+from redline.cost.train.memory.use import memory_use
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
 

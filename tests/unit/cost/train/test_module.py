@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Batch, Layout, Recompute
-from redline.cost.train.operators import OPERATORS_PER_LAYER
-from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.simulate import simulate
-from redline.cost.train.space import Space, module_layouts
+from redline.cost.train.memory.footprint import footprint
+from redline.cost.train.played.simulate import simulate
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.search.space import Space, module_layouts
+from redline.cost.train.search.subject import flops_per_step, memory_of, pieces_of, rates_for
+from redline.cost.train.search.wishes import refuse_impossible
 from redline.cost.train.stacks import rates_of, stack_names
-from redline.cost.train.subject import flops_per_step, memory_of, pieces_of, rates_for
-from redline.cost.train.wishes import refuse_impossible
+from redline.cost.train.time.operators import OPERATORS_PER_LAYER
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure

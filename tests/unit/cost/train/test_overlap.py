@@ -2,8 +2,8 @@
 
 import pytest
 
-from redline.cost.train.overlap import Overlap
-from redline.cost.train.plan import TrainingRequest, plan_training
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.time.overlap import Overlap
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from redline.cost.train.layout import Schedule
-from redline.cost.train.pipeline import PipelineTime, Stages, in_flight, pipeline_time
+from redline.cost.train.time.pipeline import PipelineTime, Stages, in_flight, pipeline_time
 
 FORWARD, BACKWARD, WEIGHTS = 1.0, 2.0, 1.0
 

@@ -9,18 +9,18 @@ import pytest
 
 from redline.analysis.accounts import Account
 from redline.cost.rate import work_of
-from redline.cost.train.activity import Activity
 from redline.cost.train.columns import row_of
-from redline.cost.train.drawing import Drawing, drawing_of
 from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
 from redline.cost.train.outcome import StepTime
-from redline.cost.train.pieces import Pieces, pieces
-from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.planned import TrainingPlan
-from redline.cost.train.predicted import MADE_BY, PredictedStep, events_in, predicted_step
-from redline.cost.train.simulate import simulate
+from redline.cost.train.played.activity import Activity
+from redline.cost.train.played.drawing import Drawing, drawing_of
+from redline.cost.train.played.predicted import MADE_BY, PredictedStep, events_in, predicted_step
+from redline.cost.train.played.simulate import simulate
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.search.planned import TrainingPlan
 from redline.cost.train.stacks import rates_of
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import Pieces, pieces
+from redline.cost.train.time.step import step_time
 from redline.errors import OutputError
 from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find

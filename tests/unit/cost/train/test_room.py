@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from redline.cost.train.footprint import footprint
 from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.room import chance_out_of_memory, peak_interval
-from redline.cost.train.runnable import runnable
+from redline.cost.train.memory.footprint import footprint
+from redline.cost.train.memory.room import chance_out_of_memory, peak_interval
+from redline.cost.train.memory.runnable import runnable
 from redline.model.model import Model
 
 SMALL = Model(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from redline.cost.train.layout import Schedule
-from redline.cost.train.pipeline import in_flight
-from redline.cost.train.schedule import Pass, Work, work_order
+from redline.cost.train.played.schedule import Pass, Work, work_order
+from redline.cost.train.time.pipeline import in_flight
 
 CASES = [
     (schedule, stages, chunks, micro_batches)

@@ -6,13 +6,13 @@ from time import process_time
 import numpy as np
 import pytest
 
-from redline.cost.train.alternatives import alternatives, changes
 from redline.cost.train.columns import row_of
-from redline.cost.train.evaluate import Evaluated, Job, evaluate
 from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.plan import TrainingRequest, plan_training
-from redline.cost.train.search import Found, frontier, safer, search
-from redline.cost.train.space import Space, layouts
+from redline.cost.train.search.alternatives import alternatives, changes
+from redline.cost.train.search.evaluate import Evaluated, Job, evaluate
+from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.search.search import Found, frontier, safer, search
+from redline.cost.train.search.space import Space, layouts
 from redline.cost.train.stacks import rates_of
 from redline.errors import UsageError
 from redline.hardware.catalogue import find

@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from redline.cost.train.activity import Activity
 from redline.cost.train.columns import row_of, rows_of
 from redline.cost.train.layout import Batch, Schedule
-from redline.cost.train.pieces import Pieces, pieces
-from redline.cost.train.simulate import simulate
-from redline.cost.train.space import Space, layouts
+from redline.cost.train.played.activity import Activity
+from redline.cost.train.played.simulate import simulate
+from redline.cost.train.search.space import Space, layouts
 from redline.cost.train.stacks import rates_of
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import Pieces, pieces
+from redline.cost.train.time.step import step_time
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
 

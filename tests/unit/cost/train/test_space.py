@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.cost.train.layout import Batch, Schedule
-from redline.cost.train.space import Space, layouts
+from redline.cost.train.search.space import Space, layouts
 from redline.model.model import Model
 
 MODEL = Model(

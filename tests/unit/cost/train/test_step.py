@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from redline.cost.train.columns import row_of
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.outcome import Column, StepTime
-from redline.cost.train.pieces import pieces
 from redline.cost.train.rates import Rates
 from redline.cost.train.stacks import Stack, rates_of, spread, stack, stack_names, with_stack
-from redline.cost.train.step import step_time
+from redline.cost.train.time.pieces import pieces
+from redline.cost.train.time.step import step_time
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, calibrated

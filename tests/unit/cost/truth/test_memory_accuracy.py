@@ -48,6 +48,6 @@ def test_verdicts_are_rarely_wrong(accuracy: MemoryAccuracy) -> None:
 
 
 def test_constants_say_how_they_were_made() -> None:
-    written = json.loads(files("redline.cost.train").joinpath("memory.json").read_text("utf-8"))
+    written = json.loads(files("redline.cost.train.memory").joinpath("memory.json").read_text("utf-8"))
     assert "scripts/fit_memory.py" in written["about"]
     assert all({"known", "fitted", "rows"} <= set(stack) for stack in written["stacks"].values())

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from redline.cost.train.layout import Recompute
-from redline.cost.train.room import peak_interval
+from redline.cost.train.memory.room import peak_interval
+from redline.cost.train.search.trust import evidence, spread_of
 from redline.cost.train.stacks import spread, stack_names
-from redline.cost.train.trust import evidence, spread_of
 from redline.cost.truth.memory import as_measured, measured_peaks, unfitted_use
 from redline.cost.truth.step_accuracy import predicted, step_accuracy
 from redline.cost.truth.trust import _usable_runs, held_out, measured_machines, usual_spread
@@ -21,7 +21,7 @@ H100 = find("H100-SXM5-80GB")
 
 def test_the_file_is_up_to_date() -> None:
     """Where it is not: python scripts/score_plan.py."""
-    written = json.loads((files("redline.cost.train") / "trust.json").read_text(encoding="utf-8"))
+    written = json.loads((files("redline.cost.train.search") / "trust.json").read_text(encoding="utf-8"))
     assert written["held_out"] == held_out()
     assert written["usual_spread"] == usual_spread()
     assert written["machines"] == measured_machines()

@@ -6,10 +6,10 @@ from typing import Any
 
 from redline.artifacts import Envelope
 from redline.cost.job.whole import JobCost
-from redline.cost.train.alternatives import Alternative, Change
 from redline.cost.train.layout import Layout, Recompute, Schedule
-from redline.cost.train.overlap import Overlap
-from redline.cost.train.planned import Candidate, TrainingPlan
+from redline.cost.train.search.alternatives import Alternative, Change
+from redline.cost.train.search.planned import Candidate, TrainingPlan
+from redline.cost.train.time.overlap import Overlap
 from redline.report.plan.plain import plain
 
 KIND = "training-plan"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from redline.cost.job.whole import JobCost
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.report.language import _
 from redline.report.plan.amounts import gigabytes
 from redline.report.plan.train import job as say_job

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance

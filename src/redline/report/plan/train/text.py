@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.cost.job.whole import JobCost
-from redline.cost.train.planned import TrainingPlan
+from redline.cost.train.search.planned import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
 from redline.report.layout import left, right, width_of, wrapped

@@ -1,0 +1,1 @@
+"""A step played through, piece by piece, as a timeline."""

@@ -1,0 +1,1 @@
+"""All layouts of a job, the best of them, and why."""
