@@ -23,7 +23,7 @@ from redline.cost.train.memory.use import first_stage_memory, memory_use
 from redline.cost.train.outcome import MemoryUse
 from redline.cost.truth.memory import Peaks, as_measured, measured_peaks, nanotron_outcomes
 
-TARGET = Path(__file__).parents[1] / "src" / "redline" / "cost" / "train" / "memory.json"
+TARGET = Path(__file__).parents[1] / "src" / "redline" / "cost" / "train" / "memory" / "memory.json"
 ABOUT = (
     "Bytes that number formats and software stacks cost. Formats are arithmetic. Of stacks, `known` is what their code "
     "says, `fitted` what scripts/fit_memory.py fitted to rows with even ids of training_runs.csv.gz, and `rows` how "

@@ -116,7 +116,6 @@ FLAGS = {
         "--batch-tokens COUNT",
         "--by WHAT",
         "--chunks N",
-        "--compile",
         "--cp N",
         "--dense-layers N",
         "--dp N",

@@ -96,7 +96,7 @@ def test_a_plan_is_saved_as_a_page_or_as_figures(tmp_path: Path) -> None:
 
 def test_names_and_fields_of_a_layout_are_those_of_the_command_line() -> None:
     assert plan_python.NAMED == {"schedule": cli_layout.SCHEDULES, "recompute": cli_layout.RECOMPUTES}
-    own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash", "compiled"}
+    own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash"}
     assert set(plan_python.LAYOUT) == {*cli_layout.SIZES, *own}
 
 

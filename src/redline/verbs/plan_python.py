@@ -24,7 +24,7 @@ Wish = float | str | Sequence[float | str]
 
 LAYOUT = (
     "dp", "tp", "pp", "cp", "ep", "shard", "micro_batch", "chunks", "zero", "schedule", "recompute", "offload",
-    "sequence_parallel", "flash", "compiled",
+    "sequence_parallel", "flash",
 )  # fmt: skip
 NAMED: Mapping[str, Mapping[str, int]] = {
     "schedule": {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "zero-bubble": Schedule.ZERO_BUBBLE},

@@ -46,7 +46,6 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
         help="split norms and residuals over the tensor-parallel devices (default: yes)",
     )
     group.add_argument("--no-flash", action="store_true", help="attention is not fused")
-    group.add_argument("--compile", action="store_true", help="elementwise operators are fused, as by torch.compile")
 
 
 def fixed_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
@@ -58,6 +57,4 @@ def fixed_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
         fixed["sequence_parallel"] = (int(options.sequence_parallel),)
     if options.no_flash:
         fixed["flash"] = (0,)
-    if options.compile:
-        fixed["compiled"] = (1,)
     return {name: tuple(map(float, values)) for name, values in fixed.items() if values is not None}

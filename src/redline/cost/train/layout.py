@@ -49,8 +49,6 @@ class Layout:
     """Share of optimizer states that live in host memory."""
     flash: Number = 1
     """1: fused attention, which never writes the scores to memory."""
-    compiled: Number = 0
-    """1: torch.compile or an engine that fuses elementwise operators as well."""
     frozen: Number = 0
     """1: the weights are not trained, only small adapters beside them (LoRA)."""
 

@@ -257,7 +257,6 @@ def _layout(rows: Rows) -> Layout:
         micro_batch=_micro_batch(rows),
         recompute=_recompute(rows),
         flash=_or(rows, "flash_attn", 1.0),
-        compiled=_or(rows, "compile", 0.0),
         frozen=np.where(_contains(rows, "task", "lora"), 1.0, 0.0),
     )
 

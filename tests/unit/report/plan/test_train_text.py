@@ -150,7 +150,6 @@ def test_a_better_machine() -> None:
         (Layout(dp=16, zero=3, shard=8, recompute=2), "dp 16, HSDP in groups of 8, 3 micro-batches of 1, all layers"),
         (Layout(pp=2, schedule=Schedule.ZERO_BUBBLE), "pp 2, zero-bubble, 3 micro-batches of 1"),
         (Layout(dp=8, ep=4, offload=1, flash=0), "dp 8, ep 4, 3 micro-batches of 1, 100 % of the optimizer in host"),
-        (Layout(compiled=1), "one copy on one GPU, 3 micro-batches of 1, compiled"),
     ],
 )
 def test_a_layout_in_one_line(layout: Layout, words: str) -> None:
