@@ -80,6 +80,19 @@ def reduce_scatter_s(size_bytes: Number, among: Group, rates: Rates, messages: N
     return all_gather_s(size_bytes, among, rates, messages)
 
 
+def ring_pass_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+    """Until the parts of all members, `size_bytes` together, have passed every device, from neighbour to neighbour.
+
+    One ring goes through the group: it leaves a node over one device's network card, however many members are inside.
+    """
+    volume = size_bytes * (among.size - 1) / among.size
+    inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s)
+    across = rates.nic_bytes_per_s * _decay(among, rates)
+    spans = np.where(among.per_node == 1, across, np.minimum(inside, across))
+    moved_s = volume / np.where(among.nodes > 1, spans, inside)
+    return np.where(among.size > 1, moved_s + _latency_s(among, rates, tree=False), 0.0)
+
+
 def broadcast_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
     return _time_s(size_bytes, among, rates, tree=True)
 

@@ -14,6 +14,7 @@ from redline.cost.collectives import (
     broadcast_s,
     group,
     reduce_scatter_s,
+    ring_pass_s,
     send_s,
 )
 from redline.cost.train.rates import Rates
@@ -114,3 +115,19 @@ def test_a_faster_link_is_never_slower(size: float, stride: float, moved: float,
     among = group(size, stride, LINKS.devices_per_node)
     for collective in EVERY:
         assert seconds(collective(moved, among, better)) <= seconds(collective(moved, among, LINKS)) * (1 + 1e-12)
+
+
+def test_a_ring_passes_all_parts_but_the_own() -> None:
+    assert seconds(ring_pass_s(100 * GB, near(8), LINKS)) == pytest.approx(7 / 8)
+    assert seconds(ring_pass_s(100 * GB, near(1), LINKS)) == 0.0
+
+
+def test_a_ring_leaves_a_node_over_one_network_card_however_many_members_are_inside() -> None:
+    """10 GB/s, where a gather of all has the cards of the 8 members."""
+    assert seconds(ring_pass_s(100 * GB, near(16), LINKS)) == pytest.approx(15 / 16 * 10)
+    assert seconds(all_gather_s(100 * GB, near(16), LINKS)) == pytest.approx(15 / 16 * 10 / 8)
+
+
+def test_a_ring_has_one_link_to_a_neighbour_where_there_is_no_switch() -> None:
+    pairs = replace(LINKS, pair_bytes_per_s=25 * GB)
+    assert seconds(ring_pass_s(100 * GB, near(8), pairs)) == pytest.approx(7 / 8 * 4)
