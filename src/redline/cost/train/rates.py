@@ -46,6 +46,8 @@ class Rates:
     gather_share: Number = 1.0
     """Of the bandwidth of all-reduces across nodes, what gathering and scattering reach: they have no tree."""
     host_link_bytes_per_s: Number = 25e9
+    host_memory_bytes_per_s: Number = 200e9
+    """Of one host, for all its devices. A usual server of two sockets sustains about this."""
 
     # Memory.
     device_bytes: Number
@@ -113,7 +115,5 @@ class Rates:
     """Share of tensor-parallel traffic that hides behind matmuls."""
     expert_overlap: Number = 0.0
     """Share of the traffic of expert parallelism that hides behind compute."""
-    send_overlap: Number = 0.0
-    """Share of sends between stages that hides in the steady state of a pipeline."""
     balanced_head: Number = 0.0
     """1 where layers are dealt to stages by cost, with the head as several of them; 0: the same number to each."""

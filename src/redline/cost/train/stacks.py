@@ -72,7 +72,6 @@ class Stack:
     update_overlap: Number = 0.0
     tensor_overlap: Number = 0.0
     expert_overlap: Number = 0.1
-    send_overlap: Number = 0.0
     balanced_head: Number = 0.0
 
 

@@ -1,9 +1,17 @@
 """Which traffic hides behind which compute, and what stays exposed."""
 
+from dataclasses import replace
+
 import pytest
 
+from redline.cost.train.columns import row_of
+from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.search.plan import TrainingRequest, plan_training
+from redline.cost.train.stacks import rates_of
 from redline.cost.train.time.overlap import Overlap
+from redline.cost.train.time.overlap import overlaps as row_overlaps
+from redline.cost.train.time.pieces import pieces
+from redline.cost.train.time.step import step_time
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
 
@@ -42,3 +50,20 @@ def test_a_ratio_below_one_is_exposed() -> None:
 
 def test_the_ratio_is_compute_over_traffic() -> None:
     assert Overlap(kind="data", compute_s=3.0, traffic_s=2.0, exposed_s=0.0).ratio == pytest.approx(1.5)
+
+
+def test_tensor_and_expert_traffic_is_shown_whole_with_what_hides() -> None:
+    """Whatever share of it a stack hides."""
+    model = known_model("mixtral-8x7b")
+    layout, batch = Layout(dp=8, tp=2, ep=8), Batch(sequence=4096, sequences=64)
+    rates = replace(rates_of(H100), tensor_overlap=0.0, expert_overlap=0.0)
+    shown, hidden = (
+        pieces(model, batch, layout, each) for each in (rates, replace(rates, tensor_overlap=0.9, expert_overlap=0.9))
+    )
+    for kind in ("tensor", "expert"):
+        whole_s, rest_s = (
+            {one.kind: one for one in row_overlaps(row_of(each, 0), row_of(step_time(each), 0))}[kind]
+            for each in (shown, hidden)
+        )
+        assert rest_s.traffic_s == pytest.approx(whole_s.traffic_s)
+        assert rest_s.exposed_s == pytest.approx(0.1 * whole_s.exposed_s)

@@ -16,6 +16,7 @@ from redline.cost.train.played.activity import Activity
 from redline.cost.train.played.drawing import Drawing, drawing_of
 from redline.cost.train.played.predicted import MADE_BY, PredictedStep, events_in, predicted_step
 from redline.cost.train.played.simulate import simulate
+from redline.cost.train.played.stage_run import Event
 from redline.cost.train.search.plan import TrainingRequest, plan_training
 from redline.cost.train.search.planned import TrainingPlan
 from redline.cost.train.stacks import rates_of
@@ -299,13 +300,34 @@ def test_collectives_have_the_sizes_of_the_textbook(tmp_path: Path) -> None:
     assert scattered == pytest.approx(stage, rel=1e-4)
 
 
-def test_gathers_of_zero_3_are_a_layer_and_gradients_of_all_layers_are_scattered(tmp_path: Path) -> None:
+def test_gathers_of_zero_3_are_a_layer_with_its_share_of_embedding_and_head(tmp_path: Path) -> None:
     parts, time, drawing = planned({"dp": 32, "zero": 3})
     _, (read,) = written(predicted_step(parts, float(time.step_s), drawing), tmp_path)
     found = {each[0]: each for each in messages_of(read) if each[1] == "data of stage 0"}
-    layer = MATRICES + NORMS
+    layer = MATRICES + NORMS + 2 * 50304 * 2048 // 16
     assert found["all_gather"][2:5] == (32, layer // 32, layer)
     assert found["reduce_scatter"][2:5] == (32, layer, layer // 32)
+
+
+def test_experts_are_gathered_among_those_that_have_the_same() -> None:
+    mixed = {"moe_layers": 16, "experts": 8, "experts_per_token": 2, "expert_ffn": 4096}
+    model, rates = describe(layers=16, hidden=2048, heads=16, vocab=50304, **mixed), rates_of(H100)
+    layout = Layout(dp=32, ep=8, zero=3)
+    parts = pieces(model, BATCH, Layout(dp=np.array([32.0]), ep=8, zero=3), rates)
+    drawing = drawing_of(model, BATCH, layout, rates, row_of(parts, 0), dtype="bf16", half="bf16")
+    sent, _ = drawing.messages(Event(Activity.GATHER, 0.0, float(parts.gather_s[0]), 0, 0))
+    assert [(each.group, each.members) for each in sent] == [("data", 32), ("expert data", 4)]
+    assert sent[1].out_elements == 3 * 2048 * 4096
+    assert sum(each.seconds for each in sent) == pytest.approx(float(parts.gather_s[0]))
+
+
+def test_offloaded_states_are_copied_at_the_rate_of_the_link_while_the_device_waits_for_the_host() -> None:
+    parts, time, drawing = planned({"dp": 8, "zero": 1, "offload": 1.0})
+    timeline = predicted_step(parts, float(time.step_s), drawing).timelines[0]
+    copies = timeline.spans.kind == Kind.COPY
+    copied_s = float((timeline.spans.end_ns - timeline.spans.start_ns)[copies].sum()) / 1e9
+    assert copied_s == pytest.approx(drawing.offloaded_bytes / float(rates_of(H100).host_link_bytes_per_s), rel=0.01)
+    assert copied_s < 0.5 * float(time.offload_s)
 
 
 def test_matmuls_have_the_shapes_of_one_device(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
-
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.played import calls, messages
 from redline.cost.train.played.activity import Activity
@@ -17,8 +15,7 @@ from redline.cost.train.played.stage_run import Event
 from redline.cost.train.rates import Rates
 from redline.cost.train.search.subject import Subject
 from redline.cost.train.stages import first_stage
-from redline.cost.train.time.pieces import Pieces, divided, ends
-from redline.cost.train.time.traffic import shards
+from redline.cost.train.time.pieces import OFFLOADED_BYTES, Pieces, apart, ends, optimizer_states
 from redline.model.counted import CountedModule
 from redline.model.parameters import layer_parameters
 
@@ -33,8 +30,6 @@ KERNELS = {
     Activity.OFFLOAD: "Memcpy HtoD (offloaded optimizer)",
 }
 _DIGITS = 6  # of a number of layers
-# Bytes per parameter over the link to the host: a gradient down, a weight up.
-_OFFLOADED_BYTES = 4
 
 
 class Drawing:
@@ -46,11 +41,14 @@ class Drawing:
         work: Mapping[Activity, Sequence[Work]],
         messages: Mapping[Direction, Sequence[Message]],
         offloaded_bytes: float = 0.0,
+        offloading_s: float = 0.0,
     ) -> None:
         self._given, self._pieces = pieces, PlainPieces(pieces)
         self._work = work
         self._messages = messages
         self.offloaded_bytes = round(offloaded_bytes)
+        self.offloading_s = offloading_s
+        """What copying these takes. Then the device waits for Adam on the host."""
         self._known: dict[tuple[Activity, float], tuple[Call, ...]] = {}
 
     def coarse(self) -> "Drawing":
@@ -60,6 +58,7 @@ class Drawing:
             {activity: calls.as_one(work) for activity, work in self._work.items()},
             {direction: messages.as_one(sent) for direction, sent in self._messages.items()},
             self.offloaded_bytes,
+            self.offloading_s,
         )
 
     def calls(self, event: Event) -> tuple[Call, ...]:
@@ -126,16 +125,20 @@ def drawing_of(
         )
         return _drawing(pieces, copies, {}, {})
     one = OneLayout(model=subject, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
-    layer = float(divided(layer_parameters(subject), layout))
+    layer, experts = (float(each) for each in apart(layer_parameters(subject), layout))
     layers = float(first_stage(subject, batch, layout, rates.balanced_head).layers)
+    split = layer + float(ends(subject, layout)) / layers
     wanted = 0.0 if layout.frozen == 1 else 1.0
     copies = Copies(
         layout=layout,
         rates=rates,
         half=half,
-        layer=layer,
-        trained_layer=wanted * layer,
-        trained=wanted * (layer * layers + float(ends(subject, layout))),
+        layer=split,
+        trained_layer=wanted * split,
+        trained=wanted * split * layers,
+        expert_layer=experts,
+        trained_expert_layer=wanted * experts,
+        trained_experts=wanted * experts * layers,
     )
     work = pass_work(one, weights_apart=puts_weights_off(PlainPieces(pieces)))
     return _drawing(pieces, copies, work, layer_messages(one))
@@ -149,8 +152,7 @@ def _drawing(
 ) -> Drawing:
     """With what the optimizer moves: its share of the states, on the device or over the link to the host."""
     layout, rates = copies.layout, copies.rates
-    split = float(np.asarray(shards(layout, rates).size)) if layout.zero >= 1 else 1.0
-    states = copies.trained / split
+    states = float(optimizer_states(copies.trained, copies.trained_experts, layout, rates))
     offloaded = states * float(layout.offload)
     moved_bytes = (states - offloaded) * float(rates.optimizer_bytes)
     update = Moved(label="update", moved_bytes=moved_bytes, dtype="fp32", seconds=float(pieces.optimizer_s))
@@ -158,5 +160,6 @@ def _drawing(
         pieces,
         {**work, Activity.OPTIMIZER: [update] if moved_bytes > 0 else []},
         {**messages, **copy_messages(copies)},
-        offloaded * _OFFLOADED_BYTES,
+        offloaded * OFFLOADED_BYTES,
+        offloaded * OFFLOADED_BYTES / float(rates.host_link_bytes_per_s),
     )

@@ -6,13 +6,21 @@ The sizes are those of the textbook: what every member of a group holds before a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redline.cost.collectives import Group, all_gather_s, all_reduce_s, all_to_all_s, group, reduce_scatter_s
+from redline.cost.collectives import (
+    Group,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    group,
+    reduce_scatter_s,
+    ring_pass_s,
+)
 from redline.cost.train.layout import Layout, Recompute
 from redline.cost.train.played.activity import Activity
 from redline.cost.train.played.pass_work import OneLayout
 from redline.cost.train.rates import Rates
 from redline.cost.train.time.layer import NUMBER_BYTES
-from redline.cost.train.time.traffic import replicas, shards
+from redline.cost.train.time.traffic import Held, held, held_experts, keys_and_values
 
 STAGES = "stages"
 """The group of one rank per stage."""
@@ -117,9 +125,10 @@ def _context(one: OneLayout) -> Iterator[Message]:
     """Keys and values of all members."""
     model, layout = one.model, one.layout
     among = group(layout.cp, layout.tp, one.rates.devices_per_node)
-    width = float(model.kv_heads * (model.head_dim + model.value_dim) / layout.tp)
     share = float(model.attention_layers / model.layers)
-    yield gathered(one, "context", among, share * one.tokens * float(layout.cp) * width)
+    elements = share * one.tokens * float(layout.cp * keys_and_values(model, layout))
+    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, one.rates))
+    yield replace(gathered(one, "context", among, elements), seconds=seconds)
 
 
 def _context_backward(forward: Sequence[Message]) -> Iterator[Message]:
@@ -172,35 +181,46 @@ class Copies:
     rates: Rates
     half: str
     layer: float
-    """Parameters of one layer."""
+    """Parameters of one layer and its share of embedding and head, without routed experts; as the next two."""
     trained_layer: float
     trained: float
-    """Of all layers and ends that a stage has."""
+    """Of a whole stage."""
+    expert_layer: float = 0.0
+    """Routed experts of one layer; then the trained ones of it and of a stage."""
+    trained_expert_layer: float = 0.0
+    trained_experts: float = 0.0
 
 
 def copy_messages(one: Copies) -> Mapping[Direction, Sequence[Message]]:
-    layout, rates = one.layout, one.rates
-    among = shards(layout, rates)
-    gradients = "fp32" if float(rates.gradient_bytes) >= _FLOAT_BYTES else one.half
-    left = max(1.0 - float(rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
-    gather = [gathered(one, "data", among, one.layer)]
-    every = group(layout.dp * layout.cp, layout.tp, rates.devices_per_node)
-    plain = [reduced(one, "data", every, one.trained, gradients)]
-    found = {
-        Activity.GATHER: gather,
-        Activity.SCATTER: list(_scattered_over(one, one.trained_layer, gradients)),
-        Activity.REDUCE: plain if layout.zero == 0 else list(_scattered_over(one, one.trained, gradients)),
-        Activity.BROADCAST: [gathered(one, "data", among, one.trained * left)],
-    }
+    """Routed experts follow the rest, among fewer devices."""
+    every, some = held(one.layout, one.rates), held_experts(one.layout, one.rates)
+    found = _sent_among(one, every, "", one.layer, one.trained_layer, one.trained)
+    if one.expert_layer > 0 and float(some.copies.size) > 1:
+        more = _sent_among(one, some, "expert ", one.expert_layer, one.trained_expert_layer, one.trained_experts)
+        found = {activity: [*messages, *more[activity]] for activity, messages in found.items()}
     return {(activity, False): messages for activity, messages in found.items()}
 
 
-def _scattered_over(one: Copies, elements: float, dtype: str) -> Iterator[Message]:
+def _sent_among(
+    one: Copies, by: Held, prefix: str, layer: float, trained_layer: float, trained: float
+) -> dict[Activity, list[Message]]:
+    gradients = "fp32" if float(one.rates.gradient_bytes) >= _FLOAT_BYTES else one.half
+    left = max(1.0 - float(one.rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
+    plain = [reduced(one, f"{prefix}data", by.copies, trained, gradients)]
+    scatter = list(_scattered_over(one, by, prefix, trained, gradients))
+    return {
+        Activity.GATHER: [gathered(one, f"{prefix}data", by.shards, layer)],
+        Activity.SCATTER: list(_scattered_over(one, by, prefix, trained_layer, gradients)),
+        Activity.REDUCE: plain if one.layout.zero == 0 else scatter,
+        Activity.BROADCAST: [gathered(one, f"{prefix}data", by.shards, trained * left)],
+    }
+
+
+def _scattered_over(one: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[Message]:
     """Over the devices that split the states, then over those that hold the same shard (HSDP)."""
-    among, others = shards(one.layout, one.rates), replicas(one.layout, one.rates)
-    yield scattered(one, "data", among, elements, dtype)
-    if float(others.size) > 1:
-        yield reduced(one, "replicas", others, elements / float(among.size), dtype)
+    yield scattered(one, f"{prefix}data", by.shards, elements, dtype)
+    if float(by.replicas.size) > 1:
+        yield reduced(one, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
 def gathered(one: OneLayout | Copies, name: str, among: Group, elements: float) -> Message:

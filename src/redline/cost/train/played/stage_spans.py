@@ -96,7 +96,8 @@ def _kernels(event: Event, drawing: Drawing, ns_per_s: float) -> Iterator[Span]:
     start_ns, end_ns = round(event.start_s * ns_per_s), round(event.end_s * ns_per_s)
     if event.activity is Activity.OFFLOAD:
         name, size = KERNELS[event.activity], drawing.offloaded_bytes
-        yield Span(start_ns, end_ns, Kind.COPY, name, _KERNEL_STREAM, event=event, bytes=size)
+        copied_ns = min(start_ns + round(drawing.offloading_s * ns_per_s), end_ns)
+        yield Span(start_ns, copied_ns, Kind.COPY, name, _KERNEL_STREAM, event=event, bytes=size)
         return
     calls = drawing.calls(event)
     if not calls:

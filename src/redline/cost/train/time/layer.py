@@ -87,11 +87,15 @@ def _evenness(n: Number, k: Number) -> Number:
 
 
 def _fused_attention_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
-    """Two products of scores with keys and values: 2 s s d each per head, half of it where attention is causal."""
+    """Two products of scores with keys and values: 2 s s d each per head, half of it where attention is causal.
+
+    With context parallelism a kernel meets the keys of one device at a time, so it reaches what shorter sequences do.
+    """
     seen = seen_tokens(model, batch)
     width = model.heads * (model.head_dim + model.value_dim) / layout.tp
     flops = 2.0 * tokens_per_device(batch, layout) * seen * width
-    reached = rates.attention_flops_per_s * batch.sequence / (batch.sequence + rates.attention_half)
+    piece = batch.sequence / layout.cp
+    reached = rates.attention_flops_per_s * piece / (piece + rates.attention_half)
     return kernel_s(flops, 0.0, reached, 1.0, rates.fixed_s)
 
 

@@ -13,7 +13,7 @@ from redline.cost.train.rates import Rates
 from redline.cost.train.stages import micro_batches
 from redline.cost.train.time.operators import OPERATORS_PER_LAYER, host_forward_s, operators_s
 from redline.cost.train.time.pieces import Pieces, in_columns, once_per_step
-from redline.cost.train.time.traffic import gather_weights_s, scatter_gradients_s
+from redline.cost.train.time.traffic import gather_weights_s, held, scatter_gradients_s
 from redline.hardware.machine import Machine
 from redline.model.counted import CountedModule
 from redline.model.model import Number
@@ -22,6 +22,7 @@ from redline.model.model import Number
 _NONE = (
     "weight_gradient_s", "tensor_forward_s", "tensor_backward_s", "context_forward_s", "context_backward_s",
     "ring_s", "attention_s", "expert_forward_s", "expert_backward_s", "head_forward_s", "head_backward_s", "send_s",
+    "tensor_sent_s", "expert_sent_s",
 )  # fmt: skip
 
 
@@ -38,9 +39,9 @@ def module_pieces(module: CountedModule, batch: Batch, layout: Layout, rates: Ra
         **_passes(module, layout, rates),
         "host_micro_batch_s": rates.host_micro_batch_s,
         "host_step_s": rates.host_step_s,
-        "gather_s": gather_weights_s(module.parameters / layers, layout, rates),
-        "scatter_s": scatter_gradients_s(trained / layers, layout, rates),
-        **once_per_step(trained, float(layers), layout, rates),
+        "gather_s": gather_weights_s(module.parameters / layers, held(layout, rates), layout, rates),
+        "scatter_s": scatter_gradients_s(trained / layers, held(layout, rates), layout, rates),
+        **once_per_step(trained, 0.0, float(layers), layout, rates),
     }
     return in_columns(found)
 

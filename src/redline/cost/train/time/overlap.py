@@ -37,9 +37,9 @@ def overlaps(pieces: Pieces, time: StepTime) -> tuple[Overlap, ...]:
     found = (
         ("data", pieces.layers_per_stage * backward_s, pieces.reduce_s + pieces.broadcast_s, time.reduce_s),
         ("gather", forward_s, pieces.gather_s, time.gather_s),
-        ("tensor", forward_s, pieces.tensor_forward_s, time.tensor_s),
+        ("tensor", forward_s, pieces.tensor_sent_s, time.tensor_s),
         ("context", pieces.attention_s, pieces.ring_s, time.context_s),
-        ("expert", forward_s, pieces.expert_forward_s, time.expert_s),
+        ("expert", forward_s, pieces.expert_sent_s, time.expert_s),
         ("pipeline", pieces.layers_per_stage / pieces.chunks * forward_s, pieces.send_s, time.pipeline_s),
     )
     return tuple(

@@ -25,12 +25,14 @@ from redline.cost.train.stages import first_stage, last_stage, micro_batches
 from redline.cost.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
 from redline.cost.train.time.traffic import (
     context_traffic_s,
+    expert_tp,
     expert_traffic_s,
     gather_updates_s,
     gather_weights_s,
+    held,
+    held_experts,
     reduce_gradients_s,
     scatter_gradients_s,
-    shards,
     stage_send_s,
     tensor_traffic_s,
 )
@@ -39,6 +41,12 @@ from redline.model.parameters import LayerParameters, layer_parameters
 
 # Collectives of tensor parallelism in one layer: an all-reduce each for attention and feed-forward part, or twice that.
 _COLLECTIVES = 2
+# Bytes per parameter over the link to the host: a gradient down, an updated weight up.
+OFFLOADED_BYTES = 4
+# Bytes per parameter that Adam on the host reads and writes: master weight, two moments, gradient and new weight.
+HOST_UPDATE_BYTES = 28
+# A usual server. Larger domains of one fabric are racks of several hosts.
+DEVICES_PER_HOST = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +79,8 @@ class Pieces:
     tensor_forward_s: Column
     tensor_backward_s: Column
     """With what recomputation repeats."""
+    tensor_sent_s: Column
+    """All of it in a forward pass, with the share that hides behind matmuls."""
     context_forward_s: Column
     """What attention does not hide of the ring's traffic."""
     context_backward_s: Column
@@ -80,7 +90,9 @@ class Pieces:
     """The part of `forward_s` that it can hide behind."""
     expert_forward_s: Column
     expert_backward_s: Column
-    # Weights of one layer, gathered and scattered while others compute (ZeRO-3).
+    expert_sent_s: Column
+    """All of it in a forward pass, with the share that hides behind compute."""
+    # Weights of one layer and its share of embedding and head, gathered and scattered while others compute (ZeRO-3).
     gather_s: Column
     """Once before the forward, once before the backward pass of the layer."""
     scatter_s: Column
@@ -109,18 +121,21 @@ class Pieces:
 def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
     """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
     times = layer_times(model, batch, layout, rates)
-    layer = divided(layer_parameters(model), layout)
+    rest, experts = apart(layer_parameters(model), layout)
     layers = first_stage(model, batch, layout, rates.balanced_head).layers
-    stage = layer * layers + ends(model, layout)
+    every, some = held(layout, rates), held_experts(layout, rates)
+    # The embedding and the head are gathered and scattered with each micro-batch too: each layer has its share of them.
+    split = rest + ends(model, layout) / layers
     found = {
         **_pipeline(model, batch, layout, rates),
-        **_kernels(times, layer, layout, rates),
+        **_kernels(times, rest + experts, layout, rates),
         **_host(model, layout, rates),
         **_traffic(model, batch, layout, rates, times),
-        "gather_s": gather_weights_s(layer, layout, rates),
-        "scatter_s": scatter_gradients_s(layer, layout, rates),
+        "gather_s": gather_weights_s(split, every, layout, rates) + gather_weights_s(experts, some, layout, rates),
+        "scatter_s": scatter_gradients_s(split, every, layout, rates)
+        + scatter_gradients_s(experts, some, layout, rates),
         **_head(model, batch, layout, rates),
-        **once_per_step(stage, layers, layout, rates),
+        **once_per_step(rest * layers + ends(model, layout), experts * layers, layers, layout, rates),
     }
     return in_columns(found)
 
@@ -203,20 +218,24 @@ def _host(model: Model, layout: Layout, rates: Rates) -> dict[str, Number]:
 def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> dict[str, Number]:
     """Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
     again = layout.recompute == Recompute.FULL
-    tensor_s, tensor_back_s = tensor_traffic_s(model, batch, layout, rates)
+    tensor_sent_s, tensor_sent_back_s = tensor_traffic_s(model, batch, layout, rates)
+    tensor_s, tensor_back_s = ((1 - rates.tensor_overlap) * each for each in (tensor_sent_s, tensor_sent_back_s))
     context_s, context_back_s = context_traffic_s(model, batch, layout, rates)
-    expert_s = expert_traffic_s(model, batch, layout, rates)
+    expert_sent_s = expert_traffic_s(model, batch, layout, rates)
+    expert_s = (1 - rates.expert_overlap) * expert_sent_s
     shown_s = np.maximum(context_s - times.attention_s, 0.0)
     shown_back_s = np.maximum(context_back_s - times.attention_backward_s, 0.0)
     return {
         "tensor_forward_s": tensor_s,
         "tensor_backward_s": tensor_back_s + np.where(again, tensor_s, 0.0),
+        "tensor_sent_s": tensor_sent_s,
         "ring_s": context_s,
         "attention_s": times.attention_s,
         "context_forward_s": shown_s,
         "context_backward_s": shown_back_s + np.where(again, shown_s, 0.0),
         "expert_forward_s": expert_s,
         "expert_backward_s": expert_s * (1 + again),
+        "expert_sent_s": expert_sent_s,
     }
 
 
@@ -225,29 +244,48 @@ def _head(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str,
     return {"head_forward_s": forward_s, "head_backward_s": np.where(layout.frozen == 1, 1.0, 2.0) * forward_s}
 
 
-def once_per_step(stage: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
-    """Given the parameters of a stage, in how many layers, on one device."""
-    trained = np.where(layout.frozen == 1, 0.0, stage)
-    sharded = np.where(layout.zero >= 1, trained / shards(layout, rates).size, trained)
-    offloaded = sharded * layout.offload
-    moved_s = (sharded - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
+def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+    """Given the trained parameters of a stage on one device, those of routed experts apart, in how many layers."""
     wanted = 1.0 - layout.frozen
+    parts = ((wanted * rest, held(layout, rates)), (wanted * experts, held_experts(layout, rates)))
+    reduce_s = sum(reduce_gradients_s(each, layers, by, layout, rates) for each, by in parts)
+    update_s = sum(gather_updates_s(each, layers, by, layout, rates) for each, by in parts)
+    states = optimizer_states(wanted * rest, wanted * experts, layout, rates)
+    offloaded = states * layout.offload
     longer = np.where(_stalls(layout, rates) & (layout.zero == 0), rates.stall_reduce, 1.0)
     return {
-        "reduce_s": wanted * longer * reduce_gradients_s(trained, layers, layout, rates),
-        "broadcast_s": wanted * gather_updates_s(trained, layers, layout, rates) * (1 - rates.update_overlap),
+        "reduce_s": longer * reduce_s,
+        "broadcast_s": update_s * (1 - rates.update_overlap),
         "overlap": rates.overlap,
-        "optimizer_s": moved_s + layers * rates.host_optimizer_s,
-        # Gradients down and updated weights up, over the link to the host.
-        "offload_s": offloaded * 2 * 2 / rates.host_link_bytes_per_s,
+        "optimizer_s": (states - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
+        + layers * rates.host_optimizer_s,
+        "offload_s": offloaded * OFFLOADED_BYTES / rates.host_link_bytes_per_s
+        + _host_update_s(offloaded, layout, rates),
     }
+
+
+def optimizer_states(rest: Number, experts: Number, layout: Layout, rates: Rates) -> Number:
+    """Parameters whose states one device has: its shard of each part, from ZeRO-1 on."""
+    split = rest / held(layout, rates).shards.size + experts / held_experts(layout, rates).shards.size
+    return np.where(layout.zero >= 1, split, rest + experts)
+
+
+def _host_update_s(offloaded: Number, layout: Layout, rates: Rates) -> Number:
+    """Adam on the host, which is as fast as its memory; all devices that the host has share it."""
+    sharing = np.minimum(np.minimum(rates.devices_per_node, DEVICES_PER_HOST), _devices(layout))
+    return offloaded * sharing * HOST_UPDATE_BYTES / rates.host_memory_bytes_per_s
 
 
 def divided(layer: LayerParameters, layout: Layout) -> Number:
     """Parameters of a layer on one device."""
-    expert_tp = np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
-    split = (layer.attention + layer.dense + layer.shared) / layout.tp
-    return split + layer.experts / (layout.ep * expert_tp) + layer.whole
+    rest, experts = apart(layer, layout)
+    return rest + experts
+
+
+def apart(layer: LayerParameters, layout: Layout) -> tuple[Number, Number]:
+    """Parameters of a layer on one device: all but routed experts, and these."""
+    rest = (layer.attention + layer.dense + layer.shared) / layout.tp + layer.whole
+    return rest, layer.experts / (layout.ep * expert_tp(layout))
 
 
 def ends(model: Model, layout: Layout) -> Number:

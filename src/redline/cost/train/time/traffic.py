@@ -1,5 +1,7 @@
 """What devices send each other during a step, and how long each takes alone. Columns, one row per layout."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from redline.cost.collectives import (
@@ -9,6 +11,7 @@ from redline.cost.collectives import (
     all_to_all_s,
     group,
     reduce_scatter_s,
+    ring_pass_s,
     send_s,
 )
 from redline.cost.train.layout import Batch, Layout
@@ -30,17 +33,20 @@ def tensor_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
     split = layout.sequence_parallel == 1
     gather_s = all_gather_s(size, among, rates)
     pair_s = np.where(split, 2 * gather_s, all_reduce_s(size, among, rates))
-    shown = np.asarray(1 - rates.tensor_overlap, np.float64)
-    return parts * pair_s * shown, parts * (pair_s + np.where(split, gather_s, 0.0)) * shown
+    return parts * pair_s, parts * (pair_s + np.where(split, gather_s, 0.0))
 
 
 def context_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> tuple[Number, Number]:
     """Ring attention: the keys and values of all others pass by; backwards their gradients as well."""
     among = group(layout.cp, layout.tp, rates.devices_per_node)
-    width = model.kv_heads * (model.head_dim + model.value_dim) / layout.tp
-    size = tokens_per_device(batch, layout) * layout.cp * width * NUMBER_BYTES
-    once_s = all_gather_s(size, among, rates) * model.attention_layers / model.layers
+    size = tokens_per_device(batch, layout) * layout.cp * keys_and_values(model, layout) * NUMBER_BYTES
+    once_s = ring_pass_s(size, among, rates) * model.attention_layers / model.layers
     return once_s, 2 * once_s
+
+
+def keys_and_values(model: Model, layout: Layout) -> Number:
+    """Numbers per token on one device, which has one head of them at least."""
+    return np.maximum(model.kv_heads / layout.tp, 1.0) * (model.head_dim + model.value_dim)
 
 
 def expert_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
@@ -48,7 +54,7 @@ def expert_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
     among = group(layout.ep, layout.tp, rates.devices_per_node)
     rows = tokens_per_device(batch, layout) * model.experts_per_token / layout.tp
     once_s = all_to_all_s(rows * model.hidden * NUMBER_BYTES, among, rates)
-    return 2 * once_s * (1 - rates.expert_overlap) * model.moe_layers / model.layers
+    return 2 * once_s * model.moe_layers / model.layers
 
 
 def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
@@ -59,54 +65,71 @@ def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Nu
     return np.where(layout.pp > 1, send_s(size, stride, rates), 0.0)
 
 
-def copies(layout: Layout, rates: Rates) -> Group:
-    """Devices that hold the same part of the model, and reduce its gradients."""
-    return group(layout.dp * layout.cp, layout.tp, rates.devices_per_node)
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Devices that hold the same part of the model, and how ZeRO divides it among them."""
+
+    copies: Group
+    """All of them: they reduce its gradients."""
+    shards: Group
+    """Those that ZeRO splits over: all copies, or neighbours among them."""
+    replicas: Group
+    """Those that hold the same shard (HSDP): one where all copies are in one group."""
 
 
-def shards(layout: Layout, rates: Rates) -> Group:
-    """Devices that ZeRO splits over: all copies, or neighbours among them."""
-    every = layout.dp * layout.cp
-    size = np.where(layout.shard > 0, np.minimum(layout.shard, every), every)
-    return group(size, layout.tp, rates.devices_per_node)
+def held(layout: Layout, rates: Rates) -> Held:
+    """Everything but routed experts."""
+    return _held(layout.dp * layout.cp, layout.tp, layout.shard, rates)
 
 
-def replicas(layout: Layout, rates: Rates) -> Group:
-    """Devices that hold the same shard (HSDP): one where all copies are in one group."""
-    of_shards = shards(layout, rates)
-    stride = layout.tp * of_shards.size
-    return group(layout.dp * layout.cp / of_shards.size, stride, rates.devices_per_node)
+def held_experts(layout: Layout, rates: Rates) -> Held:
+    """Routed experts have fewer copies, further apart: each device has some of them alone."""
+    stride = layout.ep * expert_tp(layout)
+    every = np.maximum(layout.dp * layout.cp * layout.tp / stride, 1.0)
+    return _held(every, stride, np.where(layout.shard > 0, np.maximum(layout.shard * layout.tp / stride, 1), 0), rates)
 
 
-def gather_weights_s(weights: Number, layout: Layout, rates: Rates) -> Number:
+def _held(every: Number, stride: Number, shard: Number, rates: Rates) -> Held:
+    size = np.where(shard > 0, np.minimum(shard, every), every)
+    return Held(
+        copies=group(every, stride, rates.devices_per_node),
+        shards=group(size, stride, rates.devices_per_node),
+        replicas=group(every / size, stride * size, rates.devices_per_node),
+    )
+
+
+def expert_tp(layout: Layout) -> Number:
+    return np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
+
+
+def gather_weights_s(weights: Number, by: Held, layout: Layout, rates: Rates) -> Number:
     """Those of one layer, before it computes (ZeRO-3)."""
-    wanted = layout.zero == 3
-    return np.where(wanted, all_gather_s(weights * NUMBER_BYTES, shards(layout, rates), rates), 0.0)
+    wanted = (layout.zero == 3) & (weights > 0)
+    return np.where(wanted, all_gather_s(weights * NUMBER_BYTES, by.shards, rates), 0.0)
 
 
-def scatter_gradients_s(weights: Number, layout: Layout, rates: Rates) -> Number:
-    """Those of one layer, after it has computed them (ZeRO-2 and 3); with several shards also over their replicas."""
+def scatter_gradients_s(weights: Number, by: Held, layout: Layout, rates: Rates) -> Number:
+    """Those of one layer, after it has computed them (ZeRO-3); with several shards also over their replicas."""
     size = weights * rates.gradient_bytes
-    of_shards = shards(layout, rates)
-    once_s = reduce_scatter_s(size, of_shards, rates)
-    again_s = all_reduce_s(size / of_shards.size, replicas(layout, rates), rates)
-    return np.where(layout.zero == 3, once_s + again_s, 0.0)
+    once_s = reduce_scatter_s(size, by.shards, rates)
+    again_s = all_reduce_s(size / by.shards.size, by.replicas, rates)
+    return np.where((layout.zero == 3) & (weights > 0), once_s + again_s, 0.0)
 
 
-def reduce_gradients_s(weights: Number, layers: Number, layout: Layout, rates: Rates) -> Number:
+def reduce_gradients_s(weights: Number, layers: Number, by: Held, layout: Layout, rates: Rates) -> Number:
     """All of a stage, once per step, in a message per layer: an all-reduce; from ZeRO-1 on a scatter, because
     each keeps its shard alone.
     """
     size = weights * rates.gradient_bytes
-    among, of_shards = copies(layout, rates), shards(layout, rates)
-    again_s = all_reduce_s(size / of_shards.size, replicas(layout, rates), rates, layers)
-    scatter_s = reduce_scatter_s(size, of_shards, rates, layers) + again_s
-    plain_s = all_reduce_s(size, among, rates, layers)
-    return np.where(layout.zero == 3, 0.0, np.where(layout.zero == 0, plain_s, scatter_s))
+    again_s = all_reduce_s(size / by.shards.size, by.replicas, rates, layers)
+    scatter_s = reduce_scatter_s(size, by.shards, rates, layers) + again_s
+    plain_s = all_reduce_s(size, by.copies, rates, layers)
+    wanted = (layout.zero < 3) & (weights > 0)
+    return np.where(wanted, np.where(layout.zero == 0, plain_s, scatter_s), 0.0)
 
 
-def gather_updates_s(weights: Number, layers: Number, layout: Layout, rates: Rates) -> Number:
+def gather_updates_s(weights: Number, layers: Number, by: Held, layout: Layout, rates: Rates) -> Number:
     """Updated weights of a stage to all that hold them (ZeRO-1 and 2), in a message per layer."""
-    wanted = (layout.zero == 1) | (layout.zero == 2)
-    once_s = all_gather_s(weights * NUMBER_BYTES, shards(layout, rates), rates, layers)
+    wanted = ((layout.zero == 1) | (layout.zero == 2)) & (weights > 0)
+    once_s = all_gather_s(weights * NUMBER_BYTES, by.shards, rates, layers)
     return np.where(wanted, once_s, 0.0)
