@@ -326,3 +326,9 @@ def test_embedding_and_head_are_gathered_too() -> None:
     large = replace(small, vocab=4 * (4 * 1024**2 + 3 * 1024 * 4096) / 1024 / 2)
     gather_s = [float(pieces(each, BATCH, Layout(dp=8, zero=3), rates).gather_s) for each in (small, large)]
     assert gather_s[1] == pytest.approx(2 * gather_s[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_no_stack_sends_faster_than_network_cards_do(name: str) -> None:
+    assert stack(name).nic_share <= 1.0
+    assert stack(name).gather_share <= 1.0
