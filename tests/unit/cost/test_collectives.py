@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.cost.collectives import (
+from redline.cost.train.rates import Rates
+from redline.cost.train.stacks import machine_rates
+from redline.cost.train.time.collectives import (
     Group,
     all_gather_s,
     all_reduce_s,
@@ -17,8 +19,6 @@ from redline.cost.collectives import (
     ring_pass_s,
     send_s,
 )
-from redline.cost.train.rates import Rates
-from redline.cost.train.stacks import machine_rates
 from redline.hardware.catalogue import find
 
 GB = 1e9

@@ -6,7 +6,11 @@ The sizes are those of the textbook: what every member of a group holds before a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redline.cost.collectives import (
+from redline.cost.train.layout import Layout, Recompute
+from redline.cost.train.played.activity import Activity
+from redline.cost.train.played.pass_work import OneLayout
+from redline.cost.train.rates import Rates
+from redline.cost.train.time.collectives import (
     Group,
     all_gather_s,
     all_reduce_s,
@@ -15,10 +19,6 @@ from redline.cost.collectives import (
     reduce_scatter_s,
     ring_pass_s,
 )
-from redline.cost.train.layout import Layout, Recompute
-from redline.cost.train.played.activity import Activity
-from redline.cost.train.played.pass_work import OneLayout
-from redline.cost.train.rates import Rates
 from redline.cost.train.time.layer import NUMBER_BYTES
 from redline.cost.train.time.traffic import Held, held, held_experts, keys_and_values
 

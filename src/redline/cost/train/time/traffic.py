@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.cost.collectives import (
+from redline.cost.train.layout import Batch, Layout
+from redline.cost.train.rates import Rates
+from redline.cost.train.time.collectives import (
     Group,
     all_gather_s,
     all_reduce_s,
@@ -14,8 +16,6 @@ from redline.cost.collectives import (
     ring_pass_s,
     send_s,
 )
-from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.rates import Rates
 from redline.cost.train.time.layer import NUMBER_BYTES, tokens_per_device
 from redline.model.model import Model, Number
 
