@@ -25,9 +25,3 @@ class Activity(IntEnum):
     MEET = 19  # all stages agree on the norm of gradients before the optimizer
     OFFLOAD = 20
     HOST = 21  # the device waits for the host, which does something else than launching
-
-
-SENDING = frozenset(activity for activity in Activity if Activity.TENSOR <= activity <= Activity.MEET)
-BESIDE = frozenset({Activity.GATHER, Activity.SCATTER, Activity.REDUCE})
-"""On the stream beside the kernels'."""
-EXCHANGES = frozenset({Activity.SEND, Activity.RECEIVE})
