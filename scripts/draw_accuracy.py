@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.cost.truth.validation import Scatter, Validation, memory_points, step_points, validate
+from redline.cost.truth.validation import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
 from redline.report.shown import Shown
 
@@ -24,21 +24,6 @@ PAGE = DOCS / "explanation" / "planner-accuracy.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def shown_tables(found: Validation) -> dict[str, Shown]:
-    """By the names that the page calls them."""
-    return {
-        "steps": tables.steps(found),
-        "stacks": tables.stacks(found),
-        "choices": tables.choices(found),
-        "each_choice": tables.each_choice(found),
-        "memory": tables.memory(found),
-        "verdicts": tables.verdicts(found),
-        "peers": tables.peers(found),
-        "serving": tables.serving(found, brief=True),
-        "left_out": tables.left_out(found),
-    }
 
 
 def written(shown: Shown) -> str:
@@ -169,7 +154,7 @@ def pictures() -> dict[str, str]:
 
 
 def main() -> None:
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), shown_tables(validate())), encoding="utf-8")
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), tables.every(validate(), brief=True)), encoding="utf-8")
     for name, drawn in pictures().items():
         (DOCS / "images" / name).write_text(drawn, encoding="utf-8")
 

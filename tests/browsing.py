@@ -72,3 +72,20 @@ def opened(browser: Browser, path: Path, width: int = 1280, theme: str = "light"
     until(page, "document.querySelectorAll('[data-chart]:not(:has(.main-svg))').length === 0")
     yield page, log
     context.close()
+
+
+def check_page(page: Page, log: Log, path: Path, width: int, charts: set[str]) -> None:
+    """All charts are drawn, every button works, and the page neither asks the network nor is wider than the window."""
+    drawn = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('[data-chart]')].map((one) => [one.dataset.chart, "
+        "one.querySelectorAll('.point').length]))"
+    )
+    assert set(drawn) == charts
+    assert all(count > 0 for count in drawn.values()), drawn
+    for button in page.query_selector_all("th button, .more:not([hidden])"):
+        button.click()
+    page.click("#theme")
+    assert log.requests == [path.as_uri()]
+    assert log.messages == []
+    assert page.evaluate("violations") == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

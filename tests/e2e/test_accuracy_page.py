@@ -13,6 +13,7 @@ import pytest
 
 from redline.cost.truth.serving_accuracy import first_token_repeats
 from redline.cost.truth.validation import Scatter, memory_points, step_points, validate
+from redline.report.plan.validate import tables
 from redline.report.shown import Shown
 from tests.e2e.test_docs import rows_of
 
@@ -34,7 +35,7 @@ POINTS, COUNTS = 0.5, 2
 
 @cache
 def shown() -> dict[str, Shown]:
-    return draw_accuracy.shown_tables(validate())
+    return tables.every(validate(), brief=True)
 
 
 def test_every_table_is_on_the_page() -> None:

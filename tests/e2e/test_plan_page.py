@@ -12,7 +12,7 @@ from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
 from redline.report.language import speaking
 from redline.report.words import printable
-from tests.browsing import PAYLOADS, opened
+from tests.browsing import PAYLOADS, check_page, opened
 from tests.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
 
 CHARTS = {"train": {"frontier"}, "serve": {"serving"}, "validate": {"steps_seen", "memory_seen", "serving_seen"}}
@@ -38,19 +38,7 @@ def test_it_requests_nothing_and_draws_everything(
 ) -> None:
     path = written(tmp_path, kind, language)
     with opened(browser, path, width, theme) as (page, log):
-        drawn = page.evaluate(
-            "Object.fromEntries([...document.querySelectorAll('[data-chart]')].map((one) => [one.dataset.chart, "
-            "one.querySelectorAll('.point').length]))"
-        )
-        assert set(drawn) == CHARTS[kind]
-        assert all(count > 0 for count in drawn.values()), drawn
-        for button in page.query_selector_all("th button, .more:not([hidden])"):
-            button.click()
-        page.click("#theme")
-        assert log.requests == [path.as_uri()]
-        assert log.messages == []
-        assert page.evaluate("violations") == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        check_page(page, log, path, width, CHARTS[kind])
 
 
 def test_a_plan_that_does_not_fit_has_a_page(browser: Browser, tmp_path: Path) -> None:

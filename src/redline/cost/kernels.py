@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.errors import UsageError
-from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Figure, Machine
+from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Machine
 from redline.model.model import Number
 
 # Where no table says what kernels of a machine reach. Of the peak: the median of all machines that have one.
@@ -68,11 +68,10 @@ def kernel_law(machine: Machine, dtype: str) -> KernelLaw:
     compute, memory, fixed_s = (
         (shares[0] * peak, shares[1] * bandwidth, shares[2]) if shares else (usual, MEMORY_SHARE * bandwidth, FIXED_S)
     )
-    measured = machine.figures.get
     return KernelLaw(
-        compute_flops_per_s=min(_value(measured(f"{LAW_COMPUTE}.{dtype}"), compute), peak),
-        memory_bytes_per_s=_value(measured(f"{LAW_MEMORY}.{dtype}"), memory),
-        fixed_s=_value(measured(f"{LAW_FIXED}.{dtype}"), fixed_s * 1e9) / 1e9,
+        compute_flops_per_s=min(machine.value(f"{LAW_COMPUTE}.{dtype}", compute), peak),
+        memory_bytes_per_s=machine.value(f"{LAW_MEMORY}.{dtype}", memory),
+        fixed_s=machine.value(f"{LAW_FIXED}.{dtype}", fixed_s * 1e9) / 1e9,
         peak_flops_per_s=peak,
     )
 
@@ -100,10 +99,6 @@ def _needed(machine: Machine, name: str, dtype: str) -> float:
             f"choose another format, or a machine that has it: `redline hardware {machine.name}` shows what is known"
         )
     return figure.value
-
-
-def _value(figure: Figure | None, otherwise: float) -> float:
-    return otherwise if figure is None else figure.value
 
 
 def _table_name(machine: Machine) -> str:

@@ -95,6 +95,11 @@ class Machine:
         if unknown:
             raise ValueError(f"{self.name}: there is no figure {unknown[0]!r}")
 
+    def value(self, name: str, otherwise: float = 0.0) -> float:
+        """Of a figure; `otherwise` where it is not known."""
+        figure = self.figures.get(name)
+        return otherwise if figure is None else figure.value
+
     def peak_flops_per_s(self, dtype: str) -> Figure | None:
         """The dense peak. fp32 is that of the vector units; a matmul in fp32 that may use tf32 has the peak of tf32."""
         return self.figures.get(f"{PEAK}.{_known(dtype)}")

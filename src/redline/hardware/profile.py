@@ -48,6 +48,11 @@ def choose(text: str | None, device_name: str, memory_bytes: int = 0, multiproce
     """The machine that the user named, by a record or a profile; the record of the device where the user named none."""
     if text is None:
         return catalogue.match(device_name, memory_bytes, multiprocessors)
+    return find_machine(text)
+
+
+def find_machine(text: str) -> Machine:
+    """The machine of a profile, or the one record of the catalogue that this name means."""
     return load_profile(Path(text)) if is_profile_path(text) else catalogue.find(text)
 
 

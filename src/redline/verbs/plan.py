@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from redline.cost.train.search.plan import TrainingRequest, plan_training
-from redline.cost.train.search.planned import TrainingPlan
+from redline.cost.train.search.plan import TrainingRequest
 from redline.cost.train.search.subject import Subject, usual_stack
 from redline.errors import UsageError
-from redline.hardware import catalogue
-from redline.hardware.machine import Machine
-from redline.hardware.profile import is_profile_path, load_profile
 from redline.model.describe import changed, describe
 from redline.model.known import read_model
 from redline.model.model import Model
 from redline.verbs.plan_trace import write_predicted_trace
 
-__all__ = [
-    "TrainingPlan",
-    "TrainingRequest",
-    "find_machine",
-    "find_model",
-    "find_subject",
-    "plan_training",
-    "usual_stack",
-    "write_predicted_trace",
-]
+__all__ = ["TrainingRequest", "find_model", "find_subject", "is_module", "usual_stack", "write_predicted_trace"]
 
 
 def find_model(source: str | None, **given: Any) -> Model:
@@ -55,8 +41,3 @@ def find_subject(source: str | None, **given: Any) -> Subject:
 def is_module(source: str) -> bool:
     """Also where its function is missing, so that this is what is said about it."""
     return source.endswith(".py") or source.rpartition(":")[0].endswith(".py")
-
-
-def find_machine(source: str) -> Machine:
-    """The machine of a profile, or the one record of the catalogue that this name means."""
-    return load_profile(Path(source)) if is_profile_path(source) else catalogue.find(source)

@@ -12,9 +12,10 @@ from redline.cost.train.search.search import ACCEPTED_CHANCE
 from redline.cost.train.search.subject import Subject, usual_stack
 from redline.cost.truth.validation import validate
 from redline.errors import UsageError
+from redline.hardware.profile import find_machine
 from redline.model.counted import CountedModule
 from redline.verbs import plan_serve
-from redline.verbs.plan import find_machine, find_model, find_subject
+from redline.verbs.plan import find_model, find_subject
 from redline.verbs.plan_job import price_job
 from redline.verbs.plan_serve import ServingRequest
 from redline.verbs.plan_sizes import BY, plan_sizes

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> ServingRequest:
-    from redline.verbs.plan import find_machine
+    from redline.hardware.profile import find_machine
     from redline.verbs.plan_serve import ServingRequest
 
     chosen = {"sizes": options.tp, "loads": options.concurrency}

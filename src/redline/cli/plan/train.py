@@ -103,7 +103,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> TrainingRequest:
-    from redline.verbs.plan import TrainingRequest, find_machine, usual_stack
+    from redline.hardware.profile import find_machine
+    from redline.verbs.plan import TrainingRequest, usual_stack
 
     model = subject_of(options)
     chosen = {

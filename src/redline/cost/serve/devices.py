@@ -7,24 +7,19 @@ from redline.hardware.machine import Machine
 
 def device_of(machine: Machine) -> Device:
     """A format that the machine has no peak for is computed in the next wider one."""
-    bf16 = _value(machine, "peak_flops_per_s.bf16") or _value(machine, "peak_flops_per_s.fp16")
-    bandwidth, size = _value(machine, "memory_bytes_per_s"), _value(machine, "memory_bytes")
+    bf16 = machine.value("peak_flops_per_s.bf16") or machine.value("peak_flops_per_s.fp16")
+    bandwidth, size = machine.value("memory_bytes_per_s"), machine.value("memory_bytes")
     if not bf16 or not bandwidth or not size:
         raise UsageError(
             f"{machine.name} has no peak of 16 bits, memory bandwidth or memory size, so serving cannot be planned\n"
             f"choose a machine that has them: `redline hardware {machine.name}` shows what is known"
         )
-    fp8 = _value(machine, "peak_flops_per_s.fp8") or bf16
+    fp8 = machine.value("peak_flops_per_s.fp8") or bf16
     return Device(
         peak_bf16=bf16,
         peak_fp8=fp8,
-        peak_fp4=_value(machine, "peak_flops_per_s.fp4") or fp8,
+        peak_fp4=machine.value("peak_flops_per_s.fp4") or fp8,
         memory_bytes_per_s=bandwidth,
         memory_bytes=size,
-        link_bytes_per_s=_value(machine, "fabric_bytes_per_s") or _value(machine, "pcie_bytes_per_s") or 25e9,
+        link_bytes_per_s=machine.value("fabric_bytes_per_s") or machine.value("pcie_bytes_per_s") or 25e9,
     )
-
-
-def _value(machine: Machine, name: str) -> float:
-    figure = machine.figures.get(name)
-    return 0.0 if figure is None else figure.value

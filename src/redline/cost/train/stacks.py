@@ -162,9 +162,9 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         kernel_law(machine, half_format(machine)),
         attention_law(machine),
     )
-    per_node = devices_per_node or _figure(machine, "fabric_devices", 1.0)
+    per_node = devices_per_node or machine.value("fabric_devices", 1.0)
     node, pair = _fabric(machine, per_node)
-    published_nic = _figure(machine, "nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
+    published_nic = machine.value("nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
     return Rates(
         compute_flops_per_s=law.compute_flops_per_s,
         head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
@@ -179,10 +179,10 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         node_bytes_per_s=node,
         pair_bytes_per_s=pair,
         node_latency_s=0.0,
-        nic_bytes_per_s=nic_bytes_per_s or _figure(machine, f"{RATE}.across.send_recv", published_nic),
+        nic_bytes_per_s=nic_bytes_per_s or machine.value(f"{RATE}.across.send_recv", published_nic),
         across_latency_s=0.0,
-        host_link_bytes_per_s=_figure(machine, "pcie_bytes_per_s", 32e9) * 0.8,
-        device_bytes=_figure(machine, "memory_bytes", 0.0),
+        host_link_bytes_per_s=machine.value("pcie_bytes_per_s", 32e9) * 0.8,
+        device_bytes=machine.value("memory_bytes", 0.0),
     )
 
 
@@ -191,19 +191,14 @@ def _fabric(machine: Machine, per_node: float) -> tuple[float, float]:
 
     A gather of everything takes size / rate as measured; of its size, (N - 1) / N went over a link.
     """
-    fabric = _figure(machine, "fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S)
-    pair = _figure(machine, "pair_bytes_per_s", fabric) * FABRIC_SHARE
+    fabric = machine.value("fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S)
+    pair = machine.value("pair_bytes_per_s", fabric) * FABRIC_SHARE
     linked = max(per_node - 1, 1) / max(per_node, 2)
     gathered = machine.figures.get(f"{RATE}.node.all_gather")
     node = fabric * FABRIC_SHARE if gathered is None else gathered.value * linked
-    return node, _figure(machine, f"{RATE}.node.send_recv", pair)
+    return node, machine.value(f"{RATE}.node.send_recv", pair)
 
 
 def _latency_s(machine: Machine, level: str, usual_s: Number) -> Number:
     measured = machine.figures.get(f"{LATENCY}.{level}.all_gather")
     return usual_s if measured is None else measured.value / 1e9
-
-
-def _figure(machine: Machine, name: str, otherwise: float) -> float:
-    figure = machine.figures.get(name)
-    return otherwise if figure is None else figure.value

@@ -39,7 +39,7 @@ def first_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number)
     layers = np.where(np.asarray(head_weighs) > 0, _weighed_boundary(model, pp, 1.0), even)
     return Stage(
         layers=np.where(pp == 1, whole, layers),
-        in_flight=_in_flight(batch, layout, 0.0),
+        in_flight=in_flight(layout, micro_batches(batch, layout), 0.0),
         embedding=np.ones_like(pp),
         head=np.where(pp == 1, 1.0, 0.0),
     )
@@ -51,7 +51,7 @@ def last_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) 
     layers = np.where(np.asarray(head_weighs) > 0, whole - _weighed_boundary(model, pp, pp - 1), np.floor(whole / pp))
     return Stage(
         layers=np.where(pp == 1, whole, layers),
-        in_flight=_in_flight(batch, layout, pp - 1),
+        in_flight=in_flight(layout, micro_batches(batch, layout), pp - 1),
         embedding=np.where(pp == 1, 1.0, 0.0),
         head=np.ones_like(pp),
     )
@@ -70,14 +70,16 @@ def _weighed_boundary(model: Model, pp: Column, stage: Number) -> Column:
     return boundary
 
 
-def _in_flight(batch: Batch, layout: Layout, stage: Number) -> Column:
-    """1F1B holds one micro-batch per stage that is still to come, and its own. Interleaved, a stage starts
+def in_flight(layout: Layout, micro_batches: Number, stage: Number) -> Column:
+    """Micro-batches whose activations a stage keeps at once, at most.
+
+    1F1B holds one per stage that is still to come, and its own. Interleaved, a stage starts
     2 (pp - 1 - stage) + (chunks - 1) pp pieces of layers before the first backward pass, and one more; a piece is
     1 / chunks of the stage (Megatron-LM's warm-up). GPipe holds all. Zero-bubble schedules are taken for 1F1B: the
     variants that hold more are not modelled.
     """
     pp, chunks = layout.pp, np.maximum(1.0, layout.chunks)
-    many = micro_batches(batch, layout)
     pieces = np.where(chunks > 1, 2 * (pp - 1 - stage) + (chunks - 1) * pp + 1, pp - stage)
-    held = np.where(np.asarray(layout.schedule) == Schedule.GPIPE, many, np.minimum(pieces / chunks, many))
+    at_once = np.asarray(layout.schedule) == Schedule.GPIPE
+    held = np.where(at_once, micro_batches, np.minimum(pieces / chunks, micro_batches))
     return np.where(np.asarray(pp) == 1, 1.0, held)

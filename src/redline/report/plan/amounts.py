@@ -1,4 +1,4 @@
-"""The amounts of a plan, for people: counts, times, bytes, chances, multiples."""
+"""The amounts of a plan, for people: counts, times, bytes, chances, multiples, parameters."""
 
 from redline.report.language import _
 from redline.units import format_bytes, format_ns
@@ -46,3 +46,11 @@ def times(ratio: float) -> str:
 
 def share(part: float) -> str:
     return f"{100 * part:.1f} %"
+
+
+def parameters(total: int, active: int) -> str:
+    """Of a model, and those that one token meets."""
+    if active == total:
+        return _("{total} parameters").format(total=count(total))
+    text = _("{total} parameters, {active} of them active in each token")
+    return text.format(total=count(total), active=count(active))

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from redline.cost.train.layout import Schedule
-from redline.cost.train.time.pipeline import PipelineTime, Stages, in_flight, pipeline_time
+from redline.cost.train.layout import Layout, Schedule
+from redline.cost.train.stages import in_flight
+from redline.cost.train.time.pipeline import PipelineTime, Stages, pipeline_time
 
 FORWARD, BACKWARD, WEIGHTS = 1.0, 2.0, 1.0
 
@@ -96,7 +97,7 @@ def test_rows_do_not_depend_on_each_other() -> None:
 
 def test_micro_batches_that_the_first_stage_keeps() -> None:
     def kept(stages: int, micro_batches: int, schedule: Schedule, chunks: int = 1) -> float:
-        return float(in_flight(column(stages), column(chunks), column(micro_batches), column(schedule))[0])
+        return float(in_flight(Layout(pp=stages, chunks=chunks, schedule=schedule), micro_batches, 0))
 
     assert kept(4, 16, Schedule.ONE_F_ONE_B) == 4
     assert kept(4, 2, Schedule.ONE_F_ONE_B) == 2

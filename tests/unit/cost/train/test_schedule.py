@@ -2,12 +2,11 @@
 
 from itertools import product
 
-import numpy as np
 import pytest
 
-from redline.cost.train.layout import Schedule
+from redline.cost.train.layout import Layout, Schedule
 from redline.cost.train.played.schedule import Pass, Work, work_order
-from redline.cost.train.time.pipeline import in_flight
+from redline.cost.train.stages import in_flight
 
 CASES = [
     (schedule, stages, chunks, micro_batches)
@@ -34,8 +33,7 @@ def test_the_first_stage_keeps_as_many_micro_batches_as_is_said(
     for work in work_order(schedule, stages, chunks, micro_batches, 0):
         kept += {Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.WEIGHTS: 0}[work.kind]
         most = max(most, kept)
-    columns = (np.array([float(each)]) for each in (stages, chunks, micro_batches, schedule))
-    said = float(in_flight(*columns)[0])
+    said = float(in_flight(Layout(pp=stages, chunks=chunks, schedule=schedule), micro_batches, 0))
     full = chunks == 1 or micro_batches % stages == 0
     assert most / chunks == said if full else most / chunks <= said
 

@@ -63,9 +63,8 @@ def test_an_engine_that_was_not_measured_there_says_so() -> None:
 
 
 def test_experts_have_two_counts() -> None:
-    assert say.parameters(serving_plan(active_parameters=10_000_000_000)).endswith(
-        "10.0 B of them active in each token"
-    )
+    said = dict(say.facts(serving_plan(active_parameters=10_000_000_000)))
+    assert said["model"].endswith("10.0 B of them active in each token")
 
 
 def test_every_limit_has_a_name() -> None:

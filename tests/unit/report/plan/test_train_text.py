@@ -78,7 +78,10 @@ def test_more_memory_is_named_where_it_would_do() -> None:
 
 def test_a_mixture_of_experts_has_two_counts_and_a_caveat() -> None:
     sparse = plan(active_parameters=2_000_000_000, model=replace(llama(), experts=8))
-    assert say.parameters(sparse) == "8.03 B parameters, 2.00 B of them active in each token"
+    assert (
+        amounts.parameters(sparse.parameters, sparse.active_parameters)
+        == "8.03 B parameters, 2.00 B of them active in each token"
+    )
     assert "Experts are taken to get the same number of tokens each." in say.not_modelled(sparse)
     assert "Experts" not in say.not_modelled(plan())
 

@@ -63,15 +63,6 @@ def pipeline_time(stages: Stages) -> PipelineTime:
     return PipelineTime(work_s=work, bubble_s=bubble, sends_s=np.maximum(_duration(stages) - work - bubble, 0.0))
 
 
-def in_flight(stages: Column, chunks: Column, micro_batches: Column, schedule: Column) -> Column:
-    """Micro-batches whose activations the first stage keeps at once, at most; a fraction where chunks are smaller."""
-    interleaved = np.minimum(2 * (stages - 1) + (chunks - 1) * stages + 1, micro_batches * chunks) / chunks
-    all_at_once = (schedule == Schedule.GPIPE) & (stages > 1)
-    whole = np.where(all_at_once, micro_batches, np.minimum(stages, micro_batches))
-    kept: Column = np.where((chunks > 1) & (stages > 1), interleaved, whole)
-    return kept
-
-
 def _duration(given: Stages) -> Column:
     cases = (
         (given.stages <= 1, _work),

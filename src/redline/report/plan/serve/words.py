@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from redline.cost.serve.outcome import Limit
 from redline.cost.serve.planned import Ranged, ServingPlan, ServingPoint
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.plan.amounts import count, gigabytes, seconds, share
+from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share
 from redline.report.words import printable
 
 LIMITS: Mapping[Limit, str] = {
@@ -90,22 +90,13 @@ def limits(plan: ServingPlan) -> str:
     return listed(said)
 
 
-def parameters(plan: ServingPlan) -> str:
-    total = count(plan.parameters)
-    if plan.active_parameters == plan.parameters:
-        return _("{total} parameters").format(total=total)
-    return _("{total} parameters, {active} of them active in each token").format(
-        total=total, active=count(plan.active_parameters)
-    )
-
-
 def requests(plan: ServingPlan) -> str:
     text = _("{prompt:,} tokens of prompt, {output:,} tokens of output; a request that ends is replaced at once")
     return text.format(prompt=plan.prompt, output=plan.output)
 
 
 def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
-    yield _("model"), parameters(plan)
+    yield _("model"), parameters(plan.parameters, plan.active_parameters)
     yield _("requests"), requests(plan)
     if limits(plan):
         yield _("limits"), limits(plan)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from redline.cost.job.whole import JobCost
 from redline.cost.train.search.planned import TrainingPlan
 from redline.report.language import _
-from redline.report.plan.amounts import gigabytes
+from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import tables
 from redline.report.plan.train import words as say
@@ -84,7 +84,7 @@ def screen_of(plan: TrainingPlan, job: JobCost | None = None, *, brief: bool) ->
 
 
 def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
-    yield _("model"), say.parameters(plan)
+    yield _("model"), parameters(plan.parameters, plan.active_parameters)
     yield _("machine"), say.machine(plan)
     yield _("batch"), say.batch(plan)
     yield _("step"), say.step(plan, plan.best)

@@ -95,15 +95,6 @@ def verdict(plan: TrainingPlan) -> str:
     return best
 
 
-def parameters(plan: TrainingPlan) -> str:
-    total = count(plan.parameters)
-    if plan.active_parameters == plan.parameters:
-        return _("{total} parameters").format(total=total)
-    return _("{total} parameters, {active} of them active in each token").format(
-        total=total, active=count(plan.active_parameters)
-    )
-
-
 def machine(plan: TrainingPlan) -> str:
     text = _("{count:,} {machine} in nodes of {node}, {memory} each")
     return text.format(

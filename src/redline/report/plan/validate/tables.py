@@ -22,6 +22,21 @@ GROUPS: Mapping[str, str] = {
 }
 
 
+def every(found: Validation, *, brief: bool) -> dict[str, Shown]:
+    """All tables by name, in the order in which they are shown."""
+    return {
+        "steps": steps(found),
+        "stacks": stacks(found),
+        "choices": choices(found),
+        "each_choice": each_choice(found),
+        "memory": memory(found),
+        "verdicts": verdicts(found),
+        "peers": peers(found),
+        "serving": serving(found, brief=brief),
+        "left_out": left_out(found),
+    }
+
+
 def signed(error: float) -> str:
     return f"{100 * error:+.1f} %"
 

@@ -22,15 +22,7 @@ def split() -> str:
 
 
 def render(found: Validation) -> str:
-    blocks = [
-        [*wrapped(headline(found), WIDTH), *wrapped(split(), WIDTH)],
-        table_block(tables.steps(found)),
-        table_block(tables.stacks(found)),
-        table_block(tables.choices(found)),
-        table_block(tables.memory(found)),
-        table_block(tables.verdicts(found)),
-        table_block(tables.peers(found)),
-        table_block(tables.serving(found, brief=True)),
-        table_block(tables.left_out(found)),
-    ]
+    # Choices one by one are for the page.
+    shown = [one for name, one in tables.every(found, brief=True).items() if name != "each_choice"]
+    blocks = [[*wrapped(headline(found), WIDTH), *wrapped(split(), WIDTH)], *map(table_block, shown)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

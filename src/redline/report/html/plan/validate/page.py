@@ -12,7 +12,6 @@ from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
 from redline.report.plan.validate import tables, text
-from redline.report.shown import Shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,7 @@ class Fact:
 
 def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]) -> str:
     """The last three are the points of the charts."""
-    shown = _tables(found)
+    shown = tables.every(found, brief=False)
     return template("plan/validate/page.html.j2").render(
         **frame(
             _("How well plans predict"),
@@ -45,20 +44,6 @@ def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter
         third=text.split(),
         facts=list(_facts(found)),
     )
-
-
-def _tables(found: Validation) -> dict[str, Shown]:
-    return {
-        "steps": tables.steps(found),
-        "stacks": tables.stacks(found),
-        "choices": tables.choices(found),
-        "each_choice": tables.each_choice(found),
-        "memory": tables.memory(found),
-        "verdicts": tables.verdicts(found),
-        "peers": tables.peers(found),
-        "serving": tables.serving(found, brief=False),
-        "left_out": tables.left_out(found),
-    }
 
 
 def _headline(found: Validation) -> str:
