@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Number = float | NDArray[np.float64]
+Column = NDArray[np.float64]
+Number = float | Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,8 @@
 """Numbers and columns of numbers, alike: the arithmetic of serving does not tell one deployment from many."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from redline.model.model import Number
-
-Column = NDArray[np.float64]
+from redline.model.model import Column, Number
 
 
 def column(value: Number) -> Column:

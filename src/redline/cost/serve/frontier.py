@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.cost.serve.columns import Column, column
+from redline.cost.serve.columns import column
 from redline.cost.serve.deployment import Deployment, Traffic
 from redline.cost.serve.formats import Format, stacked
 from redline.cost.serve.outcome import ServeOutcome
 from redline.cost.serve.rates import Constants, Device
 from redline.cost.serve.setup import Setup
 from redline.cost.serve.steady import serve
-from redline.model.model import Model
+from redline.model.model import Column, Model
 
 BATCHES = tuple(float(2**power) for power in range(13))
 

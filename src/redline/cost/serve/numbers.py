@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.cost.serve.columns import Column, column
+from redline.cost.serve.columns import column
 from redline.model.cache import numbers_per_token
-from redline.model.model import Model, Number
+from redline.model.model import Column, Model, Number
 from redline.model.parameters import count_parameters
 
 

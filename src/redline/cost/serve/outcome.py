@@ -5,7 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from redline.cost.serve.columns import Column
+from redline.model.model import Column
 
 
 class Limit(IntEnum):

@@ -7,13 +7,13 @@ pipeline are passed one after the other.
 
 import numpy as np
 
-from redline.cost.serve.columns import Column, column, ratio
+from redline.cost.serve.columns import column, ratio
 from redline.cost.serve.numbers import expert_share_touched, numbers
 from redline.cost.serve.outcome import PassTime
 from redline.cost.serve.rates import Constants
 from redline.cost.serve.room import attention_tp, cache_bytes
 from redline.cost.serve.setup import Setup
-from redline.model.model import Model, Number
+from redline.model.model import Column, Model, Number
 
 _ACTIVATION_BYTES = 2
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.cost.serve.columns import Column
 from redline.cost.serve.deployment import Traffic
 from redline.cost.serve.devices import device_of
 from redline.cost.serve.engines import constants_of, interval_of, measured_on
@@ -16,7 +15,7 @@ from redline.cost.serve.frontier import Frontier, frontier
 from redline.cost.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
-from redline.model.model import Model
+from redline.model.model import Column, Model
 from redline.model.parameters import active_parameters, count_parameters
 
 SIZES = (1, 2, 4, 8)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from redline.cost.serve.columns import Column, column
+from redline.cost.serve.columns import column
 from redline.cost.serve.deployment import Deployment
 from redline.cost.serve.numbers import numbers
 from redline.cost.serve.setup import Setup
-from redline.model.model import Number
+from redline.model.model import Column, Number
 
 
 def attention_tp(where: Deployment) -> Column:

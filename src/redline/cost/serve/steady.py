@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from redline.cost.serve.columns import Column, column, ratio
+from redline.cost.serve.columns import column, ratio
 from redline.cost.serve.deployment import Traffic
 from redline.cost.serve.outcome import PassTime, ServeOutcome
 from redline.cost.serve.passes import decode_pass, prompt_pass
 from redline.cost.serve.room import cache_bytes, most_sequences, weights_bytes
 from redline.cost.serve.setup import Setup
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-Column = NDArray[np.float64]
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.cost.train.layout import Batch, Layout, Schedule
-from redline.cost.train.outcome import Column
-from redline.model.model import Model, Number
+from redline.model.model import Column, Model, Number
 from redline.model.parameters import layer_parameters
 
 

@@ -10,10 +10,10 @@ from redline.cost.train.columns import rows_of
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.memory.footprint import footprint
 from redline.cost.train.memory.use import first_stage_memory, memory_use
-from redline.cost.train.outcome import Column, MemoryUse
+from redline.cost.train.outcome import MemoryUse
 from redline.cost.truth.rows import Mask, Rows, nanotron_failures, training_runs
 from redline.cost.truth.training import described
-from redline.model.model import Model
+from redline.model.model import Column, Model
 from redline.model.parameters import count_parameters
 
 Texts = NDArray[np.str_]

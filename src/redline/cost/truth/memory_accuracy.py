@@ -7,7 +7,6 @@ import numpy as np
 from redline.cost.train.memory.footprint import footprint
 from redline.cost.train.memory.room import chance_out_of_memory, peak_interval
 from redline.cost.train.memory.runnable import runnable
-from redline.cost.train.outcome import Column
 from redline.cost.train.search.search import ACCEPTED_CHANCE
 from redline.cost.truth.memory import (
     Peaks,
@@ -19,6 +18,7 @@ from redline.cost.truth.memory import (
     predicted_use,
 )
 from redline.cost.truth.rows import Mask
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.cost.serve.columns import Column
 from redline.cost.serve.deployment import Deployment, Traffic
 from redline.cost.serve.devices import device_of
 from redline.cost.serve.formats import Format, format_named
@@ -26,7 +25,7 @@ from redline.cost.serve.setup import Setup
 from redline.hardware.catalogue import record
 from redline.model.describe import describe
 from redline.model.known import known_model
-from redline.model.model import Model
+from redline.model.model import Column, Model
 
 Row = Mapping[str, str]
 METRICS = {"ttft_s": ("ttft_ms", 1e-3), "tpot_s": ("tpot_ms", 1e-3), "latency_s": ("e2e_latency_s", 1.0)}

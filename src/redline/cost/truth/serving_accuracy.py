@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.cost.serve.columns import Column
 from redline.cost.serve.engines import constant_columns, interval_of
 from redline.cost.serve.outcome import ServeOutcome
 from redline.cost.serve.steady import serve
 from redline.cost.truth.serving import ServingRows, load_serving
+from redline.model.model import Column
 
 # What was measured with each engine.
 SCORED: Mapping[str, tuple[str, ...]] = {

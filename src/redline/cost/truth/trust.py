@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from redline.cost.train.outcome import Column
 from redline.cost.train.search.trust import EVERY
 from redline.cost.train.stacks import DEFAULT_STACK
 from redline.cost.truth.memory import as_measured, measured_peaks, unfitted_use
 from redline.cost.truth.memory_accuracy import memory_accuracy
 from redline.cost.truth.step_accuracy import LEAST_UTILIZATION, SWEEP, predicted, step_accuracy
 from redline.cost.truth.training import Runs, expressed_runs
+from redline.model.model import Column
 
 DIGITS = 3
 Entry = dict[str, float]

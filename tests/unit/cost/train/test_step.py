@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redline.cost.train.columns import row_of
 from redline.cost.train.layout import Batch, Layout
-from redline.cost.train.outcome import Column, StepTime
+from redline.cost.train.outcome import StepTime
 from redline.cost.train.rates import Rates
 from redline.cost.train.stacks import Stack, rates_of, spread, stack, stack_names, with_stack
 from redline.cost.train.time.pieces import pieces
@@ -19,6 +19,7 @@ from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, calibrated
 from redline.model.describe import describe
+from redline.model.model import Column
 
 MODEL = describe(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
 SPARSE = describe(

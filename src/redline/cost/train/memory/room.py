@@ -8,8 +8,7 @@ such as an allocator that fragments.
 import numpy as np
 
 from redline.cost.train.memory.footprint import memory_constants
-from redline.cost.train.outcome import Column
-from redline.model.model import Number
+from redline.model.model import Column, Number
 
 
 def chance_out_of_memory(peak_bytes: Number, device_bytes: Number, stack: str) -> Column:

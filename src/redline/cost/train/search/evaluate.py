@@ -12,10 +12,11 @@ from redline.cost.train.columns import Rows, row_of, rows_of
 from redline.cost.train.layout import Batch, Layout
 from redline.cost.train.memory.footprint import Footprint, changed, footprint
 from redline.cost.train.memory.room import chance_out_of_memory
-from redline.cost.train.outcome import Column, MemoryUse, StepTime
+from redline.cost.train.outcome import MemoryUse, StepTime
 from redline.cost.train.rates import Rates
 from redline.cost.train.search.subject import Subject, memory_of, pieces_of
 from redline.cost.train.time.step import step_time
+from redline.model.model import Column
 
 Value = TypeVar("Value")
 

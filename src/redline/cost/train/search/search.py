@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 from redline.cost.train.columns import rows_of
 from redline.cost.train.layout import Layout
-from redline.cost.train.outcome import Column
 from redline.cost.train.search.evaluate import Evaluated, Job, evaluate
 from redline.cost.train.search.space import Space
 from redline.cost.train.search.subject import layouts_of, runnable_of
-from redline.model.model import Number
+from redline.model.model import Column, Number
 
 ACCEPTED_CHANCE = 0.2
 """Of running out of memory: a layout with more is not proposed."""

@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 
 from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
-from redline.cost.train.outcome import Column
-from redline.model.model import Model
+from redline.model.model import Column, Model
 
 # Beyond these nobody has run, and the model has no evidence.
 LARGEST_TENSOR, LARGEST_CONTEXT, LARGEST_CHUNKS, LARGEST_MICRO_BATCH = 64, 64, 16, 64

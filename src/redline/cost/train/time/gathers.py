@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.cost.train.layout import Schedule
-from redline.cost.train.outcome import Column
 from redline.cost.train.time.pieces import Pieces
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.cost.kernels import kernel_s
-from redline.cost.train.outcome import Column
 from redline.cost.train.rates import Rates
 from redline.cost.train.time.layer import ATTENTION_BACKWARD, NUMBER_BYTES
 from redline.model.counted import CountedModule, Operator
-from redline.model.model import Number
+from redline.model.model import Column, Number
 
 # In the forward pass of a transformer's layer, as torch counts them: 10 in GPT-2, 34 in Llama with its norms and
 # rotation written out. What a stack's host needs for a layer, over these, is what it needs for an operator.

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.cost.train.layout import Batch, Layout, Recompute
-from redline.cost.train.outcome import Column
 from redline.cost.train.rates import Rates
 from redline.cost.train.stages import first_stage, last_stage, micro_batches
 from redline.cost.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
@@ -36,7 +35,7 @@ from redline.cost.train.time.traffic import (
     stage_send_s,
     tensor_traffic_s,
 )
-from redline.model.model import Model, Number
+from redline.model.model import Column, Model, Number
 from redline.model.parameters import LayerParameters, layer_parameters
 
 # Collectives of tensor parallelism in one layer: an all-reduce each for attention and feed-forward part, or twice that.

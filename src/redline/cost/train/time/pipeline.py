@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.cost.train.layout import Schedule
-from redline.cost.train.outcome import Column
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.cost.train.layout import Schedule
-from redline.cost.train.outcome import Column, StepTime
+from redline.cost.train.outcome import StepTime
 from redline.cost.train.time.gathers import Late, late
 from redline.cost.train.time.pieces import Pieces
 from redline.cost.train.time.pipeline import Stages, pipeline_time
+from redline.model.model import Column
 
 
 @dataclass(frozen=True, kw_only=True)
