@@ -179,7 +179,7 @@ def _verb(name: str, summary: str) -> Verb:
 
 VERBS = {
     "run": _verb("run", "start a job unchanged, watch its steps, and capture a few of them"),
-    "calibrate": _verb("calibrate", "measure what this machine can do, for diagnose and as a health check"),
+    "calibrate": _verb("calibrate", "measure what this machine can do, for diagnose and plan, and as a health check"),
     "plan": _verb("plan", "say what a training or serving job should cost, and which layout to run it on"),
     "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
     "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
