@@ -261,6 +261,7 @@ _OF_CHANCE = (
     (r"\b(pid:? |PID |[Pp]rocess )\d+", r"\1N"),
     (r"^(  time +: ).*", r"\1T"),
     (r"^(  host +: ).*", r"\1H"),
+    (r"^([=-])[=-]{9,}$", r"\1"),  # lines of torchrun's box, as long as the longest text in it, numbers included
 )
 
 

@@ -1,5 +1,6 @@
 """Scripts that are awkward for whoever watches them behave under `redline run` as they do without."""
 
+import gzip
 import signal
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fault_cases import record_of, redline_run, run
-from tests.e2e.test_run_promises import TRAIN, both, check_same, codes, needs_torch, rank_of, script, states
+from tests.e2e.test_run_promises import TRAIN, both, check_same, codes, needs_torch, rank_of, script, states, watched
 
 # --- the script's own world -------------------------------------------------------------------------------------------
 
@@ -245,6 +246,89 @@ def test_streams_that_are_closed_stay_closed(tmp_path: Path) -> None:
     assert (tmp_path / "watched.txt").read_text() == (tmp_path / "bare.txt").read_text()
 
 
+# --- threads and warnings ---------------------------------------------------------------------------------------------
+
+IN_A_THREAD = (
+    TRAIN
+    + """
+import warnings
+
+def work():
+    for step in range(int(sys.argv[1])):
+        warnings.warn("once is enough")
+        print(train())
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(float(model(torch.ones(4, 8)).sum()).hex())
+"""
+)
+
+
+@needs_torch
+@pytest.mark.parametrize(("steps", "captured"), [(20, 3), (11, 2)])  # the thread ends in the midst of a window
+def test_training_beside_the_main_thread_is_captured_and_warns_as_often(
+    tmp_path: Path, steps: int, captured: int
+) -> None:
+    bare, other = both(tmp_path, IN_A_THREAD.replace("sys.argv[1]", str(steps)))
+    assert bare.stderr.count("once is enough") == 2  # the warning, and its line
+    check_same(bare, other)
+    assert (rank_of(tmp_path)["steps"], states(tmp_path)) == (steps, ["written"])
+    assert rank_of(tmp_path)["windows"][0]["steps"] == captured
+
+
+# --- steps that turn out to be others ---------------------------------------------------------------------------------
+
+EVALUATES_FIRST = (
+    TRAIN
+    + """
+with torch.no_grad():
+    for _ in range(40):
+        model(torch.ones(4, 8))
+for step in range(20):
+    train()
+"""
+)
+
+
+@needs_torch
+def test_a_window_of_an_evaluation_before_the_training_is_not_kept(tmp_path: Path) -> None:
+    outcome = watched(tmp_path, script(tmp_path / "job", EVALUATES_FIRST))
+    assert outcome.status == 0, outcome.stderr
+    rank = rank_of(tmp_path)
+    assert (rank["steps"], rank["step_kind"], states(tmp_path), codes(tmp_path)) == (20, "optimizer", ["written"], [])
+    assert rank["facts"]["model"]["optimizers"] == ["SGD"]
+    (trace,) = (tmp_path / "watched/run").rglob("*.trace.json.gz")
+    assert trace == tmp_path / "watched/run" / rank["windows"][0]["path"]
+    assert "Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes()).decode()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+OUT_OF_MEMORY = (
+    TRAIN
+    + """
+def grow():
+    held = [torch.zeros(1000, 25) for _ in range(40)]
+    return held, torch.empty(1 << 60)
+
+train()
+grow()
+"""
+)
+
+
+@needs_torch
+def test_what_filled_the_memory_when_it_ran_out_is_in_the_record(tmp_path: Path) -> None:
+    bare, other = both(tmp_path, OUT_OF_MEMORY)
+    assert "can't allocate memory" in bare.stderr
+    check_same(bare, other)
+    largest, *others = rank_of(tmp_path)["facts"]["out_of_memory"]
+    assert largest == {"shape": [1000, 25], "type": "float32", "bytes": 100_000, "count": 40}
+    assert {"shape": [8, 8], "type": "float32", "bytes": 256, "count": 1} in others
+
+
 # --- children ---------------------------------------------------------------------------------------------------------
 
 FORKS = (
@@ -282,3 +366,29 @@ def test_processes_that_are_forked_in_a_window_leave_it_alone_and_record_nothing
     check_same(bare, other)
     assert (states(tmp_path), codes(tmp_path)) == (["written"], [])
     assert record_of(tmp_path / "watched/run")["ranks"][0]["batches"] == 0
+
+
+ORPHANS = """
+import ctypes, os, signal, time
+
+told = []
+started, hear = os.pipe()
+if os.fork() == 0:
+    ctypes.CDLL(None).prctl(1, signal.SIGUSR1, 0, 0, 0)  # when its parent ends
+    signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+    os.write(hear, b"x")
+    time.sleep(1.5)
+    time.sleep(0.5)
+    os.write(1, f"told {len(told)} times\\n".encode())
+    os._exit(0)
+os.read(started, 1)
+"""
+
+
+def test_children_that_outlive_the_job_are_told_once_that_it_ended(tmp_path: Path) -> None:
+    """As torch.multiprocessing has it. Who adopts them must not end after it: they would be told again."""
+    job = script(tmp_path / "job", ORPHANS)
+    words = ["bash", "-c", '"$@" | cat', "bash"]  # which waits until the last of them has closed its output
+    bare = run([*words, sys.executable, str(job)], tmp_path / "bare")
+    other = run([*words, *redline_run(tmp_path / "watched/run"), "--", str(job)], tmp_path / "watched")
+    assert (bare.stdout, other.stdout) == ("told 1 times\n", "told 1 times\n")

@@ -131,6 +131,14 @@ def test_inside_of_torchrun(tmp_path: Path) -> None:
     check_one_run(tmp_path / "run", "torchrun", job.output)
 
 
+def test_torchrun_with_options_of_python_is_no_rank_inside_of_another(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import redline\nfor _ in range(5):\n    redline.step()\n")
+    typed = (sys.executable, "-u", "-m", "torch.distributed.run", "--standalone", "job.py")
+    job = finished(tmp_path, *REDLINE, "-o", "run", *typed, environment={"LOCAL_RANK": "0"})
+    assert job.process.returncode == 0, job.output
+    assert [one["steps"] for one in record(tmp_path / "run")["ranks"]] == [5]
+
+
 LAUNCHERS = {
     "slurm": {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_PROCID": "{}"},
     "openmpi": {

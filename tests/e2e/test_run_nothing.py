@@ -1,4 +1,4 @@
-"""A job that never took a step leaves no folder behind, unless the user named one."""
+"""Jobs without torch: they run as ever, and leave no folder behind, unless the user named one."""
 
 import subprocess
 import sys
@@ -13,21 +13,25 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_misspelt_script_leaves_nothing(tmp_path: Path) -> None:
     ran = run(tmp_path, "--", "absent.py")
     assert ran.returncode == 2
-    assert "can't open file" in ran.stderr.splitlines()[0]
+    assert ran.stderr == "redline: run: there is no file absent.py, and no command of that name\n"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_was_named_stays(tmp_path: Path) -> None:
-    assert run(tmp_path, "-o", "here", "--", "absent.py").returncode == 2
+    (tmp_path / "early.py").write_text("raise SystemExit(2)")
+    assert run(tmp_path, "--", "early.py").returncode == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["early.py"]
+    assert run(tmp_path, "-o", "here", "--", "early.py").returncode == 2
     assert (tmp_path / "here" / "run.json").is_file()
 
 
 def test_a_folder_that_holds_a_run_is_refused_before_the_job_begins(tmp_path: Path) -> None:
-    run(tmp_path, "-o", "here", "--", "absent.py")
-    ran = run(tmp_path, "-o", "here", "--", "absent.py")
+    (tmp_path / "hello.py").write_text("print('hello')")
+    assert run(tmp_path, "-o", "here", "--", "hello.py").stdout == "hello\n"
+    ran = run(tmp_path, "-o", "here", "--", "hello.py")
     assert ran.returncode == 2
     assert "holds a run already; choose another folder, or remove it" in ran.stderr
-    assert "can't open file" not in ran.stderr
+    assert ran.stdout == ""
 
 
 def test_a_folder_that_cannot_be_made_costs_the_capture_and_not_the_job(tmp_path: Path) -> None:
@@ -36,6 +40,12 @@ def test_a_folder_that_cannot_be_made_costs_the_capture_and_not_the_job(tmp_path
     ran = run(tmp_path, "-o", "file/below", "--", "hello.py")
     assert (ran.returncode, ran.stdout) == (0, "hello\n")
     assert "nothing was captured" in ran.stderr
+
+
+def test_options_of_python_reach_the_job(tmp_path: Path) -> None:
+    (tmp_path / "hello.py").write_text("import sys\nprint(sys.flags.optimize, sys.argv[1:])")
+    ran = run(tmp_path, sys.executable, "-O", "hello.py", "-O")
+    assert (ran.returncode, ran.stdout) == (0, "1 ['-O']\n")
 
 
 def test_a_torch_without_what_the_hooks_need_leaves_the_job_alone(tmp_path: Path) -> None:

@@ -499,7 +499,7 @@ def test_no_collective_is_called_in_the_users_process() -> None:
                        r"|reduce\w*|all_to_all\w*|send|recv|isend|irecv|new_group)\(")  # fmt: skip
     found = [
         (path.name, line)
-        for path in (ROOT / "src/redline/launch/inside").glob("*.py")
+        for path in (ROOT / "src/redline/launch/inside").rglob("*.py")
         for line in path.read_text().splitlines()
         if names.search(line) and "gather_facts" not in line
     ]

@@ -11,12 +11,13 @@ import pytest
 
 from redline.verbs.diagnose import diagnose
 from tests.conftest import ROOT
-from tests.running import PROGRAMS, finished, record
+from tests.running import PROGRAMS, REDLINE, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 EXAMPLES = ROOT / "examples"
 FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
+RAY = os.environ.get("REDLINE_RAY_PYTHON")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 STEPS = 16
 
@@ -25,10 +26,17 @@ needs_frameworks = pytest.mark.skipif(
 )
 
 
-def counted(folder: Path, script: Path, *arguments: str, ranks: int = 1, python: str = sys.executable) -> list[str]:
+def counted(folder: Path, *job: object, ranks: int = 1, python: str = sys.executable) -> list[str]:
     """Run a script under Redline; what ended its steps. The count must be what the script itself says at its end."""
-    launch = ["--nproc-per-node", ranks, "--standalone"] if ranks > 1 else []
-    words = [python, "-m", "redline", "run", "-q", "-o", folder, *launch, "--", script, *arguments]
+    launch = ["--nproc-per-node", ranks, "--standalone", "--"] if ranks > 1 else ["--"]
+    return counted_of(folder, *launch, *job, ranks=ranks, python=python)
+
+
+def counted_of(
+    folder: Path, *words: object, ranks: int, python: str = sys.executable, ends_orderly: bool = True
+) -> list[str]:
+    """The same, of a job that starts its ranks by itself."""
+    words = (python, "-m", "redline", "run", "-q", "-o", folder, *words)
     ran = finished(folder.parent, *words, environment=ENVIRONMENT)
     assert ran.process.returncode == 0, ran.output
     done = re.search(r"^done: (\d+) steps", ran.output, re.MULTILINE)
@@ -36,7 +44,7 @@ def counted(folder: Path, script: Path, *arguments: str, ranks: int = 1, python:
     told = record(folder)["ranks"]
     assert [one["steps"] for one in told] == [int(done[1])] * ranks
     for one in told:
-        assert one["finished"]
+        assert one["finished"] == ends_orderly
         assert one["notes"] == []
         assert [(window["state"], window["steps"]) for window in one["windows"]] == [("written", 3)]
     found = diagnose(folder)
@@ -45,11 +53,13 @@ def counted(folder: Path, script: Path, *arguments: str, ranks: int = 1, python:
     return [one["step_kind"] for one in told]
 
 
-@pytest.mark.parametrize(
-    "name", ["accumulation", "gan", "critic", "in_backward", "compiled", "compiled_step", "scaler"]
-)
+@pytest.mark.parametrize("name", ["accumulation", "gan", "critic", "in_backward", "compiled", "compiled_step"])
 def test_steps_of_a_training_are_steps_of_its_optimizers(tmp_path: Path, name: str) -> None:
     assert counted(tmp_path / "run", PROGRAMS / f"{name}.py") == ["optimizer"]
+
+
+def test_steps_that_a_scaler_skips_are_steps(tmp_path: Path) -> None:
+    assert counted(tmp_path / "run", PROGRAMS / "scaler.py", "--overflow", 7) == ["optimizer"]
 
 
 def test_steps_of_a_job_without_an_optimizer_are_calls_of_its_model(tmp_path: Path) -> None:
@@ -96,6 +106,43 @@ def test_a_framework_started_by_torchrun(tmp_path: Path) -> None:
     assert FRAMEWORKS is not None
     script = PROGRAMS / "accelerate_loop.py"
     assert counted(tmp_path / "run", script, ranks=2, python=FRAMEWORKS) == ["optimizer"] * 2
+
+
+@needs_frameworks
+@pytest.mark.parametrize(
+    ("ranks", "job"),
+    [
+        (2, (PROGRAMS / "lightning_fit.py", "--devices", "2")),
+        (1, ("accelerate", "launch", "--cpu", "--num_machines", "1", "--num_processes", "1",
+             "--mixed_precision", "no", "--dynamo_backend", "no", PROGRAMS / "accelerate_loop.py")),
+    ],
+    ids=["lightning", "accelerate"],
+)  # fmt: skip
+def test_ranks_that_a_framework_starts_by_itself(tmp_path: Path, ranks: int, job: tuple[object, ...]) -> None:
+    assert FRAMEWORKS is not None
+    assert counted_of(tmp_path / "run", "--", *job, ranks=ranks, python=FRAMEWORKS) == ["optimizer"] * ranks
+
+
+@pytest.mark.skipif(RAY is None, reason="REDLINE_RAY_PYTHON names no Python with ray[train], which is large")
+def test_workers_of_ray_train(tmp_path: Path) -> None:
+    """Ray ends its workers by force."""
+    assert RAY is not None
+    job = ("--", PROGRAMS / "ray_train.py")
+    assert counted_of(tmp_path / "run", *job, ranks=2, python=RAY, ends_orderly=False) == ["optimizer"] * 2
+
+
+def test_ranks_that_a_script_starts_by_itself(tmp_path: Path) -> None:
+    assert counted_of(tmp_path / "run", "--", PROGRAMS / "spawned.py", ranks=2) == ["optimizer"] * 2
+
+
+def test_a_spawned_rank_that_fails(tmp_path: Path) -> None:
+    """The job ends with its own error, and what the ranks did until then is known."""
+    job = (PROGRAMS / "spawned.py", "--fail", "--steps", "24")
+    watched = finished(tmp_path, *REDLINE, "-q", "-o", tmp_path / "run", "--", *job, environment=ENVIRONMENT)
+    assert watched.process.returncode == 1
+    assert watched.output.rstrip().endswith("ValueError: no more data")
+    assert [one["steps"] for one in record(tmp_path / "run")["ranks"]] == [12, 12]
+    assert [one["windows"][0]["state"] for one in record(tmp_path / "run")["ranks"]] == ["written"] * 2
 
 
 @pytest.mark.parametrize("name", ["compiled", "compiled_step"])

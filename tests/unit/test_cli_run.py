@@ -22,6 +22,7 @@ EXITED_WITH_7 = 7 << 8
 def over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Jobs are over at once, with exit code 7 and a trace."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").touch()
     ended = Ended(status=EXITED_WITH_7, started_ns=0, ended_ns=1)
     ran = Ran(record=run(rank(), exit_code=7), ended=ended, folder=tmp_path / "a run", speaks=True)
     monkeypatch.setattr(run_verb, "run", lambda *_: ran)

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from redline import cli
 from redline.errors import UsageError
 from redline.launch.outside import command as module
+from redline.launch.outside import torchrun
 from redline.launch.outside.command import command, split, split_options
 
 
 @pytest.mark.parametrize(
-    ("typed", "ours", "torchrun", "job"),
+    ("typed", "ours", "of_torchrun", "job"),
     [
         ("train.py", "", "", "train.py"),
         ("-- train.py --after 3", "", "", "train.py --after 3"),
@@ -31,12 +32,12 @@ from redline.launch.outside.command import command, split, split_options
         ("--nproc-per-node", "", "--nproc-per-node", ""),
     ],
 )
-def test_split(typed: str, ours: str, torchrun: str, job: str) -> None:
-    assert split(typed.split()) == (ours.split(), torchrun.split(), job.split())
+def test_split(typed: str, ours: str, of_torchrun: str, job: str) -> None:
+    assert split(typed.split()) == (ours.split(), of_torchrun.split(), job.split())
 
 
 @pytest.mark.parametrize(
-    ("typed", "ours", "torchrun"),
+    ("typed", "ours", "of_torchrun"),
     [
         ("", "", ""),
         ("--compare a.json b.json -o c.txt", "--compare a.json b.json -o c.txt", ""),
@@ -46,8 +47,8 @@ def test_split(typed: str, ours: str, torchrun: str, job: str) -> None:
         ("--nproc-per-node", "", "--nproc-per-node"),
     ],
 )
-def test_options_of_torchrun_are_told_from_others_anywhere(typed: str, ours: str, torchrun: str) -> None:
-    assert split_options(typed.split()) == (ours.split(), torchrun.split())
+def test_options_of_torchrun_are_told_from_others_anywhere(typed: str, ours: str, of_torchrun: str) -> None:
+    assert split_options(typed.split()) == (ours.split(), of_torchrun.split())
 
 
 def test_every_option_of_ours_that_takes_a_value_is_known_to_the_splitter() -> None:
@@ -64,9 +65,9 @@ def test_every_option_of_torchrun_is_known() -> None:
         for option in one.option_strings
         if option.startswith("--") and option not in ("--help", "--module")
     }
-    known = {*module._WITH_VALUE, *module._WITHOUT_VALUE}
+    known = {*torchrun.WITH_VALUE, *torchrun.WITHOUT_VALUE}
     assert set(options) <= known
-    assert {name for name, nargs in options.items() if nargs == 0} <= set(module._WITHOUT_VALUE)
+    assert {name for name, nargs in options.items() if nargs == 0} <= set(torchrun.WITHOUT_VALUE)
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=6), max_size=6))
@@ -75,12 +76,13 @@ def test_arguments_of_the_script_are_never_touched(arguments: list[str]) -> None
 
 
 def test_a_plain_job_is_started_as_python_would() -> None:
-    made = command([], ["train.py", "--x"])
+    made = command(None, ["train.py", "--x"])
     assert made.arguments == (sys.executable, "train.py", "--x")
     assert (made.elastic, made.processes, made.restarts, made.script) == (False, 1, 0, "train.py")
-    module_job = command([], ["--module", "pkg.train", "-q"])
+    module_job = command(None, ["--module", "pkg.train", "-q"])
     assert module_job.arguments == (sys.executable, "-m", "pkg.train", "-q")
     assert module_job.script == "pkg.train"
+    assert command(None, ["train.py"], ["-X", "dev"]).arguments == (sys.executable, "-X", "dev", "train.py")
 
 
 def test_a_job_of_torchrun() -> None:
@@ -101,7 +103,21 @@ def test_as_many_processes_as_torchrun_might_mean(words: str) -> None:
     assert command([f"--nproc_per_node={words}"], ["t.py"]).processes >= max(64, os.cpu_count() or 1)
 
 
+def test_what_was_typed_last_counts_as_it_does_for_torchrun() -> None:
+    assert command(["--nproc-per-node=4", "--nproc_per_node", "2"], ["t.py"]).processes == 2
+    assert command(["--nproc-per-node", "many", "--max-restarts", "x"], ["t.py"]).restarts == 0  # torchrun complains
+
+
+def test_a_job_of_torchrun_may_be_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "8")
+    monkeypatch.setenv("PET_NNODES", "2")
+    monkeypatch.setenv("PET_RDZV_ID", "job-7")
+    made = command([], ["t.py"])
+    assert (made.elastic, made.processes, made.job) == (True, 8, "job-7")
+    assert command(["--nproc-per-node", "3"], ["t.py"]).processes == 3
+
+
 @pytest.mark.parametrize("job", [[], ["-m"], ["--module"]])
 def test_without_a_script_nothing_can_run(job: list[str]) -> None:
     with pytest.raises(UsageError, match="which script"):
-        command([], job)
+        command(None, job)

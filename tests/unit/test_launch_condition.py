@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.launch.inside.condition import Condition
+from redline.launch.inside.recording.condition import Condition
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +11,9 @@ from types import FrameType
 
 import pytest
 
-from redline.launch.inside.children import untold
-from redline.launch.inside.terminate import FlushOnTerm, is_the_scripts
+from redline.launch.inside.blame import is_the_scripts
+from redline.launch.inside.recording.children import untold
+from redline.launch.inside.recording.terminate import FlushOnTerm
 
 
 @pytest.fixture
@@ -86,6 +89,33 @@ def test_armed_and_disarmed_nothing_is_left() -> None:
         threading.Event().wait(0.01)
 
 
+_OUT_OF_MEMORY_AT_ONCE = """
+import ctypes, mmap, resource, sys, time
+from pathlib import Path
+from redline.launch.inside.recording.terminate import FlushOnTerm
+
+take = ctypes.PyDLL(None).mmap  # without letting other threads run meanwhile
+take.restype, take.argtypes = ctypes.c_ssize_t, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+term = FlushOnTerm(lambda: None, 5.0)
+most = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE + (32 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+sys.setswitchinterval(60)
+term.arm()
+size = 8 << 20
+while size >= mmap.PAGESIZE:
+    if take(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0) == -1:
+        size //= 2
+time.sleep(0.2)  # now they may
+"""
+
+
+def test_memory_that_is_gone_right_after_the_window_opens_is_not_told_of_by_our_thread() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _OUT_OF_MEMORY_AT_ONCE], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     FlushOnTerm(lambda: None, 5.0).arm()
@@ -121,6 +151,9 @@ def test_whose_an_exception_is() -> None:
     assert is_the_scripts(KeyboardInterrupt())
     assert is_the_scripts(Theirs())
     assert is_the_scripts(raised_by(handler))
+    replaced = KeyError("x")
+    replaced.__context__ = raised_by(handler)  # as Python's own library may do
+    assert is_the_scripts(replaced)
     assert not is_the_scripts(OSError("disk full"))
     assert not is_the_scripts(MemoryError())
 

@@ -23,8 +23,8 @@ from redline.launch.board import (
     WRITTEN,
     Board,
 )
-from redline.launch.inside import writer
-from redline.launch.inside.compress import NotWritten, compress, room_bytes
+from redline.launch.inside.recording import writer
+from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
 from redline.launch.settings import Settings
 
 TRACE = b'{"traceEvents": [' + b'{"name": "one"}, ' * 10_000 + b'{"name": "last"}]}'
@@ -68,7 +68,7 @@ def test_a_trace_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
 FULL = """
 import resource, sys
 from redline.launch.board import Board
-from redline.launch.inside.compress import compress
+from redline.launch.inside.recording.compress import compress
 from redline.launch.settings import Settings
 
 slot = Board.make(1).claim(0)
@@ -82,7 +82,7 @@ except OSError as error:
 
 def test_a_disk_that_takes_no_more_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "raw").write_bytes(os.urandom(3 << 20))
-    source = str(Path(writer.__file__).parents[3])
+    source = str(Path(writer.__file__).parents[4])
     words = [sys.executable, "-c", FULL]
     done = subprocess.run(
         words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True, check=False

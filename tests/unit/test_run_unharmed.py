@@ -22,14 +22,14 @@ def test_a_bug_in_the_record_does_not_change_the_end(
 ) -> None:
     monkeypatch.setattr(verb, name, fail)
     (tmp_path / "job.py").write_text("import sys; sys.exit(7)")
-    ran = verb.run(command([], [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
+    ran = verb.run(command(None, [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
     assert ran.ended.exit_code == 7
 
 
 def test_a_bug_in_watching_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StallWatch, "look", fail)
     (tmp_path / "job.py").write_text("import time; time.sleep(0.6)")
-    ran = verb.run(command([], [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
+    ran = verb.run(command(None, [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
     assert ran.ended.exit_code == 0
     assert ran.record.notes == ("watching failed, which is a bug of Redline: ZeroDivisionError: a bug",)
 

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from redline.launch.outside.stall import Stall
     from redline.verbs.run import Ran
 
-USAGE = "redline run [options] [options of torchrun] [--] train.py | -m module  [its own arguments]"
+USAGE = "redline run [options] [options of torchrun] [--] train.py | -m module | command  [its own arguments]"
 DESCRIPTION = """\
 Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for `redline diagnose`.
 Without options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., --max-restarts, ...) the job is started as `python`
-would start it, also inside srun, mpirun, Ray or an outer torchrun, one `redline run` per rank. Exit code, signals and
+would start it, also inside srun, mpirun or an outer torchrun, one `redline run` per rank. A command may be `python -u
+train.py`, `torchrun ... train.py` or `accelerate launch ... train.py`, as it is typed without Redline. Ranks that the
+script starts by itself (torch.multiprocessing.spawn, Lightning, Ray Train, ...) are watched too. Exit code, signals and
 output are the job's own.
 """
 
@@ -126,6 +128,7 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 def run(options: argparse.Namespace) -> int:
     from redline.launch.outside.command import command
     from redline.launch.outside.supervise import die_like
+    from redline.launch.outside.typed import understood
     from redline.verbs.run import Watching
     from redline.verbs.run import run as run_job
 
@@ -135,7 +138,8 @@ def run(options: argparse.Namespace) -> int:
         capture_signal=options.capture_signal,
         stalled=lambda stall, path: None if options.quiet else _unharmed(lambda: _tell_of_stall(stall, path, spoken)),
     )
-    ran = run_job(command(options.torchrun, options.job), _settings(options), options.output, watching)
+    typed = understood(options.torchrun, options.job)
+    ran = run_job(command(typed.torchrun, typed.job, typed.of_python), _settings(options), options.output, watching)
     if ran.speaks:
         _unharmed(lambda: _afterwards(ran, options, spoken))
     return die_like(ran.ended)
@@ -266,7 +270,7 @@ def _share(text: str) -> float:
 
 
 def _condition(text: str) -> str:
-    from redline.launch.inside.condition import Condition
+    from redline.launch.inside.recording.condition import Condition
 
     try:
         Condition(text)

@@ -8,8 +8,13 @@ or fill a disk, and what it wrote is still there after it was killed.
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
+import time
+from contextlib import contextmanager, suppress
+
+from redline.launch.process import is_alive
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
@@ -23,6 +28,8 @@ ENTRIES = 32768  # steps of a rank that have an entry each; after that, an entry
 CHUNK_ENTRIES = 4096
 ENTRY_BYTES = 16
 
+_TRIES = 100  # to lock the board, a hundredth of a second apart: a process that was stopped may hold it
+
 _WINDOWS_AT = PAGE_BYTES
 _FACTS_AT = _WINDOWS_AT + WINDOWS * WINDOW_WORDS * 8
 _ENTRIES_AT = _FACTS_AT + FACTS_BYTES
@@ -34,16 +41,18 @@ BEGIN = 1  # the step after which the window that was asked for last begins, on 
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)
-FACTS_LENGTH, STACKS_FD, WINDOWS_DONE, LEFT, PEAK_BYTES, COST_NS, RANK, RESTART = range(10, 18)
+FACTS_LENGTH, STACKS_FD, WINDOWS_DONE, LEFT, PEAK_BYTES, COST_NS, RANK, RESTART, OFFSPRING, SETTLED = range(10, 20)
 
 BEFORE, WARMING, CAPTURING, AFTER = range(4)  # of PHASE
 BY_NOTHING, BY_OPTIMIZER, BY_CALLS, BY_HAND = range(4)  # of KIND: what ends a step
 
 # Words of a window. One whose number is 0 is free.
-NUMBER, STATE, FIRST_STEP, CAPTURED_STEPS, FROM_NS, TO_NS, STALL_NS, RAW_BYTES, BYTES, SECONDS_NS, EXPORTER = range(11)
+NUMBER, STATE, FIRST_STEP, CAPTURED_STEPS, FROM_NS, TO_NS, STALL_NS, RAW_BYTES, BYTES, WRITING_NS, EXPORTER = range(11)
+WRITING_CPU_NS = 11
 CHECKSUM = 12  # four words: the SHA-256 of the file
 
 EXPORTING, WRITTEN, LOST_SPACE, LOST_INCOMPLETE, LOST_ERROR, LOST_KILLED = range(1, 7)  # of STATE
+DISOWNED = 7  # what it shows turned out to be no steps of the job
 
 
 class Slot:
@@ -120,6 +129,7 @@ class Board:
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def slot(self, number: int) -> Slot:
+        self._need_descriptor()
         at = PAGE_BYTES + number * SLOT_BYTES
         return Slot(mmap.mmap(self._descriptor, SLOT_BYTES, offset=at))
 
@@ -131,9 +141,46 @@ class Board:
         self.set_aside(number, 0)
         return slot
 
+    def claim_free(self) -> tuple[int, Slot]:
+        """A slot for a process that nobody expected; OSError where none is free."""
+        with self.locked():
+            for number in range(1, self.slots):
+                words = self.slot(number).words
+                if not words[PID] or not (words[STEPS] or is_alive(words[PID])):
+                    slot = self.claim(number)
+                    slot.words[:] = memoryview(bytes(PAGE_BYTES)).cast("q")  # another process may have had it
+                    slot.words[STRIDE], slot.words[PID] = 1, os.getpid()
+                    return number, slot
+        raise OSError(errno.ENOSPC, "there are too many processes")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Meanwhile no other process is in such a block, unless one stays in it, or the script has our descriptor."""
+        is_ours = self._has_descriptor()
+        try:
+            for _ in range(_TRIES if is_ours else 0):
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.01)
+            yield
+        finally:
+            if is_ours:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _has_descriptor(self) -> bool:
+        """The script may have closed it, and have a file of its own under that number."""
+        try:
+            return os.path.samestat(self._file, os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def _need_descriptor(self) -> None:
+        if not self._has_descriptor():
+            raise OSError(errno.EBADF, "the script has closed it")
+
     def set_aside(self, number: int, entry: int) -> None:
         """Memory for the chunk of entries that begins with `entry`; OSError where there is none."""
-        if not os.path.samestat(self._file, os.fstat(self._descriptor)):
-            raise OSError(errno.EBADF, "the script has closed it, and has a file of its own under that number")
+        self._need_descriptor()
         at = PAGE_BYTES + number * SLOT_BYTES + _ENTRIES_AT + entry * ENTRY_BYTES
         os.posix_fallocate(self._descriptor, at, CHUNK_ENTRIES * ENTRY_BYTES)

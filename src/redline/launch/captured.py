@@ -105,7 +105,7 @@ def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tupl
         if why:
             reasons.setdefault(why, []).append(one.rank)
     unknown = set(range(record.world)) - {one.rank for one in ranks}
-    if unknown:
+    if unknown and len(ranks) < record.world:  # processes that the job started may have other numbers
         reasons.setdefault("not watched", []).extend(sorted(unknown))
     return tuple(Absent(why=why, ranks=tuple(sorted(found))) for why, found in reasons.items())
 

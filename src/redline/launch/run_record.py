@@ -27,6 +27,8 @@ class WindowRecord:
     stall_ns: int
     """How long the rank stood still to stop recording and hand the result over."""
     writing_ns: int
+    writing_cpu_ns: int
+    """CPU time of the process that wrote the trace, beside the job."""
     path: str
     """Relative to the folder of the run."""
     raw_bytes: int
@@ -84,6 +86,8 @@ class RunRecord:
     ranks: tuple[RankRecord, ...]
     machine: dict[str, Any]
     settings: dict[str, Any]
+    watcher_cpu_ns: int = 0
+    """CPU time of the process that watched."""
     notes: tuple[str, ...] = ()
     stalls: tuple[dict[str, Any], ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class Settings:
     folder: str = ""  # where traces go; "" where none can be written
     board: str = ""  # path of the shared memory
     elastic: bool = False  # started by torchrun, which says who is who in the environment
+    follow: bool = False  # watch ranks that a process starts by itself as well
+    offspring: bool = False  # started by a process of the job
+    launcher: str = ""  # how ranks are told where a program of the job starts them, and other processes as well
     slots: int = 1
     local_size: int = 1  # processes on this machine
     rank: int = 0  # where the launcher says; torch.distributed knows better once it is there
@@ -50,3 +54,18 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         return cls(json.loads(text))
+
+
+def environment_for(inherited: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """What a Python has to be started with to be watched: it begins in our folder `boot`."""
+    boot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")  # noqa: PTH100, PTH118, PTH120
+    former = inherited.get("PYTHONPATH")
+    kind = settings.launcher or ("elastic" if settings.elastic else "plain")
+    changed = {
+        **inherited,
+        VARIABLE: f"{kind} {settings.to_text()}",
+        "PYTHONPATH": f"{boot}:{former}" if former else boot,
+    }
+    if former is not None:
+        changed[FORMER_PATH] = former
+    return changed

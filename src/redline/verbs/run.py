@@ -1,5 +1,6 @@
 """`redline run`: start a job unchanged, watch it, capture a few steps, and leave a folder that `diagnose` reads."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
+_MOST_OFFSPRING = 64  # processes with torch that a job starts by itself, or as many as there are cores
 
 _Value = TypeVar("_Value")
 
@@ -54,7 +56,9 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     watching = watching or Watching()
     where = None if command.elastic else position()
     folder, notes = make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
-    board = make_board(command.processes * (1 + min(command.restarts, _MOST_RESTARTS)))
+    settings.follow = where is None and not command.elastic
+    expected = command.processes * (1 + min(command.restarts, _MOST_RESTARTS))
+    board = make_board(expected + (max(_MOST_OFFSPRING, os.cpu_count() or 1) if settings.follow else 0))
     if board is None:
         notes.append("no shared memory could be had; the job ran unwatched")
     _tell(settings, command, where, folder, board)
@@ -76,13 +80,15 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         ranks=own,
         machine=job.unharmed(lambda: machine(own)) or {},
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
+        watcher_cpu_ns=time.process_time_ns(),
         notes=(*notes, *job.troubles.values()),
         stalls=tuple(_without_stacks(stall) for stall in job.stalls),
     )
     if folder is not None and named is None and where is None and remove_if_nothing_happened(folder, record):
         folder = None
     if folder is not None:
-        record = job.unharmed(lambda: leave_behind(folder, record, job.supervisor.slots(), where)) or record
+        slots, helpers = job.supervisor.slots(), job.supervisor.helpers()
+        record = job.unharmed(lambda: leave_behind(folder, record, slots, helpers, where)) or record
     return Ran(record=record, ended=ended, folder=folder, speaks=where is None or where.rank == 0)
 
 
@@ -123,7 +129,8 @@ class _Job:
     def records(self) -> tuple[RankRecord, ...]:
         """Of the ranks on this machine."""
         found = (self.unharmed(partial(rank_record, slot)) for slot in self.supervisor.slots())
-        return tuple(one for one in found if one is not None)
+        known = [one for one in found if one is not None]
+        return tuple(sorted(known, key=lambda one: (one.restart, one.rank)))
 
     def _stalled(self, stall: Stall) -> None:
         self.stalls.append(stall)

@@ -1,6 +1,7 @@
 """The Trainer of Lightning, with validation every ten steps and the sanity check of validation before the first.
 
-Runs alone and under torchrun. A step is one of the optimizer, `global_step` of the Trainer.
+Runs alone, under torchrun, and with `--devices 2` on ranks that it starts by itself. A step is one of the optimizer,
+`global_step` of the Trainer.
 """
 
 import argparse
@@ -37,12 +38,13 @@ def batches(examples: int) -> DataLoader[tuple[Tensor, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
-    steps = parser.parse_args().steps
+    parser.add_argument("--devices", type=int, default=int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    options = parser.parse_args()
     lightning.seed_everything(0)
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        max_steps=steps,
+        devices=options.devices,
+        max_steps=options.steps,
         val_check_interval=10,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=2,

@@ -67,7 +67,7 @@ class Delay:
     def __init__(self, where: str, delay_ms: float) -> None:
         self.where, self.delay_s = where, delay_ms / 1000
         self.taken_ns: list[int] = []
-        self._matrix = torch.rand(256, 256)
+        self._matrix = torch.rand(512, 512)  # a product takes long against what lies between two
 
     def at(self, place: str) -> None:
         if place != self.where or not self.delay_s:

@@ -12,10 +12,19 @@ _FORMER_PATH = "REDLINE_PYTHONPATH"
 
 
 def _is_for_us() -> bool:
-    """torchrun itself is Python too: it only hands the environment on to the processes that it starts."""
-    if not os.environ[_SETTINGS].startswith("elastic "):
+    """torchrun itself is Python too: it only hands the environment on to the processes that it starts.
+
+    So are helpers of Ray, one of which becomes a worker.
+    """
+    kind = os.environ[_SETTINGS].partition(" ")[0]
+    if kind == "ray":
+        return "".join(sys.orig_argv[1:2]).endswith("/default_worker.py")  # before, it is setup_worker.py of Ray
+    if kind != "elastic":
         return True
-    return "LOCAL_RANK" in os.environ and sys.orig_argv[1:3] != ["-m", "torch.distributed.run"]
+    from itertools import pairwise
+
+    is_torchrun = ("-m", "torch.distributed.run") in pairwise(sys.orig_argv)  # options of Python may come first
+    return "LOCAL_RANK" in os.environ and not is_torchrun
 
 
 def _restore_environment() -> str:

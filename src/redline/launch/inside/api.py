@@ -19,8 +19,8 @@ def _no_step() -> None:
 
 def _first_step() -> None:
     """Before torch is there, or without it: steps are counted and timed, and none is captured."""
+    from redline.launch.inside.counting.steps import Steps
     from redline.launch.inside.place import Place
-    from redline.launch.inside.steps import Steps
 
     place = Place.here
     if place is None or place.pid != os.getpid():

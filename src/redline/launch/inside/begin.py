@@ -8,7 +8,8 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-from redline.launch.board import LEFT, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board
+from redline.launch.board import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board
+from redline.launch.inside.offspring import SPAWNED, follow
 from redline.launch.inside.place import Place
 from redline.launch.inside.stacks import answer_with_stacks
 from redline.launch.process import peak_bytes
@@ -20,17 +21,29 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+    from redline.launch.board import Slot
+
 _STDERR = 2
 
 
 def begin(text: str) -> None:
-    """Watch this process, as far as it goes without torch."""
+    """Watch this process, as far as it goes without torch.
+
+    One that the job has started is watched from torch on: of those that Ray starts in advance, most never import it.
+    """
     settings = Settings.from_text(text)
+    place = None if settings.offspring else _arrive(settings)
+    if settings.follow:
+        follow(settings)
+    sys.meta_path.insert(0, _AfterTorch(settings, place))
+
+
+def _arrive(settings: Settings) -> Place:
+    """Take a slot, and say who this is."""
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if settings.elastic else 0
-    number = _slot_number(settings, restart)
     with _above_standard_streams():
         board = Board.open(settings.board, settings.slots)
-        slot = board.claim(number)
+        number, slot = _claimed(board, settings, restart)
         answer_with_stacks(slot)
     slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
     slot.words[RESTART] = restart
@@ -40,7 +53,7 @@ def begin(text: str) -> None:
     slot.words[PID] = os.getpid()
     place = Place.here = Place(board, number, slot, settings)
     atexit.register(_leave, place)
-    sys.meta_path.insert(0, _AfterTorch(place))
+    return place
 
 
 @contextmanager
@@ -65,10 +78,17 @@ def _leave(place: Place) -> None:
             place.slot.words[PEAK_BYTES] = peak_bytes()
 
 
-def _slot_number(settings: Settings, restart: int) -> int:
-    """One for each process, and others for those that the launcher starts anew after a failure."""
+def _claimed(board: Board, settings: Settings, restart: int) -> tuple[int, Slot]:
+    """A slot for each process, and others for those that the launcher starts anew after a failure."""
+    if settings.offspring:
+        number, slot = board.claim_free()
+        slot.words[OFFSPRING] = 1
+        is_told = settings.launcher != "ray" and SPAWNED not in sys.orig_argv
+        settings.rank = int(os.environ.get("LOCAL_RANK", "0")) if is_told else number  # torch.distributed may say more
+        return number, slot
     local = int(os.environ["LOCAL_RANK"]) if settings.elastic else 0
-    return min(restart * settings.local_size + local, settings.slots - 1)
+    number = min(restart * settings.local_size + local, settings.slots - 1)
+    return number, board.claim(number)
 
 
 def _say_unwatched(place: Place, torch: ModuleType, error: Exception) -> None:
@@ -87,14 +107,16 @@ class _AfterTorch:
     It stays until then: scripts and libraries look for torch, to know whether they could import it.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, settings: Settings, place: Place | None) -> None:
+        self._settings = settings
         self._place = place
+        self._pid = os.getpid()
         self._looking = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or self._looking or os.getpid() != self._place.pid:
+        if name != "torch" or self._looking or os.getpid() != self._pid:
             return None
         from importlib.util import find_spec
 
@@ -127,6 +149,8 @@ class _AfterTorch:
         try:
             from redline.launch.inside.watch import watch
 
+            self._place = self._place or _arrive(self._settings)
             watch(self._place)
         except Exception as error:  # noqa: BLE001 (the job runs on unwatched)
-            _say_unwatched(self._place, torch, error)
+            if self._place is not None:
+                _say_unwatched(self._place, torch, error)

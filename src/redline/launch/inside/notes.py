@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from redline.launch.board import RANK
+from redline.launch.inside import memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,20 +55,32 @@ class Notes:
         self._facts |= {
             "model": _model(known, module),
             "layout": _layout(known),
-            "memory": _memory(),
+            "memory": memory.of_allocator(),
             "accelerators": _accelerators(),
         }
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            self._place.slot.words[RANK] = distributed.get_rank()
+        self.learn_rank()
         self._write()
+
+    def forget_model(self) -> None:
+        """It was that of other steps."""
+        self._facts.pop("model", None)
+
+    def learn_rank(self) -> None:
+        """From torch.distributed, if the script uses it and got that far; else it is what the launcher said."""
+        distributed = torch.distributed
+        is_there = distributed.is_available() and distributed.is_initialized()
+        self._place.settle(distributed.get_rank() if is_there else self._place.settings.rank)
 
     def leave(self) -> None:
         """The process ends: the peaks of its accelerators, and what it held if memory ran out."""
-        self._facts["memory"] = _memory()
-        if _is_out_of_memory(getattr(sys, "last_value", None)):
-            self._facts["out_of_memory"] = _largest_tensors()
+        self._facts["memory"] = memory.of_allocator()
+        ran_out = memory.ran_out(getattr(sys, "last_value", None))
+        if ran_out:
+            self._facts["out_of_memory"] = memory.largest_tensors()
         self._write()
+        if ran_out and memory.uses_cuda():
+            self._facts["memory_snapshot"] = memory.dump_snapshot(self._place)
+            self._write()
 
     def _write(self) -> None:
         text = json.dumps({**self._facts, "notes": list(self._notes.values())}, default=str)
@@ -125,42 +137,6 @@ def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
     return None
 
 
-def _uses_cuda() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_initialized()
-
-
 def _accelerators() -> list[str]:
     """The one that this process uses, as its driver names it."""
-    return [torch.cuda.get_device_name()] if _uses_cuda() else []
-
-
-def _memory() -> dict[str, int]:
-    """Of the accelerator's allocator; asking it costs no synchronisation."""
-    if not _uses_cuda():
-        return {}
-    stats = torch.cuda.memory_stats()
-    names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")
-    return {name: int(stats.get(name, 0)) for name in names}
-
-
-def _is_out_of_memory(error: BaseException | None) -> bool:
-    if error is None:
-        return False
-    text = str(error)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text
-
-
-def _largest_tensors() -> list[dict[str, object]]:
-    """What filled the memory: live tensors by shape and type, the largest first."""
-    import gc
-
-    found: dict[tuple[object, ...], int] = {}
-    for one in gc.get_objects():
-        if type(one) in (torch.Tensor, torch.nn.Parameter):
-            key = (tuple(one.shape), str(one.dtype).removeprefix("torch."), one.element_size() * one.numel())
-            found[key] = found.get(key, 0) + 1
-    largest = sorted(found.items(), key=lambda item: -int(str(item[0][2])) * item[1])[:20]
-    return [
-        {"shape": list(shape), "type": kind, "bytes": size, "count": count}  # type: ignore[call-overload]
-        for (shape, kind, size), count in largest
-    ]
+    return [torch.cuda.get_device_name()] if memory.uses_cuda() else []

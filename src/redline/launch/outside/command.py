@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.errors import UsageError
+from redline.launch.outside import torchrun as of_torchrun
 
-# Options of torchrun that take a value, and those that do not; they are handed on as they are.
-_WITH_VALUE = (
-    "nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "max-restarts",
-    "monitor-interval", "start-method", "event-log-handler", "role", "log-dir", "redirects", "tee",
-    "local-ranks-filter", "node-rank", "master-addr", "master-port", "local-addr", "logs-specs",
-    "duplicate-stdout-filters", "duplicate-stderr-filters", "shutdown-timeout", "numa-binding", "signals-to-handle",
-)  # fmt: skip
-_WITHOUT_VALUE = ("standalone", "virtual-local-rank", "no-python", "run-path")
-_NOT_OURS = {"no-python": "only Python programs can be watched", "run-path": "give the script itself"}
 MODULE = ("-m", "--module")
 
 
@@ -51,14 +43,12 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             return ours, torchrun, list(words[at + 1 :])
         if word in MODULE:
             return ours, torchrun, list(words[at:])
-        taken = _torchrun_words(word)
+        taken = of_torchrun.words_of(word)
         if taken:
-            name = _option_name(word)
-            if name in _NOT_OURS:
-                raise UsageError(f"run: --{name} of torchrun does not go with Redline: {_NOT_OURS[name]}")
+            of_torchrun.refuse_about_a_script(word)
             torchrun += words[at : at + taken]
         elif word.startswith("-"):
-            taken = 2 if _takes_value(word) else 1
+            taken = 2 if word in _OWN_WITH_VALUE else 1
             ours += words[at : at + taken]
         else:
             return ours, torchrun, list(words[at:])
@@ -75,22 +65,10 @@ def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     torchrun: list[str] = []
     at = 0
     while at < len(words):
-        taken = 0 if _option_name(words[at]) in _NOT_OURS else _torchrun_words(words[at])
+        taken = 0 if of_torchrun.is_about_a_script(words[at]) else of_torchrun.words_of(words[at])
         (torchrun if taken else ours).extend(words[at : at + max(taken, 1)])
         at += max(taken, 1)
     return ours, torchrun
-
-
-def _torchrun_words(word: str) -> int:
-    """How many words an option of torchrun is with its value; 0 for what is no such option."""
-    name = _option_name(word)
-    if not word.startswith("--") or name not in (*_WITH_VALUE, *_WITHOUT_VALUE):
-        return 0
-    return 1 if "=" in word or name in _WITHOUT_VALUE else 2
-
-
-def _option_name(word: str) -> str:
-    return word.removeprefix("--").partition("=")[0].replace("_", "-")
 
 
 _OWN_WITH_VALUE = (
@@ -99,42 +77,33 @@ _OWN_WITH_VALUE = (
 )  # fmt: skip
 
 
-def _takes_value(word: str) -> bool:
-    return word in _OWN_WITH_VALUE
-
-
-def command(torchrun: Sequence[str], job: Sequence[str]) -> Command:
-    """The command of a job: `job` is a script or `-m module`, with its arguments."""
+def command(torchrun: Sequence[str] | None, job: Sequence[str], of_python: Sequence[str] = ()) -> Command:
+    """The command of a job: `job` is a script or `-m module`, with its arguments; None without torchrun."""
     if not job or (job[0] in MODULE and len(job) < 2):
         raise UsageError(
             "run: which script? give it after the options, such as: redline run -- train.py --its-own args"
         )
-    script = job[1] if job[0] in MODULE else job[0]
-    if not torchrun:
-        words = ["-m", *job[1:]] if job[0] in MODULE else [*job]
-        return Command(arguments=(sys.executable, *words), elastic=False, processes=1, restarts=0, script=script)
+    is_module = job[0] in MODULE
+    script = job[1] if is_module else job[0]
+    python = (sys.executable, *of_python)
+    if torchrun is None:
+        words = ("-m", *job[1:]) if is_module else tuple(job)
+        return Command(arguments=(*python, *words), elastic=False, processes=1, restarts=0, script=script)
     return Command(
-        arguments=(sys.executable, "-m", "torch.distributed.run", *torchrun, *job),
+        arguments=(*python, "-m", of_torchrun.MODULE, *torchrun, *job),
         elastic=True,
-        processes=_processes(_value(torchrun, "nproc-per-node", "1")),
-        restarts=int(_value(torchrun, "max-restarts", "0") or 0),
+        processes=of_torchrun.processes(torchrun),
+        restarts=_restarts(of_torchrun.value(torchrun, "max-restarts", "0")),
         script=script,
-        job=None if _value(torchrun, "nnodes", "1") == "1" else _value(torchrun, "rdzv-id", "") or None,
+        job=_common_name(torchrun),
     )
 
 
-def _value(torchrun: Sequence[str], name: str, default: str) -> str:
-    for at, word in enumerate(torchrun):
-        option, _, value = word.partition("=")
-        if option.startswith("--") and option[2:].replace("_", "-") == name:
-            return value if "=" in word else torchrun[at + 1] if at + 1 < len(torchrun) else default
-    return default
+def _restarts(text: str) -> int:
+    return int(text) if text.isdecimal() else 0  # of what is no number torchrun complains
 
 
-def _processes(text: str) -> int:
-    """How many processes torchrun will start here; for its words, at least as many as it could mean."""
-    import os
-
-    if text.isdecimal():
-        return int(text)
-    return max(64, os.cpu_count() or 1)
+def _common_name(torchrun: Sequence[str]) -> str | None:
+    if of_torchrun.value(torchrun, "nnodes", "1") == "1":
+        return None
+    return of_torchrun.value(torchrun, "rdzv-id", "") or None

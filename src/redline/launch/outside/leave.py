@@ -13,8 +13,9 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
-from redline.launch.board import RANK, RESTART, Slot
+from redline.launch.board import DISOWNED, NUMBER, RANK, RESTART, STATE, Slot
 from redline.launch.outside.environment import Position
+from redline.launch.outside.record import trace_path
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
 
 _OTHERS_S = 10.0  # that the first rank waits for the records of the others
@@ -44,9 +45,12 @@ def remove_if_nothing_happened(folder: Path, record: RunRecord) -> bool:
     return not folder.exists()
 
 
-def leave_behind(folder: Path, record: RunRecord, slots: Sequence[Slot], where: Position | None) -> RunRecord:
+def leave_behind(
+    folder: Path, record: RunRecord, slots: Sequence[Slot], helpers: Sequence[Slot], where: Position | None
+) -> RunRecord:
     """The files of the run; where several watchers share the folder, each adds its ranks to what is there."""
     try:
+        _remove_disowned(folder, slots, helpers)
         with _locked(folder):
             _write_steps(folder, slots)
             record = _joined(folder, record)
@@ -96,6 +100,21 @@ def _write(path: Path, content: object) -> None:
     with write_atomic(path, force=True) as file:
         file.write(json.dumps(content, indent=1).encode())
         file.write(b"\n")
+
+
+def _remove_disowned(folder: Path, slots: Sequence[Slot], helpers: Sequence[Slot]) -> None:
+    """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
+    windows = [(slot, one) for slot in slots for one in slot.windows()]
+    kept = {trace_path(slot, one[NUMBER]) for slot, one in windows if one[STATE] != DISOWNED}
+    found = {trace_path(slot, one[NUMBER]) for slot, one in windows}
+    found |= {trace_path(slot, one[NUMBER]) for slot in helpers for one in slot.windows()}
+    for name in found - kept:
+        path = folder / name
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # other ranks have theirs there
+            path.parent.rmdir()
+            if path.parent.parent != folder:
+                path.parent.parent.rmdir()
 
 
 def _remove_parts(folder: Path, slots: Sequence[Slot]) -> None:

@@ -48,7 +48,7 @@ def rank_record(slot: Slot) -> RankRecord:
         peak_bytes=words[at.PEAK_BYTES],
         capture_cost_ns=words[at.COST_NS],
         finished=bool(words[at.LEFT]),
-        windows=tuple(_window(window, slot, step_ns) for window in slot.windows()),
+        windows=tuple(_window(window, slot, step_ns) for window in _own_windows(slot)),
         notes=tuple(notes) if isinstance(notes, list) else (),
         facts=facts,
     )
@@ -57,7 +57,7 @@ def rank_record(slot: Slot) -> RankRecord:
 def _usual(slot: Slot) -> list[tuple[int, int]]:
     """Length and wait for data of the steps that were not captured, without the first ones, in order."""
     lengths_ns, waits_ns, stride = slot.steps()
-    captured = {step for window in slot.windows() for step in _touched(window)}
+    captured = {step for window in _own_windows(slot) for step in _touched(window)}
     known = [
         (length_ns // stride, waited_ns // stride)
         for index, (length_ns, waited_ns) in enumerate(zip(lengths_ns, waits_ns, strict=True))
@@ -66,10 +66,21 @@ def _usual(slot: Slot) -> list[tuple[int, int]]:
     return known[_FIRST_STEPS:] if len(known) > 2 * _FIRST_STEPS else known
 
 
+def _own_windows(slot: Slot) -> list[memoryview[int]]:
+    return [window for window in slot.windows() if window[at.STATE] != at.DISOWNED]
+
+
 def _touched(window: memoryview[int]) -> range:
     """The steps of a window, the one before in which the profiler warmed up, and the one after, with its closing."""
     first = window[at.FIRST_STEP]
     return range(first - 1, first + window[at.CAPTURED_STEPS] + 1)
+
+
+def trace_path(slot: Slot, number: int) -> str:
+    """Of the window with this number, in the folder of the run."""
+    rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
+    folder = f"restart-{restart}/" if restart else ""
+    return f"{folder}window-{number}/rank-{rank}.trace.json.gz"
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int | None:
@@ -77,8 +88,6 @@ def _quantile(ordered: Sequence[int], share: float) -> int | None:
 
 
 def _window(window: memoryview[int], slot: Slot, step_ns: int | None) -> WindowRecord:
-    rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
-    folder = f"restart-{restart}/" if restart else ""
     steps = window[at.CAPTURED_STEPS]
     length_ns = max(0, window[at.TO_NS] - window[at.FROM_NS])
     words = [window[at.CHECKSUM + index].to_bytes(8, "little", signed=True) for index in range(4)]
@@ -90,8 +99,9 @@ def _window(window: memoryview[int], slot: Slot, step_ns: int | None) -> WindowR
         steps=steps,
         length_ns=length_ns,
         stall_ns=window[at.STALL_NS],
-        writing_ns=window[at.SECONDS_NS],
-        path=f"{folder}window-{window[at.NUMBER]}/rank-{rank}.trace.json.gz",
+        writing_ns=window[at.WRITING_NS],
+        writing_cpu_ns=window[at.WRITING_CPU_NS],
+        path=trace_path(slot, window[at.NUMBER]),
         raw_bytes=window[at.RAW_BYTES],
         size_bytes=window[at.BYTES],
         sha256=b"".join(words).hex() if state == "written" else "",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from redline.launch.board import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, Slot
 from redline.launch.inside.stacks import STACKS_NAME, STACKS_SIGNAL
+from redline.launch.outside import flight_recorder
 from redline.launch.process import is_alive
 
 _BEFORE_THE_FIRST_STEP = 5  # times longer: compiling and loading may take long
@@ -51,7 +52,7 @@ class Stall:
     held_by: tuple[int, ...]
     """The ranks that the others seem to wait for; all where none stands out."""
     recordings: tuple[str, ...]
-    """Files of NCCL's flight recorder that were written meanwhile."""
+    """Files of the flight recorder that were written meanwhile."""
 
 
 class StallWatch:
@@ -82,9 +83,16 @@ class StallWatch:
 
 
 def _stall(slots: Sequence[Slot], after_s: float, now_ns: int) -> Stall:
+    since_s = time.time() - after_s
+    asked = flight_recorder.ask(slot.words[RANK] for slot in slots)
     texts = _ask_for_stacks(slots)
     ranks = tuple(_standing(slot, text, now_ns) for slot, text in zip(slots, texts, strict=True))
-    return Stall(after_s=after_s, ranks=ranks, held_by=_held_by(ranks), recordings=_recordings(after_s))
+    return Stall(
+        after_s=after_s,
+        ranks=ranks,
+        held_by=_held_by(ranks),
+        recordings=flight_recorder.recordings(since_s, asked=asked),
+    )
 
 
 def _standing(slot: Slot, text: str, now_ns: int) -> Standing:
@@ -197,15 +205,3 @@ def _state(pid: int) -> str:
     except OSError:
         return "gone"
     return _STATES.get(text.rpartition(")")[2].split()[0], "gone")
-
-
-def _recordings(within_s: float) -> tuple[str, ...]:
-    """What NCCL's flight recorder wrote of its own accord since the job stood still."""
-    prefix = Path(os.environ.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/tmp/nccl_trace_rank_"))
-    try:
-        found = [
-            path for path in prefix.parent.glob(f"{prefix.name}*") if time.time() - path.stat().st_mtime < within_s
-        ]
-    except OSError:
-        return ()
-    return tuple(sorted(map(str, found)))

@@ -15,16 +15,29 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from redline.launch.board import EXPORTER, EXPORTING, LOST_KILLED, PID, STATE, Board, Slot
+from redline.launch.board import (
+    BY_CALLS,
+    DISOWNED,
+    EXPORTER,
+    EXPORTING,
+    KIND,
+    LOST_KILLED,
+    OFFSPRING,
+    PID,
+    STATE,
+    STEPS,
+    WRITING_NS,
+    Board,
+    Slot,
+)
 from redline.launch.outside.command import Command
 from redline.launch.process import is_alive
-from redline.launch.settings import FORMER_PATH, VARIABLE, Settings
+from redline.launch.settings import Settings, environment_for
 
 _TICK_S = 0.25
 _TERMINAL = 128  # si_code of signals that the kernel sends; those of Ctrl-C reach the job without our help
-_PARENT_DIES, _ADOPT_ORPHANS = 1, 36  # of prctl
+_PARENT_DIES = 1  # of prctl
 _HANDED_ON = {
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGPIPE",
@@ -69,7 +82,6 @@ class Supervisor:
     def run(self) -> Ended:
         """Start the job and stay until it is over."""
         libc = ctypes.CDLL(None)
-        libc.prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)  # so that traces whose job was killed are still waited for
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         started_ns = time.perf_counter_ns()
         try:
@@ -92,18 +104,7 @@ class Supervisor:
         return job.pid
 
     def _environment(self) -> Mapping[str, str]:
-        if self._board is None:
-            return os.environ
-        boot = str(Path(__file__).parents[1] / "boot")
-        former = os.environ.get("PYTHONPATH")
-        kind = "elastic" if self._command.elastic else "plain"
-        extra = {
-            VARIABLE: f"{kind} {self._settings.to_text()}",
-            "PYTHONPATH": boot if not former else f"{boot}:{former}",
-        }
-        if former is not None:
-            extra[FORMER_PATH] = former
-        return os.environ | extra
+        return os.environ if self._board is None else environment_for(os.environ, self._settings)
 
     def _stay(self, job: int) -> int:
         last_s = 0.0
@@ -128,7 +129,7 @@ class Supervisor:
 
     @staticmethod
     def _reap(job: int) -> int | None:
-        """The status of the job once it is over; of adopted children nobody wants to know."""
+        """The status of the job once it is over. Others become our children where we are the first of a container."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,12 +152,12 @@ class Supervisor:
                     _give_up(window)
 
     def _writing(self) -> list[memoryview[int]]:
-        if self._board is None:
-            return []
         found = []
-        for slot in self.slots():
+        for slot in self._taken():
             for window in slot.windows():
-                if window[STATE] == EXPORTING:
+                if window[STATE] == DISOWNED:
+                    _end_writer(window)
+                elif window[STATE] == EXPORTING:
                     if is_alive(window[EXPORTER]):
                         found.append(window)
                     elif not self._is_about_to_write(slot):
@@ -168,18 +169,37 @@ class Supervisor:
         return is_alive(slot.words[PID])
 
     def slots(self) -> list[Slot]:
-        """Those that a process of the job has taken."""
-        if self._board is None:
-            return []
-        if not self._slots:
+        """Those of the job's ranks.
+
+        Where the first process has others take the steps, it is none, nor are those of them that never took one. Where
+        some train, those that only call a model help them: they make data, or evaluate.
+        """
+        taken = self._taken()
+        with_steps = [slot for slot in taken if slot.words[STEPS]]
+        if not any(slot.words[OFFSPRING] for slot in with_steps):
+            return [slot for slot in taken if not slot.words[OFFSPRING]]
+        return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
+
+    def helpers(self) -> list[Slot]:
+        """Those of processes that were watched and turned out to be none of the ranks."""
+        ranks = {slot.words[PID] for slot in self.slots()}
+        return [slot for slot in self._taken() if slot.words[PID] not in ranks]
+
+    def _taken(self) -> list[Slot]:
+        if self._board is not None and not self._slots:
             self._slots = [self._board.slot(number) for number in range(self._board.slots)]
         return [slot for slot in self._slots if slot.words[PID]]
 
 
 def _give_up(window: memoryview[int]) -> None:
-    with suppress(OSError):
-        os.kill(window[EXPORTER], signal.SIGKILL)
+    _end_writer(window)
     window[STATE] = LOST_KILLED
+
+
+def _end_writer(window: memoryview[int]) -> None:
+    if not window[WRITING_NS] and is_alive(window[EXPORTER]):  # otherwise it has ended, and the number may be another's
+        with suppress(OSError):
+            os.kill(window[EXPORTER], signal.SIGKILL)
 
 
 def die_like(ended: Ended) -> int:

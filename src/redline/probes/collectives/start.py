@@ -115,7 +115,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 
 def _end(started: subprocess.Popen[str]) -> None:
-    started.send_signal(signal.SIGINT)
+    started.send_signal(signal.SIGTERM)  # which torchrun hands on: Ctrl-C would not reach ranks that wait in C++ code
     try:
         started.wait(_END_S)
     except subprocess.TimeoutExpired:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from redline.report import counted
@@ -39,8 +40,10 @@ def headline(screen: RunScreen) -> str:
 
 def _command(command: Sequence[str]) -> str:
     words = list(command[1:])
-    if tuple(words[:2]) == _TORCHRUN:
-        words[:2] = ["torchrun"]
+    for at, pair in enumerate(pairwise(words)):
+        if pair == _TORCHRUN:
+            words[: at + 2] = ["torchrun"]
+            break
     return printable(" ".join(words), _NAME_LIMIT)
 
 
@@ -164,7 +167,7 @@ TOLD: Sequence[str] = (
     marked("window {number} was cut short: the script started a profiler of its own"),
     marked("window {number} was cut short: the process was told to end"),
     marked("window {number} was cut short: the process ended"),
-    marked("window {number} was cut short: the steps turned out to be others"),
+    marked("window {number} was cut short: the thread that trains ended"),
     marked("window {number} was cut short: it took more memory than --max-memory allows"),
     marked("no more windows after {count} failures in a row"),
     marked("no shared memory could be had; the job ran unwatched"),
@@ -201,7 +204,10 @@ def _of_ranks(screen: RunScreen) -> Iterator[str]:
     if len(screen.without_torch) == screen.ranks:
         yield _("the job did not import torch, so it had no steps")
     elif not screen.steps[1]:
-        yield _("no step was seen: no optimizer stepped, no model was called; say where one ends with redline.step()")
+        yield _(
+            "no step was seen: no optimizer stepped and no model was called in the processes that are watched; "
+            "say where a step ends with redline.step()"
+        )
 
 
 def _of_windows(screen: RunScreen) -> Iterator[str]:

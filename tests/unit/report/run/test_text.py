@@ -26,6 +26,7 @@ def window(**changed: Any) -> WindowRecord:
         length_ns=36 * MS,
         stall_ns=20 * MS,
         writing_ns=90 * MS,
+        writing_cpu_ns=80 * MS,
         path="window-1/rank-0.trace.json.gz",
         raw_bytes=4_000_000,
         size_bytes=400_000,
@@ -105,6 +106,8 @@ def test_ranks_that_stand_out() -> None:
     ranks[3] = rank(3, windows=(window(state="killed"),), finished=False, notes=())
     lines = shown(run(*ranks, command=("python", "-m", "torch.distributed.run", "--nproc-per-node", "4", "t.py")))
     assert lines[0] == "redline: torchrun --nproc-per-node 4 t.py: 4 ranks, exit code 0 after 12.00 s"
+    with_options = ("python", "-W", "error", "-m", "torch.distributed.run", "t.py")
+    assert shown(run(*ranks, command=with_options))[0].startswith("redline: torchrun t.py: ")
     text = " ".join(" ".join(lines).split())
     assert (
         "slow a step of rank 1 takes 1.50 x as long as that of the others; rank 2 waits 4.000 ms for data in a "
@@ -185,7 +188,8 @@ STALL = {
         ),
         (
             run(rank(steps=0, step_ns=None, windows=(), step_kind="none", batches=0)),
-            "no step was seen: no optimizer stepped, no model was called; say where one ends with redline.step()",
+            "no step was seen: no optimizer stepped and no model was called in the processes that are watched; "
+            "say where a step ends with redline.step()",
         ),
         (
             run(rank(steps=6, windows=())),
@@ -283,7 +287,7 @@ def test_in_chinese() -> None:
 
 def test_what_processes_note_is_known_here_and_in_the_reference() -> None:
     root = Path(__file__).parents[4]
-    source = "".join(path.read_text() for path in (root / "src" / "redline" / "launch" / "inside").glob("*.py"))
+    source = "".join(path.read_text() for path in (root / "src" / "redline" / "launch" / "inside").rglob("*.py"))
     codes = set(re.findall(r'notes\.add\(\s*"([\w-]+)"', source))
     page = (root / "docs" / "reference" / "run.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| `ranks[].notes[].code`")]

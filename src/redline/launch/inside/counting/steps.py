@@ -18,70 +18,13 @@ from redline.launch.board import (
     STEPS,
     STRIDE,
 )
+from redline.launch.inside.counting.rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redline.launch.inside.place import Place
-
-_FRESH_IN_A_ROW = 8  # optimizers that step once and never again, before each is taken for a step
-_REGROUP_UNTIL = 64  # steps, up to which an optimizer that appears late may still make the steps longer
-_PATIENCE = 4  # rounds without the optimizer that closes a step, before the first one closes it
-
-
-class Rounds:
-    """Tells which step of an optimizer ends a step of the training.
-
-    With one optimizer, each. With several (adversarial training, one per parameter in the backward pass) a round goes
-    from the first optimizer until it steps again, and the one that was seen last closes it.
-    """
-
-    def __init__(self) -> None:
-        self._known: set[int] = set()
-        self._first = 0
-        self._closing = 0
-        self._fresh = 0
-        self._waited = 0
-        self._longest = 1
-        self.open = False  # a first round has begun, and nobody knows yet how it ends
-        self.open_ns = 0
-
-    def stepped(self, optimizer: int, now_ns: int, steps: int, *, in_backward: bool = False) -> int:
-        """How many steps of the training have just ended; -1 where those counted so far were parts of one."""
-        if optimizer not in self._known:
-            self._fresh += 1
-            if self._fresh > _FRESH_IN_A_ROW and not in_backward:  # each step makes an optimizer of its own
-                self.open = False
-                return 1
-            return self._met(optimizer, now_ns, steps)
-        self._fresh = 0
-        ended = 0
-        if self.open:  # the first round was complete before this one
-            self.open = False
-            ended = 1
-        if optimizer == self._first:
-            self._waited += 1
-        if optimizer == self._closing or self._waited > _PATIENCE * self._longest + 1:
-            self._closing = optimizer
-            self._longest = max(self._longest, min(self._waited, 1000))
-            self._waited = 0
-            ended += 1
-        return ended
-
-    def _met(self, optimizer: int, now_ns: int, steps: int) -> int:
-        self._known.add(optimizer)
-        if not self._first:
-            self._first = self._closing = optimizer
-            self.open, self.open_ns = True, now_ns
-            return 0
-        if self.open or steps < _REGROUP_UNTIL:
-            self._closing = optimizer
-            self._longest = max(self._longest, self._waited, steps)  # each of them was a step of the first one
-            self._waited = 0
-            self.open, self.open_ns = True, now_ns
-            return -1 if steps else 0
-        return 0
 
 
 class Steps:
@@ -107,33 +50,43 @@ class Steps:
     def optimizer_stepped(self, optimizer: int, *, in_backward: bool = False) -> None:
         """`optimizer` is a number of its own; `in_backward` says that a backward pass is at work around it."""
         now_ns = perf_counter_ns()
-        words = self._words
-        if words[KIND] == BY_HAND:
+        if not self._is_told(BY_OPTIMIZER):
             return
-        if words[KIND] != BY_OPTIMIZER:
+        ended = self._rounds.stepped(optimizer, now_ns, self._words[STEPS], in_backward=in_backward)
+        if self._rounds.regrouped:
             self._restart(BY_OPTIMIZER)
-        ended = self._rounds.stepped(optimizer, now_ns, words[STEPS], in_backward=in_backward)
-        if ended < 0:
-            self._restart(BY_OPTIMIZER)
-        if self._rounds.open:
-            self._rounds.open_ns = now_ns
-        elif ended > 1:  # it is known only now how the first round ended
-            self._end(self._rounds.open_ns, at_work=True)
-        if ended > 0:
-            self._close(now_ns)
+        is_over = bool(ended) and ended[-1] == now_ns
+        self._count_late(ended[:-1] if is_over else ended)
+        if is_over:
+            self._close(now_ns, at_work=True)
 
-    def _close(self, now_ns: int) -> None:
+    def optimizers_skipped(self) -> None:
+        """A step of the job came to its end in which no optimizer stepped, although all were meant to."""
+        now_ns = perf_counter_ns()
+        if not self._is_told(BY_OPTIMIZER):
+            return
+        self._count_late(self._rounds.round_is_over(self._words[STEPS]))
+        self._close(now_ns, at_work=False)
+
+    def _count_late(self, ended: tuple[int, ...]) -> None:
+        """Steps of which it is known only now that they have ended: too late to begin or end a window with them."""
+        for ended_ns in ended:
+            if self._pending_ns:
+                self._end(self._pending_ns, told=False)
+            self._end(ended_ns, told=False)
+
+    def _close(self, now_ns: int, *, at_work: bool) -> None:
         """A step is over, and the next begins: at once, or where the loader is asked for its data."""
         if self._pending_ns:  # nobody asked the loader since the step before
             self._loader_leads = False
-            self._end(self._pending_ns, at_work=True)
+            self._end(self._pending_ns, at_work=at_work)
         elif self._asks:
             self._loader_leads = True
         self._asks = 0
         if self._loader_leads:
             self._pending_ns = now_ns
         else:
-            self._end(now_ns, at_work=True)
+            self._end(now_ns, at_work=at_work)
 
     def loader_asked(self) -> None:
         now_ns = perf_counter_ns()
@@ -151,8 +104,8 @@ class Steps:
     def called(self) -> None:
         """The outermost module was called, in a job without an optimizer."""
         now_ns = perf_counter_ns()
-        if self._words[KIND] != BY_CALLS:
-            self._restart(BY_CALLS)
+        if not self._is_told(BY_CALLS):
+            return
         if self._calls:
             self._end(now_ns)
         else:
@@ -161,11 +114,13 @@ class Steps:
 
     def called_before(self, times: int) -> None:
         """Calls that were seen before it was known that they are the steps; nobody measured them."""
+        if self._words[KIND] == BY_HAND:
+            return
         self._restart(BY_CALLS)
         self._calls = times
         for _ in range(times - 1):
-            self._end(0)
-        self._last_ns = perf_counter_ns()
+            self._end(0, told=False)
+        self._last_ns = self._words[LAST_NS] = perf_counter_ns()
 
     def by_hand(self) -> None:
         now_ns = perf_counter_ns()
@@ -175,13 +130,21 @@ class Steps:
 
     def finish(self) -> None:
         """The process ends: what was begun and not yet counted is a step as well."""
-        if self._words[KIND] == BY_OPTIMIZER and self._rounds.open:
-            self._rounds.open = False
-            self._end(self._rounds.open_ns)
-        elif self._pending_ns:
-            self._end(self._pending_ns)
+        pending = self._rounds.round_is_over(self._words[STEPS]) if self._words[KIND] == BY_OPTIMIZER else ()
+        if self._pending_ns:
+            pending, self._pending_ns = (self._pending_ns, *pending), 0
+        if pending:
+            self._count_late(pending[:-1])
+            self._end(pending[-1])
         elif self._words[KIND] == BY_CALLS and self._calls > self._words[STEPS]:
             self._end(perf_counter_ns())
+
+    def _is_told(self, kind: int) -> bool:
+        """Whether this is what tells of steps, from now on at the latest; nothing does beside the script itself."""
+        known = self._words[KIND]
+        if known not in (kind, BY_HAND):
+            self._restart(kind)
+        return known != BY_HAND
 
     def _restart(self, kind: int) -> None:
         """What was counted until now were no steps, or parts of the first."""
@@ -191,7 +154,7 @@ class Steps:
         self._waited_ns = self._calls = 0
         self._restarted()
 
-    def _end(self, now_ns: int, *, at_work: bool = False) -> None:
+    def _end(self, now_ns: int, *, at_work: bool = False, told: bool = True) -> None:
         words = self._words
         self._pending_ns = 0
         began_ns = self._last_ns
@@ -200,7 +163,8 @@ class Steps:
         steps = words[STEPS] = words[STEPS] + 1
         self._keep(length_ns, self._waited_ns)
         self._waited_ns = 0
-        self._ended(steps, length_ns, at_work)
+        if told:
+            self._ended(steps, length_ns, at_work)
 
     def _keep(self, length_ns: int, waited_ns: int) -> None:
         words, entries = self._words, self._entries

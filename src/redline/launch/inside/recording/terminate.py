@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from _thread import start_new_thread
-from contextlib import contextmanager
+from _thread import allocate_lock, start_new_thread
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+_BEGINS_WITHIN_S = 1.0  # a thread, on a crowded machine
 
 
 class FlushOnTerm:
@@ -104,12 +106,16 @@ class FlushOnTerm:
             signal.set_wakeup_fd(listens)
             return False
         pipe = os.pipe()
+        begun = allocate_lock()
+        begun.acquire()
         try:  # a thread that the script does not see among its own
-            start_new_thread(self._end_if_stuck, pipe[:1])
+            start_new_thread(self._end_if_stuck, (pipe[0], begun))
         except RuntimeError:  # no more may be had
             os.close(pipe[0])
             os.close(pipe[1])
             return False
+        # A thread needs memory to begin; if the script has used it all up by then, Python says so in its stderr.
+        begun.acquire(timeout=_BEGINS_WITHIN_S)
         os.set_blocking(pipe[1], False)
         self._pipe = pipe
         self._start_waking()
@@ -137,11 +143,13 @@ class FlushOnTerm:
             (_, write_end), self._pipe = self._pipe, None
             os.close(write_end)  # which ends the thread
 
-    def _end_if_stuck(self, read_end: int) -> None:
+    def _end_if_stuck(self, read_end: int, begun: LockType) -> None:
+        begun.release()
         try:
-            while signals := os.read(read_end, 64):
-                if signal.SIGTERM in signals and not self._done.wait(self._within_s * 0.6):
-                    _die_of(signal.SIGTERM)
+            with suppress(MemoryError):
+                while signals := os.read(read_end, 64):
+                    if signal.SIGTERM in signals and not self._done.wait(self._within_s * 0.6):
+                        _die_of(signal.SIGTERM)
         finally:
             os.close(read_end)
 
@@ -155,23 +163,3 @@ def _die_of(number: int) -> None:
 
     ctypes.CDLL(None).signal(number, 0)  # Python's own call is for the main thread only
     os.kill(os.getpid(), number)
-
-
-_OURS = {"redline", "torch"}
-
-
-def is_the_scripts(error: BaseException) -> bool:
-    """Whether the script means it: its signal handlers, and other threads, may raise anywhere, our code included."""
-    if not isinstance(error, Exception) or _is_foreign(type(error).__module__):
-        return True
-    at = error.__traceback__
-    while at is not None:
-        if _is_foreign(at.tb_frame.f_globals.get("__name__", "")):
-            return True
-        at = at.tb_next
-    return False
-
-
-def _is_foreign(module: str) -> bool:
-    outermost = module.partition(".")[0]
-    return outermost not in _OURS and outermost not in sys.stdlib_module_names

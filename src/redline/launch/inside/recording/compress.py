@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 
-from redline.launch.board import BYTES, CHECKSUM, LOST_SPACE, RAW_BYTES, STATE, WRITTEN
+from redline.launch.board import BYTES, CHECKSUM, DISOWNED, LOST_SPACE, RAW_BYTES, STATE, WRITTEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings)
     digest = checksum.digest()
     for at in range(4):
         window[CHECKSUM + at] = int.from_bytes(digest[8 * at : 8 * at + 8], "little", signed=True)
-    window[STATE] = WRITTEN
+    if window[STATE] != DISOWNED:
+        window[STATE] = WRITTEN
 
 
 def room_bytes(folder: str, disk_bytes: int, free_bytes: int) -> int:

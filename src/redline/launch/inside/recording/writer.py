@@ -1,7 +1,7 @@
 """Writes a window's trace beside the job: in a child that nobody waits for, under another name until it is whole.
 
-The child is a fork, so that turning events into JSON does not hold the interpreter lock of the job. Its parent is not
-the job but the watcher: the script may wait for its own children as it likes. Where a fork is not wanted or not wise,
+The child is a fork, so that turning events into JSON does not hold the interpreter lock of the job. It is an orphan
+from the start: the script may wait for its own children as it likes. Where a fork is not wanted or not wise,
 the JSON is written in place and only compressed in a child.
 """
 
@@ -18,18 +18,20 @@ from redline.launch.board import (
     LOST_INCOMPLETE,
     LOST_SPACE,
     NUMBER,
-    SECONDS_NS,
     STATE,
     WINDOWS,
+    WRITING_CPU_NS,
+    WRITING_NS,
     WRITTEN,
 )
-from redline.launch.inside.children import untold
-from redline.launch.inside.compress import NotWritten, compress, room_bytes
+from redline.launch.inside.recording.children import untold
+from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
 from redline.launch.process import available_bytes, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from redline.launch.inside.place import Place
 
@@ -87,11 +89,20 @@ def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
 
 
 def _fork() -> int:
+    """Without the warning of newer Pythons about forks of processes with threads: the child touches none of them.
+
+    Python's own way to ignore a warning would make it forget which ones the script has seen, and show them again.
+    """
     import warnings
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads; the child touches none of them
+    filters: Any = warnings.filters
+    ignored = ("ignore", None, DeprecationWarning, None, 0)
+    filters.insert(0, ignored)
+    try:
         return os.fork()
+    finally:
+        with suppress(ValueError):  # another thread has changed them meanwhile
+            filters.remove(ignored)
 
 
 def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
@@ -106,7 +117,8 @@ def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
         window[STATE] = LOST_SPACE
     except BaseException:  # noqa: BLE001 (nobody is left to raise to)
         window[STATE] = LOST_ERROR
-    window[SECONDS_NS] = time.perf_counter_ns() - began_ns
+    window[WRITING_NS] = time.perf_counter_ns() - began_ns
+    window[WRITING_CPU_NS] = time.process_time_ns()
 
 
 def _let_go() -> None:

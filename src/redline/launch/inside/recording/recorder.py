@@ -11,9 +11,9 @@ from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.board import EXPORTER, EXPORTING, STATE
-from redline.launch.inside.children import OrderlyEnd
-from redline.launch.inside.hush import hushed
-from redline.launch.inside.writer import write_detached
+from redline.launch.inside.recording.children import OrderlyEnd
+from redline.launch.inside.recording.hush import hushed
+from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes
 
 TYPE_CHECKING = False

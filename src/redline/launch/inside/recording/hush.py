@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _ITS_OWN = re.compile(
     rb"(?:USDT|UST|INFO|STAGE|WARNING|ERROR|VERBOSE):.*\.cpp:\d+\]"
     rb"|Failed to read process name for pid "
+    rb"|ERROR: External init callback must run in same thread "  # the first window, in another thread than the import
     rb"|\[W\d{4} [\d:.]+ (?:collection|profiler_kineto|record_function|observer|kineto_\w+)\.cpp:\d+\]"
 )
 _STDERR = 2

@@ -1,0 +1,1 @@
+"""When a step of the job ends."""

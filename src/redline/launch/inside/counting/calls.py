@@ -1,0 +1,234 @@
+"""Steps of a job without an optimizer: calls of its outermost module, seen without a frame of ours under them."""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from functools import partial
+from weakref import ref
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from redline.launch.inside.counting.steps import Steps
+    from redline.launch.inside.home import Home
+
+_CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
+_CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice
+_CALLS_WITH_GRADIENTS = 64  # beside an optimizer that does not step: then it is no training that accumulates
+
+
+class Calls:
+    """Finds the outermost modules of a job that has no optimizer; calls of the most used one are its steps.
+
+    A module reads `_compiled_call_impl` of itself first thing when it is called. Whoever lists the attributes of a
+    module, as torch.jit.script does, reads it too.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._steps: Steps | None = None
+        self._safely: Callable[[Callable[[], None]], None] = lambda watch: watch()
+        self._home = home
+        self._seen = _Seen()
+        self._sizes: dict[str, int] = {}
+        self._kind: type | None = None  # the class of the chosen module
+        self._chosen: Callable[[], torch.nn.Module | None] = _nobody
+        self._is_any = False  # there is a new module for each step: all of the class count
+        self._others = 0  # calls of others of its class since the chosen one was called
+        self._last_other = 0
+        self._doubts = _CALLS_WITH_GRADIENTS  # that many more calls with gradients may be parts of a step
+        self._held = 0  # calls that may be parts of a step, as long as none has counted
+        self._has_counted = False
+        self._then: Callable[[], None] | None = None
+        self._call = torch.nn.Module._wrapped_call_impl.__code__
+        self._first_read = -1  # where in that code; it reads once more where the module is compiled
+        self._inner = torch.nn.Module._call_impl.__code__
+        self._noted = _Called(self)
+
+    def look_for_steps(self, steps: Steps, safely: Callable[[Callable[[], None]], None]) -> None:
+        self._steps = steps
+        self._safely = safely
+        self._listen(to_all=True)
+
+    def once(self, then: Callable[[], None]) -> None:
+        """Do it when the next module is called outside of a backward pass."""
+        self._then = then
+        self._listen(to_all=True)
+
+    def largest(self) -> str | None:
+        """The class of the outermost module with most parameters, of those that were seen."""
+        return max(self._sizes, key=lambda name: self._sizes[name], default=None)
+
+    def stop(self) -> None:
+        """An optimizer stepped: this is training."""
+        self._steps = None
+        self._listen(to_all=False)
+        self._listen_to(None)
+
+    def _listen(self, *, to_all: bool) -> None:
+        torch.nn.Module._compiled_call_impl = self._noted if to_all else None  # type: ignore[assignment]
+
+    def _listen_to(self, kind: type | None) -> None:
+        if self._kind is not None:
+            del self._kind._compiled_call_impl  # type: ignore[attr-defined]
+        self._kind = kind
+        if kind is not None:
+            kind._compiled_call_impl = self._noted  # type: ignore[attr-defined]
+
+    def called(self, module: torch.nn.Module) -> None:
+        # The question about compiling comes first: it is all that torch.compile sees of this.
+        if not torch.compiler.is_compiling() and get_ident() == self._home.thread:
+            reader = sys._getframe(2)
+            if reader.f_code is self._call:
+                if self._first_read < 0:
+                    self._first_read = reader.f_lasti
+                if reader.f_lasti == self._first_read:
+                    self._safely(partial(self._called, module, reader))
+
+    def _called(self, module: torch.nn.Module, frame: FrameType) -> None:
+        if self._then is not None and torch._C._current_graph_task_id() == -1:
+            then, self._then = self._then, None
+            if self._steps is None or self._kind is not None:
+                self._listen(to_all=False)
+            then()
+        if self._steps is None:
+            return
+        if self._kind is None:
+            self._look(module, frame)
+        elif self._chosen() is module or self._stands_in(module, frame):
+            self._others = 0
+            if not self._is_doubtful():
+                self._has_counted = True
+                self._steps.called()
+
+    def _stands_in(self, module: torch.nn.Module, frame: FrameType) -> bool:
+        """Whether this module takes the place of the chosen one, which is gone or not called any more."""
+        if type(module) is not self._kind or not self._is_outermost(frame):
+            return False
+        if self._chosen() is not None and not self._is_any:
+            self._others += 1
+            is_another, self._last_other = self._last_other != id(module), id(module)
+            if self._others < _CALLS_OF_OTHERS:
+                return False
+            self._is_any = is_another
+        self._chosen = ref(module)
+        return True
+
+    def _is_doubtful(self) -> bool:
+        """Whether the call may be a part of a step: in a training that has an optimizer and accumulates gradients."""
+        if not self._doubts or not torch.is_grad_enabled():
+            return False
+        self._doubts -= 1
+        if not _is_one_made(Optimizer):
+            return False
+        self._held += 1
+        if not self._doubts and not self._has_counted and self._steps is not None:
+            self._steps.called_before(self._held)
+        return True
+
+    def _is_outermost(self, frame: FrameType | None) -> bool:
+        while frame is not None:  # is another module being called further up?
+            if frame.f_code is self._inner:
+                return False
+            frame = frame.f_back
+        return True
+
+    def _look(self, module: torch.nn.Module, frame: FrameType) -> None:
+        if _is_tracing() or not self._is_outermost(frame):
+            return
+        name = type(module).__name__
+        if name not in self._sizes:
+            self._sizes[name] = sum(1 for _ in torch.nn.Module.parameters(module))
+        self._seen.add(module)
+        if self._seen.calls >= _CALLS_TO_CHOOSE:
+            self._choose()
+
+    def _choose(self) -> None:
+        module, times = self._seen.most_used()
+        kind = type(module)
+        if times == 1:  # they may still be called again, one after the other
+            kind, times = self._seen.most_used_class()
+            if times == 1 or (self._seen.calls < _CALLS_OF_OTHERS and not self._seen.gone(kind)):
+                return
+            self._is_any = True
+        else:
+            times += self._seen.gone(kind)
+        self._listen(to_all=False)
+        self._listen_to(kind)
+        self._chosen = ref(module)
+        if torch.is_grad_enabled() and _is_one_made(Optimizer):
+            self._held = times
+            self._doubts -= times
+        elif self._steps is not None:
+            self._has_counted = True
+            self._steps.called_before(times)
+
+
+class _Seen:
+    """Outermost calls, until it is known which of them are the steps. Keeps no module alive."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._kinds: dict[type, int] = {}
+        self._modules: dict[int, tuple[ref[torch.nn.Module], int]] = {}
+
+    def add(self, module: torch.nn.Module) -> None:
+        self.calls += 1
+        self._kinds[type(module)] = self._kinds.get(type(module), 0) + 1
+        known, times = self._modules.get(id(module), (None, 0))
+        is_same = known is not None and known() is module  # and not one that is gone
+        self._modules[id(module)] = ref(module), times + 1 if is_same else 1
+
+    def most_used(self) -> tuple[torch.nn.Module, int]:
+        """Of those that are alive."""
+        return max(self._alive(), key=lambda one: one[1])
+
+    def most_used_class(self) -> tuple[type, int]:
+        return max(self._kinds.items(), key=lambda one: one[1])
+
+    def gone(self, kind: type) -> int:
+        """Calls of modules of this class that are not alive any more."""
+        return self._kinds[kind] - sum(times for module, times in self._alive() if type(module) is kind)
+
+    def _alive(self) -> list[tuple[torch.nn.Module, int]]:
+        return [(module, times) for known, times in self._modules.values() if (module := known()) is not None]
+
+
+def _nobody() -> None:
+    return None
+
+
+def _is_tracing() -> bool:
+    """Whether another module is being made of those that are called, and will be called instead of them."""
+    by_fx = getattr(torch.fx._symbolic_trace, "_is_fx_tracing_flag", False)
+    return by_fx or torch._C._get_tracing_state() is not None
+
+
+def _is_one_made(kind: type[Optimizer]) -> bool:
+    """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
+    return any(getattr(one.step, "hooked", False) or _is_one_made(one) for one in kind.__subclasses__())
+
+
+class _Called:
+    """Stands for `_compiled_call_impl` of modules, and tells of each call."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def __get__(self, module: torch.nn.Module | None, kind: type | None = None) -> object:
+        if module is None:
+            return None
+        self._calls.called(module)
+        return module.__dict__.get("_compiled_call_impl")
+
+    def __set__(self, module: torch.nn.Module, value: object) -> None:
+        module.__dict__["_compiled_call_impl"] = value
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A class that is pickled by value goes without us: as None, which was here before."""
+        return type(None), ()

@@ -1,0 +1,62 @@
+"""What memory this process has used on its accelerator, and what filled it when there was none left."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from redline.launch.inside.recording.compress import room_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redline.launch.inside.place import Place
+
+_MOST_TENSORS = 20
+
+
+def uses_cuda() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def of_allocator() -> dict[str, int]:
+    """Of the accelerator's allocator; asking it costs no synchronisation."""
+    if not uses_cuda():
+        return {}
+    stats = torch.cuda.memory_stats()
+    names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")
+    return {name: int(stats.get(name, 0)) for name in names}
+
+
+def ran_out(error: BaseException | None) -> bool:
+    """Whether this is what the process ended with."""
+    if error is None:
+        return False
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def largest_tensors() -> list[dict[str, object]]:
+    """What filled the memory: live tensors by shape and type, the largest first."""
+    import gc
+
+    found: dict[tuple[tuple[int, ...], str, int], int] = {}
+    for one in gc.get_objects():
+        if type(one) in (torch.Tensor, torch.nn.Parameter):
+            key = (tuple(one.shape), str(one.dtype).removeprefix("torch."), one.element_size() * one.numel())
+            found[key] = found.get(key, 0) + 1
+    largest = sorted(found.items(), key=lambda item: -item[0][2] * item[1])[:_MOST_TENSORS]
+    return [
+        {"shape": list(shape), "type": kind, "bytes": size, "count": count} for (shape, kind, size), count in largest
+    ]
+
+
+def dump_snapshot(place: Place) -> str:
+    """Every block of CUDA's allocator, as PyTorch's own viewer reads it; its name in the folder, or "" without one."""
+    settings = place.settings
+    if not settings.folder or room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes) <= 0:
+        return ""
+    name = f"memory-rank-{settings.rank}.pickle"
+    part = f"{settings.folder}/{name}.part"
+    torch.cuda.memory._dump_snapshot(part)
+    os.replace(part, f"{settings.folder}/{name}")  # noqa: PTH105
+    return name

@@ -1,0 +1,1 @@
+"""Windows of steps: opened, recorded, and written beside the job."""

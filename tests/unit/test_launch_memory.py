@@ -1,0 +1,32 @@
+"""The snapshot of an accelerator's memory is whole or absent. CUDA itself is not here: something else writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from redline.launch.board import Board
+from redline.launch.inside.place import Place
+from redline.launch.settings import Settings
+
+torch = pytest.importorskip("torch")
+
+
+def snapshot_of(folder: Path | None, disk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    from redline.launch.inside.memory import dump_snapshot
+
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_bytes(b"blocks"))
+    board = Board.make(1)
+    known = {"folder": str(folder or ""), "rank": 3, "disk_bytes": disk_bytes, "free_bytes": 0}
+    return dump_snapshot(Place(board, 0, board.claim(0), Settings(known)))
+
+
+def test_a_snapshot_has_the_name_of_its_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert snapshot_of(tmp_path, 1 << 20, monkeypatch) == "memory-rank-3.pickle"
+    assert [path.name for path in tmp_path.iterdir()] == ["memory-rank-3.pickle"]
+    assert (tmp_path / "memory-rank-3.pickle").read_bytes() == b"blocks"
+
+
+def test_there_is_none_without_a_folder_or_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert snapshot_of(None, 1 << 20, monkeypatch) == ""
+    assert snapshot_of(tmp_path, 0, monkeypatch) == ""
+    assert not list(tmp_path.iterdir())
