@@ -50,7 +50,7 @@ print(importlib.util.find_spec("torch") is not None)
 """
     + TRAIN
     + """
-class Equal(torch.optim.SGD):  # which makes it one that has no hash
+class Equal(Descent):  # which makes it one that has no hash
     def __eq__(self, other):
         return True
 
@@ -298,10 +298,10 @@ def test_a_window_of_an_evaluation_before_the_training_is_not_kept(tmp_path: Pat
     assert outcome.status == 0, outcome.stderr
     rank = rank_of(tmp_path)
     assert (rank["steps"], rank["step_kind"], states(tmp_path), codes(tmp_path)) == (20, "optimizer", ["written"], [])
-    assert rank["facts"]["model"]["optimizers"] == ["SGD"]
+    assert rank["facts"]["model"]["optimizers"] == ["Descent"]
     (trace,) = (tmp_path / "watched/run").rglob("*.trace.json.gz")
     assert trace == tmp_path / "watched/run" / rank["windows"][0]["path"]
-    assert "Optimizer.step#SGD.step" in gzip.decompress(trace.read_bytes()).decode()
+    assert "Optimizer.step#Descent.step" in gzip.decompress(trace.read_bytes()).decode()
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from tests.running import PROGRAMS, REDLINE, finished, record, started
 
-MOST_NS_PER_STEP = 20_000  # of CPU time, in the cheapest of many rounds; about 7,000 are usual
+MOST_OF_TRAINING = 0.5  # forward and backward of one number; a fifth of that, 7 to 10 microseconds, is usual
 MOST_MODULES = {"without_torch": 10, "with_torch": 30}
 WATCHED_S = 5.0
 MOST_SHARE = 0.02  # of a core, for the watcher; a tenth of that is usual
@@ -25,7 +25,7 @@ def test_a_step_costs_microseconds_and_few_modules(tmp_path: Path) -> None:
     assert job.process.returncode == 0, job.output
     figures = json.loads(job.output)
     assert figures["hooks"] == 1
-    assert figures["least_ns"] < MOST_NS_PER_STEP
+    assert figures["watching_ns"] < MOST_OF_TRAINING * figures["training_ns"]
     assert record(tmp_path / "run")["ranks"][0]["steps"] == figures["steps"]
     for when, most in MOST_MODULES.items():
         names = [name for name in figures[when] if name not in ("redline", "redline.launch")]

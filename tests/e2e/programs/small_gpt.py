@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
-VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 256, 64, 128, 4, 2, 8
+VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 256, 64, 128, 4, 2, 4
 WARMUP, ACTIVE = 2, 4
 
 
@@ -62,15 +62,19 @@ def loss_of(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 class Delay:
-    """Sleeps, or computes for as long, and remembers how long it really took."""
+    """Sleeps, or computes for as long, in steps of the window, and remembers how long it really took."""
 
     def __init__(self, where: str, delay_ms: float) -> None:
         self.where, self.delay_s = where, delay_ms / 1000
         self.taken_ns: list[int] = []
+        self._warmups = WARMUP
         self._matrix = torch.rand(512, 512)  # a product takes long against what lies between two
 
     def at(self, place: str) -> None:
-        if place != self.where or not self.delay_s:
+        if place != self.where:
+            return
+        if self._warmups:
+            self._warmups -= 1
             return
         begin = time.perf_counter_ns()
         if place == "compute":
@@ -164,7 +168,7 @@ def main() -> None:
         else:
             parallel = "" if world == 1 else "sharded" if options.sharded else "whole"
             train(delay, profiler, parallel=parallel, passes=options.passes)
-    (options.folder / f"injected-{rank}.json").write_text(json.dumps(delay.taken_ns[-ACTIVE:]))
+    (options.folder / f"injected-{rank}.json").write_text(json.dumps(delay.taken_ns))
     if world > 1:
         dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""Trains data parallel on gloo ranks with steps of half a second; on one rank, one part of a step takes longer.
+"""Trains data parallel on gloo ranks with steps of more than a second; on one rank, one part of a step takes longer.
 
 Each part (the loader, Python, compute) lasts as long as a clock says, so that other load on the machine hardly changes
 it. The last line on stdout of the slow rank is how much longer its steps took on average, in nanoseconds.
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS, PART_S, LONGER_S = 14, 0.16, 0.1
+STEPS, PART_S, LONGER_S = 8, 0.4, 0.25
 PARTS = ("input", "host", "compute")
 
 
@@ -22,7 +22,7 @@ class Parts:
     def __init__(self, slow: str) -> None:
         self.slow = slow
         self.longer_ns: list[int] = []
-        self._matrix = torch.rand(128, 128)
+        self._matrix = torch.rand(256, 256)  # long against what lies between two products, short against a part
 
     def spend(self, part: str) -> None:
         begin_ns = time.perf_counter_ns()
