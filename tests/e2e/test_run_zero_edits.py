@@ -1,4 +1,7 @@
-"""Scripts that know nothing of Redline run under it unmodified, and their steps are counted as a person would."""
+"""Scripts that know nothing of Redline run under it unmodified, and their steps are counted as a person would.
+
+Among them are the examples, which do what their documentation says.
+"""
 
 import importlib.util
 import os
@@ -20,6 +23,15 @@ FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
 RAY = os.environ.get("REDLINE_RAY_PYTHON")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 STEPS = 16
+EXAMPLES_OF_TORCH = [
+    ("minimal.py", 1, "optimizer"),
+    ("ddp_resnet.py", 2, "optimizer"),
+    ("gpt2_flaws.py", 1, "optimizer"),
+    ("fsdp2.py", 2, "optimizer"),
+    ("diffusion_transformer.py", 1, "optimizer"),
+    ("generate.py", 1, "calls"),
+]
+EXAMPLE_OF_A_FRAMEWORK = "hf_finetune.py"
 
 needs_frameworks = pytest.mark.skipif(
     FRAMEWORKS is None, reason="REDLINE_FRAMEWORKS_PYTHON names no Python with transformers, accelerate and lightning"
@@ -66,39 +78,46 @@ def test_steps_of_a_job_without_an_optimizer_are_calls_of_its_model(tmp_path: Pa
     assert counted(tmp_path / "run", PROGRAMS / "inference.py") == ["calls"]
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks", "kind"),
-    [
-        ("minimal", 1, "optimizer"),
-        ("ddp_resnet", 2, "optimizer"),
-        ("gpt2_flaws", 1, "optimizer"),
-        ("fsdp2", 2, "optimizer"),
-        ("diffusion_transformer", 1, "optimizer"),
-        ("generate", 1, "calls"),
-    ],
-)
+@pytest.mark.parametrize(("name", "ranks", "kind"), EXAMPLES_OF_TORCH)
 def test_the_examples_run_unmodified(tmp_path: Path, name: str, ranks: int, kind: str) -> None:
-    script = EXAMPLES / f"{name}.py"
-    assert counted(tmp_path / "run", script, "--steps", str(STEPS), ranks=ranks) == [kind] * ranks
+    assert counted(tmp_path / "run", EXAMPLES / name, "--steps", STEPS, ranks=ranks) == [kind] * ranks
+    check_nothing_is_left(tmp_path)
+
+
+@needs_frameworks
+def test_the_example_of_a_framework_runs_unmodified(tmp_path: Path) -> None:
+    assert FRAMEWORKS is not None
+    job = (EXAMPLES / EXAMPLE_OF_A_FRAMEWORK, "--steps", STEPS, "--gradient-accumulation", 2)
+    assert counted(tmp_path / "run", *job, python=FRAMEWORKS) == ["optimizer"]
+    check_nothing_is_left(tmp_path)
+
+
+def check_nothing_is_left(folder: Path) -> None:
+    """Of the job's, beside what Redline and the test leave."""
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(("run", "output-"))] == []
+
+
+def test_every_example_is_listed_and_tested() -> None:
+    names = sorted(path.name for path in EXAMPLES.glob("*.py"))
+    assert names == sorted([EXAMPLE_OF_A_FRAMEWORK, *(name for name, _, _ in EXAMPLES_OF_TORCH)])
+    assert sorted(re.findall(r"^\| \[(.+?)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == names
+
+
+def test_the_example_of_sharding_says_that_it_needs_torchrun(tmp_path: Path) -> None:
+    ran = finished(tmp_path, sys.executable, EXAMPLES / "fsdp2.py")
+    assert ran.process.returncode == 1
+    assert ran.output == "start this with torchrun: torchrun --nproc-per-node 2 examples/fsdp2.py\n"
 
 
 @needs_frameworks
 @pytest.mark.parametrize(
-    ("script", "arguments", "kind"),
-    [
-        (EXAMPLES / "hf_finetune.py", ("--steps", str(STEPS)), "optimizer"),
-        (PROGRAMS / "hf_trainer.py", (), "optimizer"),
-        (PROGRAMS / "accelerate_loop.py", (), "optimizer"),
-        (PROGRAMS / "lightning_fit.py", (), "optimizer"),
-        (PROGRAMS / "hf_generate.py", (), "calls"),
-    ],
-    ids=lambda value: value.stem if isinstance(value, Path) else "",
-)
-def test_scripts_of_frameworks_run_unmodified(
-    tmp_path: Path, script: Path, arguments: tuple[str, ...], kind: str
-) -> None:
+    ("name", "kind"),
+    [("hf_trainer", "optimizer"), ("accelerate_loop", "optimizer"), ("lightning_fit", "optimizer"),
+     ("hf_generate", "calls")],
+)  # fmt: skip
+def test_scripts_of_frameworks_run_unmodified(tmp_path: Path, name: str, kind: str) -> None:
     assert FRAMEWORKS is not None
-    assert counted(tmp_path / "run", script, *arguments, python=FRAMEWORKS) == [kind]
+    assert counted(tmp_path / "run", PROGRAMS / f"{name}.py", python=FRAMEWORKS) == [kind]
 
 
 @needs_frameworks
