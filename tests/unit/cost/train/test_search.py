@@ -171,12 +171,13 @@ def test_100_000_layouts_are_evaluated_in_a_second_of_one_core() -> None:
     many = layouts(LARGE, job.batch, Space(devices=16384))
     count = len(evaluate(job, many))
     assert count > 40_000
-    rates = []
-    for _ in range(3):
+
+    def cpu_s() -> float:
         before = process_time()
         evaluate(job, many)
-        rates.append(count / (process_time() - before))
-    assert max(rates) > 100_000, rates
+        return process_time() - before
+
+    assert count / min(cpu_s() for _ in range(5)) > 100_000
 
 
 def test_405b_on_16_384_devices_is_searched_within_ten_seconds() -> None:

