@@ -183,7 +183,7 @@ def run_redline(*arguments: str | Path, cwd: Path | None = None) -> subprocess.C
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
         cwd=cwd,
         env=environment(),
     )

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/e2e/programs/faulty.py"
 WINDOW = ("--after", "8", "--steps", "3")
 PLACES = ("before", "in", "after")
+RANKS = (1, 2, 4)
 MARK = "MARK_OF_A_TEST"  # of the environment, by which processes of a run are told from all others
 SECONDS = 120
 BARE_ATTEMPTS = 3
@@ -81,7 +82,7 @@ class Outcome:
 def every_case() -> list[Case]:
     """All but those that are the same: without a fault there is no place where it happens."""
     places = {fault: ("in",) if fault == "clean" else PLACES for fault in FAULTS}
-    return [Case(fault, at, ranks) for ranks in (1, 2, 4) for fault in FAULTS for at in places[fault]]
+    return [Case(fault, at, ranks) for ranks in RANKS for fault in FAULTS for at in places[fault]]
 
 
 # --- running ----------------------------------------------------------------------------------------------------------

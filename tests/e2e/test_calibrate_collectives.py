@@ -112,7 +112,7 @@ def test_a_rank_whose_core_is_busy_is_named_and_nobody_otherwise(is_busy: bool, 
 
 
 def ip(*words: object, of: str = "ip") -> None:
-    subprocess.run([of, *map(str, words)], check=True, capture_output=True, timeout=20)
+    subprocess.run([of, *map(str, words)], check=True, capture_output=True, timeout=60)
 
 
 @contextlib.contextmanager

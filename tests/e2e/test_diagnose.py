@@ -89,7 +89,7 @@ def test_a_terminal_that_cannot_show_blocks_gets_plain_letters(job: Path) -> Non
         [*REDLINE, "diagnose", str(job), "-q"],
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=180,
         env={**environment(), "PYTHONIOENCODING": "ascii"},
     )
     assert b"####" in done.stdout

@@ -325,7 +325,7 @@ def test_ctrl_c_ends_it_in_one_line(tmp_path: Path, jobs: str) -> None:
         time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)
         try:
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
         finally:
             for writer in writers:
                 os.close(writer)

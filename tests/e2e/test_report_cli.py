@@ -53,7 +53,7 @@ def test_it_does_not_fill_a_terminal(job: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
         env=environment(),
     )
     os.close(theirs)

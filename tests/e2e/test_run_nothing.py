@@ -7,7 +7,7 @@ from pathlib import Path
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "redline", "run", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, cwd=folder)
 
 
 def test_a_misspelt_script_leaves_nothing(tmp_path: Path) -> None:

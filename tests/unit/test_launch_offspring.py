@@ -75,7 +75,7 @@ def test_ranks_are_watched_and_nothing_else(tmp_path: Path) -> None:
     other.symlink_to(sys.executable)
     words = [sys.executable, str(tmp_path / "parent.py"), str(other)]
     environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
-    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment)
+    told = subprocess.run(words, capture_output=True, text=True, check=True, timeout=180, env=environment)
     assert told.stderr == ""
     assert dict(line.split(" ", 1) for line in told.stdout.splitlines()) == {
         "launched": "True False",
@@ -105,7 +105,7 @@ for words in (["echo", 5], ["echo", "a" + chr(0)], ["/nowhere"]):
 
 
 def test_no_traceback_shows_a_frame_of_ours(tmp_path: Path) -> None:
-    told = subprocess.run([sys.executable, "-c", FAILS], capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", FAILS], capture_output=True, text=True, check=True, timeout=180)
     assert told.stderr.count("Traceback") == 3
     assert "redline" not in told.stderr
 
@@ -127,7 +127,7 @@ def test_workers_of_ray_are_told_from_its_helpers(tmp_path: Path) -> None:
         "from redline.launch.settings import Settings; follow(Settings({'board': '/proc/none', 'slots': 1}));"
         f"subprocess.run([{str(daemon)!r}, {str(tmp_path)!r}], env=dict(os.environ), check=True)"
     )
-    told = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True, timeout=180)
     assert told.stdout == "helper True\nTrue False\n"
 
 
@@ -138,7 +138,7 @@ def test_children_of_a_worker_of_ray_are_told_from_others_as_those_of_any_proces
         "follow(Settings({'board': '/proc/none', 'slots': 1, 'launcher': 'ray'}));"
         f"subprocess.run([sys.executable, '-c', {CHILD!r}], env={{**os.environ, 'LOCAL_RANK': '1'}}, check=True)"
     )
-    told = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True, timeout=180)
     assert told.stdout == "True False\n"
 
 

@@ -136,5 +136,5 @@ def test_an_absurd_world_size_does_not_fill_the_memory() -> None:
         "from redline.trace.ranks import FROM_METADATA, job_ranks;"
         "job_ranks([(0, FROM_METADATA)], world_size=10**12)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
