@@ -271,7 +271,9 @@ def test_help_of_a_verb_imports_nothing_heavy(name: str) -> None:
         "import sys; from redline.cli import main; code = main([sys.argv[1], '--help']);"
         "print(code, {'numpy', 'msgspec', 'isal', 'zstandard', 'torch'} & set(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, "-c", program, name], capture_output=True, text=True, check=True, timeout=180
+    )
     assert done.stdout.startswith(f"usage: redline {name} ")
     assert done.stderr == "0 set()\n"
 
