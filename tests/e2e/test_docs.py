@@ -129,7 +129,8 @@ def run(line: str, folder: Path) -> tuple[int, str]:
     """Exit code and everything printed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDLINE_", "XDG_"))}
     home = folder.parent
-    path = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # The environment of the tests stands before all others, as if it were activated.
+    path = os.pathsep.join([str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8", **ONE_THREAD}
     done = subprocess.run(
         ["bash", "-c", line],
