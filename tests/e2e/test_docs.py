@@ -486,6 +486,14 @@ def linked_from(page: Path) -> set[Path]:
     return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
 
 
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_every_row_stands_in_a_table(page: Path) -> None:
+    """One that an empty line cuts off is shown as text."""
+    blocks = FENCE.sub("", page.read_text()).split("\n\n")
+    tables = [block.strip().split("\n") for block in blocks if block.strip().startswith("|")]
+    assert [table[0] for table in tables if len(table) < 2 or not re.fullmatch(r"\|[-:| ]+\|", table[1])] == []
+
+
 def test_every_page_is_in_the_index() -> None:
     index, findings = DOCS / "index.md", set(FINDINGS.glob("*.md"))
     assert set(DOCS.rglob("*.md")) - {index} - findings <= linked_from(index)

@@ -94,7 +94,7 @@ def test_the_example_of_a_framework_runs_unmodified(tmp_path: Path) -> None:
 
 def check_nothing_is_left(folder: Path) -> None:
     """Of the job's, beside what Redline and the test leave."""
-    assert [path.name for path in folder.iterdir() if not path.name.startswith(("run", "output-"))] == []
+    assert [path.name for path in folder.iterdir() if not re.fullmatch(r"run|output-\d+\.txt", path.name)] == []
 
 
 def test_every_example_is_listed_and_tested() -> None:

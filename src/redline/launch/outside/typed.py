@@ -42,10 +42,10 @@ def _typed(of_python: tuple[str, ...], torchrun: tuple[str, ...] | None, words: 
     first = words[0] if words else ""
     name = Path(first).name
     if _PYTHON.fullmatch(name):
-        _refuse_foreign(first)
+        _refuse_foreign(first, typed=first)
         return _after_python(torchrun, words)
     if name == "torchrun":
-        _refuse_foreign_script(shutil.which(first))
+        _refuse_foreign_script(shutil.which(first), typed=first)
         return _after_torchrun(of_python, torchrun, words[1:])
     if first in MODULE and words[1:2] == (of_torchrun.MODULE,):
         return _after_torchrun(of_python, torchrun, words[2:])
@@ -99,7 +99,7 @@ def _program(name: str) -> str:
     if found is None:
         raise UsageError(f"run: there is no file {name}, and no command of that name")
     _refuse_other_language(found)
-    _refuse_foreign_script(found)
+    _refuse_foreign_script(found, typed=name)
     return found
 
 
@@ -135,14 +135,14 @@ def _refuse_other_language(name: str) -> None:
         )
 
 
-def _refuse_foreign_script(path: str | None) -> None:
+def _refuse_foreign_script(path: str | None, *, typed: str) -> None:
     """Of a command: it has what it imports where its own Python is."""
     interpreter = _interpreter(_head(path)) if path else ""
     if interpreter:
-        _refuse_foreign(interpreter)
+        _refuse_foreign(interpreter, typed=typed)
 
 
-def _refuse_foreign(python: str) -> None:
+def _refuse_foreign(python: str, *, typed: str) -> None:
     """Redline starts the Python that it is installed in; another one may not have what the script needs."""
     found = shutil.which(python)
     if found is None or Path(found).parent == Path(sys.executable).parent:
@@ -155,5 +155,5 @@ def _refuse_foreign(python: str) -> None:
     if prefix and Path(prefix).resolve() != Path(sys.prefix).resolve():
         raise UsageError(
             f"run: {found} is not the Python that Redline is installed in ({sys.executable}); "
-            f"install Redline there, or leave {python} out"
+            f"install Redline there, or leave {typed} out"
         )
