@@ -55,13 +55,32 @@ def cache_of_the_test(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
     return folder
 
 
+class RealTraces:
+    """Published traces that cannot be redistributed. Without one, what needs it is skipped, by the name of the file."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = Path(folder) if folder else None
+
+    def __contains__(self, name: str) -> bool:
+        return self._folder is not None and (self._folder / name).exists()
+
+    def __truediv__(self, name: str) -> Path:
+        if self._folder is None or name not in self:
+            pytest.skip(f"no real trace {name}: set REDLINE_TRACES to the folder that holds it")
+        return self._folder / name
+
+    def names(self, pattern: str) -> list[str]:
+        """The names of those that match. Without any it is the pattern, so that a test is skipped by that name."""
+        found = sorted(self._folder.glob(pattern)) if self._folder is not None else []
+        return [str(path.relative_to(self._folder or "")) for path in found] or [pattern]
+
+
+REAL_TRACES = RealTraces(os.environ.get("REDLINE_TRACES"))
+
+
 @pytest.fixture(scope="session")
-def traces() -> Path:
-    """The folder of real traces. They cannot be redistributed, so a machine may not have them."""
-    folder = Path(os.environ.get("REDLINE_TRACES") or ROOT.parent / "shared" / "traces")
-    if not folder.is_dir():
-        pytest.skip(f"no real traces in {folder}; set REDLINE_TRACES to the folder that holds them")
-    return folder
+def traces() -> RealTraces:
+    return REAL_TRACES
 
 
 # --- events as Kineto writes them; times in microseconds --------------------------------------------------------------

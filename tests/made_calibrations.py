@@ -45,7 +45,8 @@ NOISY = Conditions(
     load_before=3.2,
     frequency_drop=0.22,
     beat_spread=0.093,
-    noisy=("steal", "other", "throttled", "load", "frequency", "beat"),
+    noisy=("steal", "other", "throttled", "load", "frequency", "beat", "waited"),
+    waited_share=0.12,
 )
 
 

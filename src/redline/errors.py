@@ -7,7 +7,8 @@ RedlineError                  2   anything expected to go wrong
 │   ├── RefusedInputError     2   inflates or nests beyond the limits
 │   ├── DamagedError          2   damage was found and --strict was given
 │   ├── ClockError            2   the ranks' clocks cannot be aligned
-│   └── UnknownHardwareError  2   no record of the catalogue fits, or more than one
+│   ├── UnknownHardwareError  2   no record of the catalogue fits, or more than one
+│   └── UnexpectedError       2   a bug of Redline that one file brings out
 └── OutputError               2   a result cannot be written
 
 A message is one or two lines: what failed, in which file, why, and what to do about it.
@@ -46,6 +47,14 @@ class ClockError(InputError):
 
 class UnknownHardwareError(InputError):
     """No record of the catalogue fits a device or a name, or more than one does."""
+
+
+class UnexpectedError(InputError):
+    """A bug of Redline that one file brings out; the message has what a report of it needs."""
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
 
 
 class OutputError(RedlineError):

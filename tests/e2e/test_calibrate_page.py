@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from redline.report.html.calibrate import page as calibrate_page
 from redline.report.language import speaking
-from redline.report.words import printable
+from redline.report.layout import visible_lines
 from tests.browsing import PAYLOADS, check_page, opened
 from tests.made_calibrations import NOISY, calibration, collectives, cpu_machine, gpu_calibration, gpu_machine
 
@@ -73,5 +73,5 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> Non
         assert page.evaluate("document.querySelectorAll('main img, main iframe, svg a, svg script').length") == 0
         assert page.evaluate("document.scripts.length") == 4
         shown = page.inner_text("main")
-        for payload in map(printable, PAYLOADS.values()):
+        for payload in map(visible_lines, PAYLOADS.values()):
             assert payload in shown

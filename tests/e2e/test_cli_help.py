@@ -18,6 +18,7 @@ BARE = [sys.executable, "-c", "pass"]
 # A new flag is added here on purpose, never by accident.
 FLAGS = {
     "calibrate": [
+        "--budget SECONDS",
         "--compare PROFILE",
         "--fail-if-slow",
         "--force",
@@ -67,6 +68,7 @@ FLAGS = {
         "-h --help",
         "-o --output FOLDER",
         "-q --quiet",
+        "-v --verbose",
         "PATH",
     ],
     "explain": [
@@ -104,6 +106,7 @@ FLAGS = {
         "-h --help",
         "-o --output FILE",
         "-q --quiet",
+        "-v --verbose",
         "PATH",
     ],
     "plan": [

@@ -27,6 +27,9 @@ def profile(tmp_path: Path) -> Path:
         "memory_bytes_per_s": Figure(value=3.0e12, source="copy of 4 GB", date="2026-08-14", spread=0.012),
         "peak_flops_per_s.fp64": Figure(value=4.5e10, source="matmul", date="2026-08-14"),
         "launch_ns": Figure(value=2130.4, source="empty kernels", date="2026-08-14"),
+        "dispatch_ns": Figure(
+            value=9e6, source="operators", date="2026-08-14", spread=0.9, unusable="too \x1b[2J rough"
+        ),
     }
     base = redline.find_hardware("H100-SXM5-80GB")[0]
     path = tmp_path / "ours.json"
@@ -80,6 +83,9 @@ def test_json_and_files(profile: Path, tmp_path: Path) -> None:
         "low_confidence": False,
         "spread": 0.012,
     }
+    (unused,) = record["machines"][0]["unusable"]
+    assert (unused["name"], unused["why"]) == ("dispatch_ns", "too \x1b[2J rough")
+    assert "dispatch_ns" not in figures
     file = tmp_path / "all.json"
     assert run_redline("hardware", "-o", file).stdout == ""
     assert [machine["name"] for machine in json.loads(file.read_text())["machines"]] == [m.name for m in machines()]
@@ -100,7 +106,7 @@ def test_json_and_files(profile: Path, tmp_path: Path) -> None:
         (["\x1b[2J"], "there is no record '\\x1b[2J' in the catalogue; `redline hardware` lists them all\n"),
         (["x" * 5000], "there is no record 'xxx"),
         (["a", "b"], "hardware: unrecognized arguments: b\nsee: redline hardware --help\n"),
-        (["none.json"], "cannot read the machine profile none.json: No such file or directory; check its name\n"),
+        (["none.json"], "cannot read none.json as a machine profile: No such file or directory; check its name\n"),
         (["-o", "x.csv"], "hardware: x.csv: hardware writes .json or .txt; give the file such a name\n"),
     ],
 )
@@ -157,7 +163,7 @@ def test_the_page_has_every_figure_and_unit() -> None:
 def test_the_page_has_every_key_of_a_profile(profile: Path) -> None:
     documented = {row[0].strip("`") for row in rows_of(section(PAGE, "Profiles"))}
     record = json.loads(profile.read_text())
-    figure = {f"figures.NAME.{key}" for key in record["figures"]["launch_ns"]}
+    figure = {f"figures.NAME.{key}" for key in record["figures"]["dispatch_ns"]}
     assert documented == {*record, *figure, "vendor", "architecture", "calibration"}
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -289,15 +290,14 @@ def test_progress_is_not_shown_elsewhere(job: Path) -> None:
     assert "read 1" not in run(job).stderr
 
 
-def reader_of(pipe: Path) -> int:
-    """The writing end of a pipe, as soon as somebody reads it."""
-    for _ in range(200):
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            time.sleep(0.05)
+def wait_until_read(group: int, path: Path) -> None:
+    """Until a process of the group has the file open."""
+    for _ in range(600):
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            with suppress(OSError):
+                if link.readlink() == path and os.getpgid(int(link.parts[2])) == group:
+                    return
+        time.sleep(0.05)
     raise AssertionError("nobody reads")
 
 
@@ -308,12 +308,13 @@ def _hear_ctrl_c() -> None:
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_it_in_one_line(tmp_path: Path, jobs: str) -> None:
-    """The traces are pipes that never end, so that there is time to interrupt; a terminal signals the whole group."""
-    pipes = [tmp_path / f"rank-{rank}.json" for rank in (0, 1)]
-    for pipe in pipes:
-        os.mkfifo(pipe)
+    """The traces are long, so that there is time to interrupt; a terminal signals the whole group."""
+    event = b'{"ph":"X","cat":"cpu_op","name":"aten::add","pid":1,"tid":1,"ts":1,"dur":1,"args":{"External id":1}},'
+    paths = [tmp_path / f"rank-{rank}.json" for rank in (0, 1)]
+    for path in paths:
+        path.write_bytes(b'{"traceEvents":[' + event * 2_000_000 + b"{}]}")
     with subprocess.Popen(
-        [*INSPECT, "--jobs", jobs, *map(str, pipes)],
+        [*INSPECT, "--jobs", jobs, *map(str, paths)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -321,14 +322,12 @@ def test_ctrl_c_ends_it_in_one_line(tmp_path: Path, jobs: str) -> None:
         env=environment(),
         preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 (nothing else runs in this process)
     ) as process:
-        writers = [reader_of(pipe) for pipe in pipes[: int(jobs)]]
-        time.sleep(0.2)
+        for path in paths[: int(jobs)]:
+            wait_until_read(process.pid, path)
         os.killpg(process.pid, signal.SIGINT)
         try:
             out, err = process.communicate(timeout=60)
         finally:
-            for writer in writers:
-                os.close(writer)
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, out) == (130, "")

@@ -10,7 +10,7 @@ import pytest
 from redline.testing.jobspec import JobSpec
 from redline.testing.synthetic import write_job
 from redline.trace.reader import read_file
-from tests.conftest import document, op, run_redline
+from tests.conftest import RealTraces, document, op, run_redline
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -99,7 +99,7 @@ def test_strict_refuses_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_traces
-def test_eight_real_ranks(traces: Path, tmp_path: Path) -> None:
+def test_eight_real_ranks(traces: RealTraces, tmp_path: Path) -> None:
     done = run(traces / "dlrm_8rank_v100", "-o", tmp_path / "merged.json.gz")
     assert done.returncode == 0, done.stderr
     found = read_file(tmp_path / "merged.json.gz").timelines

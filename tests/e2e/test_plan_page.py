@@ -11,7 +11,7 @@ from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
 from redline.report.language import speaking
-from redline.report.words import printable
+from redline.report.layout import visible_lines
 from tests.browsing import PAYLOADS, check_page, opened
 from tests.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
 
@@ -71,4 +71,4 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> Non
             assert (log.dialogs, log.messages) == ([], [])
             assert page.evaluate("violations") == []
             assert page.evaluate("document.querySelectorAll('main img, main iframe, svg a, svg script').length") == 0
-            assert printable(next(iter(PAYLOADS.values()))) in page.inner_text("main")
+            assert visible_lines(next(iter(PAYLOADS.values()))) in page.inner_text("main")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from redline.report.html.diagnose import page as report
-from redline.report.words import printable
+from redline.report.layout import visible_lines
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
 from tests.browsing import PAYLOADS, opened, until
@@ -189,7 +189,7 @@ def test_tables_show_every_name_as_it_is_written(browser: Browser, evil: Path) -
     with opened(browser, evil) as (page, _):
         for table in ("kernels", "host"):
             cells = f"[...document.querySelectorAll('[data-table={table}] td')].map((one) => one.textContent)"
-            for payload in map(printable, PAYLOADS.values()):
+            for payload in map(visible_lines, PAYLOADS.values()):
                 page.fill(f"[data-table={table}] input", payload)
                 assert payload in page.evaluate(cells), table
 
@@ -209,7 +209,7 @@ _HOVER = """([chart, name]) => {
 @pytest.mark.parametrize("chart", ["chart-strip", "chart-steps"])
 def test_charts_show_every_name_as_it_is_written(browser: Browser, evil: Path, chart: str) -> None:
     with opened(browser, evil) as (page, log):
-        for payload in map(printable, PAYLOADS.values()):
+        for payload in map(visible_lines, PAYLOADS.values()):
             page.evaluate(_HOVER, [chart, payload])
             page.wait_for_timeout(120)  # Plotly passes over pointers that move on at once
             shown = page.evaluate(f"document.querySelector('#{chart} .hoverlayer').textContent")
@@ -223,7 +223,7 @@ def test_names_of_threads_are_shown_as_they_are_written(browser: Browser, evil: 
         drawn = page.evaluate(
             "[...document.querySelectorAll('#chart-strip .annotation')].map((one) => one.textContent)"
         )
-        assert len([text for text in drawn if text in map(printable, PAYLOADS.values())]) == 3, drawn
+        assert len([text for text in drawn if text in map(visible_lines, PAYLOADS.values())]) == 3, drawn
 
 
 def test_the_policy_stops_what_would_get_in_nevertheless(browser: Browser, evil: Path) -> None:

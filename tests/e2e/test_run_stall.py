@@ -17,15 +17,17 @@ def test_the_rank_that_the_others_wait_for_is_named(tmp_path: Path, how: str, st
     assert ran.process.returncode == 0, ran.output
     told = record(tmp_path / "run")
     assert [one["steps"] for one in told["ranks"]] == [12, 12]  # the job went on as if nothing had happened
-    (stall,) = told["stalls"]
+    # On a busy machine, other steps may take as long: the planted one is told by where both ranks stand.
+    (stall,) = [one for one in told["stalls"] if [rank["steps"] for rank in one["ranks"]] == [5, 5]]
     assert stall["held_by"] == [1]
     waiting, stuck = stall["ranks"]
-    assert (waiting["steps"], stuck["steps"], stuck["state"]) == (5, 5, state)
+    assert stuck["state"] == state
     assert waiting["in_torch"]
     assert "wait for rank 1" in ran.output
     if how == "sleep":  # a stopped process cannot say where it stands
         assert "in lose_time" in stuck["user"]
-        assert "in lose_time" in (tmp_path / "run" / "stall-1.txt").read_text()
+        stacks = [path.read_text() for path in (tmp_path / "run").glob("stall-*.txt")]
+        assert any("in lose_time" in stack for stack in stacks)
 
 
 def test_a_job_that_never_steps_is_told_of_later_and_once(tmp_path: Path) -> None:

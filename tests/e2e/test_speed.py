@@ -17,6 +17,7 @@ from redline.trace.job import JobOptions, read_job
 from redline.trace.reader import ReadOptions
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
+from tests.conftest import RealTraces
 
 ROUNDS = 3
 MOST_ROUNDS = 8
@@ -67,13 +68,15 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cold_reading_costs_less_than_json_load(trace: Path) -> None:
     """The cheapest run of each, interleaved: other load on the machine only ever adds to CPU time."""
-    loaded, read = [], []
+    loaded, read, diagnosed = [], [], []
     for _ in range(MOST_ROUNDS):
         loaded.append(_cost(JSON_LOAD, str(trace)))
         read.append(_cost(READ, str(trace)))
-        if _least_cpu_s(read) <= 0.7 * _least_cpu_s(loaded):
+        diagnosed.append(_cost(DIAGNOSE, str(trace)))
+        if _least_cpu_s(read) <= 0.7 * _least_cpu_s(loaded) and _least_cpu_s(diagnosed) <= _least_cpu_s(loaded):
             break
     assert _least_cpu_s(read) <= 0.7 * _least_cpu_s(loaded), (read, loaded)
+    assert _least_cpu_s(diagnosed) <= _least_cpu_s(loaded), (diagnosed, loaded)
     assert max(one.peak_bytes for one in read) <= 0.5 * min(one.peak_bytes for one in loaded)
 
 
@@ -82,16 +85,16 @@ def _least_cpu_s(costs: list[Cost]) -> float:
 
 
 @pytest.mark.needs_traces
-def test_a_diagnosis_costs_at_most_twice_json_loads(traces: Path) -> None:
-    """On a real trace of 80.8 MB; measured at about 1.2x the CPU time and 0.3x the memory."""
+def test_a_diagnosis_costs_little_more_than_json_loads(traces: RealTraces) -> None:
+    """On a real trace of 80.8 MB; measured at 1.1x to 1.2x the CPU time and 0.3x the memory."""
     trace = str(traces / "sam_amg_False_4be6279a.json.gz")
     loaded, diagnosed = [], []
     for _ in range(MOST_ROUNDS):
         loaded.append(_cost(JSON_LOADS, trace))
         diagnosed.append(_cost(DIAGNOSE, trace))
-        if _least_cpu_s(diagnosed) <= 2 * _least_cpu_s(loaded):
+        if _least_cpu_s(diagnosed) <= 1.6 * _least_cpu_s(loaded):
             break
-    assert _least_cpu_s(diagnosed) <= 2 * _least_cpu_s(loaded), (diagnosed, loaded)
+    assert _least_cpu_s(diagnosed) <= 1.6 * _least_cpu_s(loaded), (diagnosed, loaded)
     assert max(one.peak_bytes for one in diagnosed) <= min(one.peak_bytes for one in loaded)
 
 
@@ -103,6 +106,25 @@ def test_a_second_reading_is_ten_times_faster(trace: Path, tmp_path: Path) -> No
 
     first = cpu_s()
     assert min(cpu_s() for _ in range(ROUNDS)) <= first / 10
+
+
+@pytest.mark.needs_traces
+def test_a_second_diagnosis_costs_at_most_a_third_and_says_the_same(
+    traces: RealTraces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As typed, on a real trace of 80.8 MB: the first fills the cache. Measured at about 0.2x."""
+    trace = str(traces / "sam_amg_False_4be6279a.json.gz")
+    costs: dict[str, list[Cost]] = {"first": [], "second": []}
+    for number in range(MOST_ROUNDS):
+        monkeypatch.setenv("REDLINE_CACHE", str(tmp_path / f"cache-{number}"))
+        for name, found in costs.items():
+            output = str(tmp_path / f"{name}.json")
+            found.append(_cost(COMMAND, "diagnose", trace, "--quiet", "--force", "-o", output))
+            assert found[-1].exit_code == 0, found[-1].stderr
+        assert (tmp_path / "first.json").read_bytes() == (tmp_path / "second.json").read_bytes()
+        if _least_cpu_s(costs["second"]) <= 0.3 * _least_cpu_s(costs["first"]):
+            break
+    assert _least_cpu_s(costs["second"]) <= 0.3 * _least_cpu_s(costs["first"]), costs
 
 
 def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Every damaged trace of the corpus through the reader: what is whole is read, what is not is named and counted."""
 
 import gzip
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,11 +16,10 @@ from redline.testing.damage.corpus import READS, Case, corpus, seed_trace
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Kind
 from redline.trace.reader import HARMLESS, read_file
+from tests.conftest import RealTraces
 
 CASES = list(corpus(seed_trace()))
-REAL_SEED = (
-    Path(os.environ.get("REDLINE_TRACES") or Path(__file__).parents[3] / "shared" / "traces") / "h20_single.json.gz"
-)
+REAL_SEED = "h20_single.json.gz"
 
 
 @dataclass(frozen=True)
@@ -97,12 +95,13 @@ def test_strict_refuses_what_was_damaged(case: Case, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.needs_traces
-def test_damage_in_a_real_trace(traces: Path, tmp_path: Path) -> None:
+def test_damage_in_a_real_trace(traces: RealTraces, tmp_path: Path) -> None:
     """The same corpus made from a real trace of 40,828 events, a sample of it here, all of it when slow tests run."""
-    for case in _sampled(_real_corpus(), every=16):
+    seed = traces / REAL_SEED
+    for case in _sampled(_real_corpus(seed), every=24):
         path = _written(case, tmp_path)
         if case.expected.outcome == READS:
-            _compare(_facts(path), _facts(REAL_SEED), case)
+            _compare(_facts(path), _facts(seed), case)
         else:
             with pytest.raises(errors.InputError):
                 read_file(path)
@@ -111,10 +110,11 @@ def test_damage_in_a_real_trace(traces: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs_traces
-def test_damage_in_a_real_trace_costs_no_more_than_twice_the_time(traces: Path, tmp_path: Path) -> None:
+def test_damage_in_a_real_trace_costs_no_more_than_twice_the_time(traces: RealTraces, tmp_path: Path) -> None:
+    seed = traces / REAL_SEED
     clean = tmp_path / "clean.json"
-    clean.write_bytes(gzip.decompress(REAL_SEED.read_bytes()))
-    for case in _real_corpus():
+    clean.write_bytes(gzip.decompress(seed.read_bytes()))
+    for case in _real_corpus(seed):
         path = _written(case, tmp_path)
         ratios = [_cpu_s(path) / _cpu_s(clean) for _ in range(5)]
         assert np.median(ratios) <= 2, f"{case.id}: {ratios}"
@@ -127,8 +127,8 @@ def _cpu_s(path: Path) -> float:
     return time.process_time() - begin
 
 
-def _real_corpus() -> Iterator[Case]:
-    yield from corpus(gzip.decompress(REAL_SEED.read_bytes()))
+def _real_corpus(seed: Path) -> Iterator[Case]:
+    yield from corpus(gzip.decompress(seed.read_bytes()))
 
 
 def _sampled(cases: Iterator[Case], every: int) -> Iterator[Case]:

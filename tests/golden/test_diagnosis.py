@@ -1,6 +1,5 @@
 """Known right answers in the real traces, as `redline diagnose` gives them, and what holds on every trace."""
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from redline.trace.find import find_traces
 from redline.trace.reader import read_file
 from redline.trace.summary import devices_of
 from redline.verbs.diagnose import Diagnosed, diagnose
-from tests.conftest import ROOT
+from tests.conftest import REAL_TRACES, RealTraces
 
 pytestmark = pytest.mark.needs_traces
 
@@ -33,8 +32,7 @@ UNEXPLAINED = {
     "kineto_before_fix_trace.json.gz": "the same",
     "param_resnet_kineto.json.gz": "1.6 s after the last kernel in which no thread recorded anything",
 }
-_FOLDER = Path(os.environ.get("REDLINE_TRACES") or ROOT.parent / "shared" / "traces")
-TRACES = sorted(_FOLDER.rglob("*.json*.gz"))
+TRACES = REAL_TRACES.names("**/*.json*.gz")
 
 
 def _diagnosed(*paths: Path, machine: str | None = None) -> Diagnosed:
@@ -56,7 +54,7 @@ def _digests(path: Path) -> list[tuple[Timeline, Digest]]:
 
 
 @pytest.fixture(scope="module")
-def dlrm(traces: Path) -> list[Timeline]:
+def dlrm(traces: RealTraces) -> list[Timeline]:
     return [read_file(path).timelines[0] for path in sorted((traces / "dlrm_8rank_v100").iterdir())]
 
 
@@ -101,7 +99,7 @@ def test_g2_a_shifted_clock_changes_nothing(dlrm: list[Timeline]) -> None:
     ("slow", "fast", "slow_ms", "fast_ms"),
     [("0_1623143089861", "4_1623212756351", 176.3, 126.6), ("0_1623143566756", "4_1623213129365", 152.5, 125.1)],
 )
-def test_g3_the_data_loader(traces: Path, slow: str, fast: str, slow_ms: float, fast_ms: float) -> None:
+def test_g3_the_data_loader(traces: RealTraces, slow: str, fast: str, slow_ms: float, fast_ms: float) -> None:
     before, after = (_diagnosed(traces / f"tb_resnet50_num_workers_{name}.pt.trace.json.gz") for name in (slow, fast))
     assert before.outline.steps.median_ns / 1e6 == pytest.approx(slow_ms, rel=0.001)
     assert after.outline.steps.median_ns / 1e6 == pytest.approx(fast_ms, rel=0.001)
@@ -116,7 +114,7 @@ def test_g3_the_data_loader(traces: Path, slow: str, fast: str, slow_ms: float, 
     assert before.diagnosis.per_step[Account.INPUT] >= before.outline.steps.median_ns - after.outline.steps.median_ns
 
 
-def test_g3_the_loader_takes_40_percent_of_the_step(traces: Path) -> None:
+def test_g3_the_loader_takes_40_percent_of_the_step(traces: RealTraces) -> None:
     timeline = read_file(traces / "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz").timelines[0]
     (loading,) = loader_time(timeline).values()
     loading_ns = loading.overlap_with(timeline.steps.start_ns, timeline.steps.end_ns)
@@ -126,7 +124,7 @@ def test_g3_the_loader_takes_40_percent_of_the_step(traces: Path) -> None:
     assert float(np.median(loading_ns) / np.median(steps_ns)) == pytest.approx(0.396, rel=0.001)
 
 
-def test_g4_expert_traffic_is_hidden_but_for_4_ms(traces: Path) -> None:
+def test_g4_expert_traffic_is_hidden_but_for_4_ms(traces: RealTraces) -> None:
     (rank,) = _diagnosed(traces / "h800_deepseek_v3_train_dualpipe.json.gz").diagnosis.ranks
     exposed_ns = rank.ledger.of(Account.TRANSFER) + rank.ledger.of(Account.PEER_WAIT)
     assert exposed_ns / 1e6 == pytest.approx(4.19, rel=0.001)
@@ -136,7 +134,7 @@ def test_g4_expert_traffic_is_hidden_but_for_4_ms(traces: Path) -> None:
     assert rank.facts.device_window_ns / 1e6 == pytest.approx(129.012, rel=0.001)
 
 
-def test_g5_two_ranks_of_one_file(traces: Path) -> None:
+def test_g5_two_ranks_of_one_file(traces: RealTraces) -> None:
     result = _diagnosed(traces / "h20_ddp_2ranks_merged.json.gz")
     diagnosis = result.diagnosis
     assert [rank.origin.rank for rank in diagnosis.ranks] == [0, 1]
@@ -152,7 +150,7 @@ def test_g5_two_ranks_of_one_file(traces: Path) -> None:
     assert lateness.pattern == "first step only"
 
 
-def test_g6_the_host_is_what_a_small_job_waits_for(traces: Path) -> None:
+def test_g6_the_host_is_what_a_small_job_waits_for(traces: RealTraces) -> None:
     result = _diagnosed(traces / "h20_single.json.gz")
     (rank,) = result.diagnosis.ranks
     assert rank.ledger.busy_ns / 1e6 == pytest.approx(12.215, rel=0.001)
@@ -163,7 +161,7 @@ def test_g6_the_host_is_what_a_small_job_waits_for(traces: Path) -> None:
     assert rank.ledger.of(Account.TRANSFER) == 0
 
 
-def test_g7_after_a_large_gain_the_host_is_next(traces: Path) -> None:
+def test_g7_after_a_large_gain_the_host_is_next(traces: RealTraces) -> None:
     before, after = (
         _diagnosed(traces / f"sam_amg_{state}_9566500c.json.gz").diagnosis.ranks[0] for state in (False, True)
     )
@@ -176,7 +174,7 @@ def test_g7_after_a_large_gain_the_host_is_next(traces: Path) -> None:
     assert after.ledger.of(Account.HOST) > max(after.ledger.of(account) for account in (Account.SYNC, Account.QUEUE))
 
 
-def test_g8_kernels_without_launch_count_and_matmuls_have_their_rate(traces: Path) -> None:
+def test_g8_kernels_without_launch_count_and_matmuls_have_their_rate(traces: RealTraces) -> None:
     result = _diagnosed(traces / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz")
     (rank,) = result.diagnosis.ranks
     assert rank.ledger.busy_ns / 1e6 == pytest.approx(45.647, rel=0.001)
@@ -190,7 +188,7 @@ def test_g8_kernels_without_launch_count_and_matmuls_have_their_rate(traces: Pat
     assert matmul.share == pytest.approx(0.617, rel=0.001)
 
 
-def test_g10_a_decode_step_in_one_graph(traces: Path) -> None:
+def test_g10_a_decode_step_in_one_graph(traces: RealTraces) -> None:
     (rank,) = _diagnosed(traces / "vllm_decode_fullgraph_exec.json.gz").diagnosis.ranks
     assert (rank.facts.kernels, rank.facts.graph_launches) == (425, 1)
     assert rank.origin.phases == ("decode",)
@@ -213,12 +211,12 @@ def test_g10_a_decode_step_in_one_graph(traces: Path) -> None:
         ("kineto_after_fix_trace.json.gz", {Unseen.UNKNOWN_WORK, Unseen.NO_STEPS}),
     ],
 )
-def test_g11_what_is_missing_is_said(traces: Path, name: str, missing: set[Unseen]) -> None:
+def test_g11_what_is_missing_is_said(traces: RealTraces, name: str, missing: set[Unseen]) -> None:
     result = _diagnosed(traces / name)
     assert missing <= {remark.what for remark in result.outline.unseen}
 
 
-def test_g11_a_cut_file_is_diagnosed_as_far_as_it_goes(traces: Path, tmp_path: Path) -> None:
+def test_g11_a_cut_file_is_diagnosed_as_far_as_it_goes(traces: RealTraces, tmp_path: Path) -> None:
     whole = (traces / "h20_single.json.gz").read_bytes()
     cut = tmp_path / "cut.json.gz"
     cut.write_bytes(whole[: len(whole) // 2])
@@ -243,12 +241,13 @@ def _brute_force_busy_ns(timeline: Timeline) -> int:
     return busy_ns
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
-def test_every_nanosecond_is_in_one_account(path: Path) -> None:
+@pytest.mark.parametrize("name", TRACES)
+def test_every_nanosecond_is_in_one_account(name: str, traces: RealTraces) -> None:
+    path = traces / name
     try:
         digests = _digests(path)
     except InputError:
-        pytest.skip("not a trace")
+        pytest.skip(f"{name} is not a trace")
     for timeline, digest in digests:
         ledger = digest.ledger
         ledger.self_check()
@@ -263,12 +262,13 @@ def test_every_nanosecond_is_in_one_account(path: Path) -> None:
             assert other_ns <= 0.03 * ledger.window_ns
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
-def test_nothing_is_shown_faster_than_its_roof(path: Path) -> None:
+@pytest.mark.parametrize("name", TRACES)
+def test_nothing_is_shown_faster_than_its_roof(name: str, traces: RealTraces) -> None:
+    path = traces / name
     try:
         digests = _digests(path)
     except InputError:
-        pytest.skip("not a trace")
+        pytest.skip(f"{name} is not a trace")
     for _, digest in digests:
         for row in digest.kernels:
             assert row.share is None or 0 <= row.share <= 1
@@ -277,14 +277,14 @@ def test_nothing_is_shown_faster_than_its_roof(path: Path) -> None:
                 assert row.above > 0
 
 
-def test_the_four_states_of_a_device_fill_the_window(traces: Path) -> None:
+def test_the_four_states_of_a_device_fill_the_window(traces: RealTraces) -> None:
     for path in find_traces([traces / "dlrm_8rank_v100"]):
         activity = activity_of(read_file(path).timelines[0])
         parts = (activity.computing, activity.communicating, activity.copying, activity.idle)
         assert sum(part.length_ns for part in parts) == activity.window_ns[1] - activity.window_ns[0]
 
 
-def test_the_average_step_is_the_sum_of_its_accounts(traces: Path) -> None:
+def test_the_average_step_is_the_sum_of_its_accounts(traces: RealTraces) -> None:
     result = _diagnosed(traces / "dlrm_8rank_v100")
     waterfall = result.outline.waterfall
     assert [bar.account for bar in waterfall] == list(ACCOUNTS)

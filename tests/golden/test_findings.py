@@ -1,6 +1,5 @@
 """What `redline diagnose` finds in every real trace, written down and read; and the answers that are known."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,21 @@ from redline.errors import InputError
 from redline.findings.finding import Finding, Findings
 from redline.trace.job import JobOptions
 from redline.verbs.diagnose import Diagnosed, diagnose
-from tests.conftest import ROOT
+from tests.conftest import REAL_TRACES, RealTraces
 
 pytestmark = pytest.mark.needs_traces
 
 GOLDEN = Path(__file__).with_name("findings")
-_FOLDER = Path(os.environ.get("REDLINE_TRACES") or ROOT.parent / "shared" / "traces")
-TRACES = sorted(path for path in _FOLDER.rglob("*.json*.gz") if not path.parent.name.startswith("dlrm"))
-JOBS = [_FOLDER / "dlrm_8rank_v100", *TRACES]
+DLRM = "dlrm_8rank_v100"
+JOBS = [DLRM, *(name for name in REAL_TRACES.names("**/*.json*.gz") if not name.startswith(DLRM))]
 
 
 def _diagnosed(path: Path) -> Diagnosed:
     return diagnose([path], options=JobOptions(use_cache=False))
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+def _stem(name: str) -> str:
+    return Path(name).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
 
 
 def _listed(found: Findings) -> str:
@@ -44,8 +42,9 @@ def _shown(message: str, values: dict[str, float | str]) -> str:
     return f"{message} {shown}" if shown else message
 
 
-@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
-def test_findings_of_every_trace(path: Path, update_golden: bool) -> None:
+@pytest.mark.parametrize("name", JOBS)
+def test_findings_of_every_trace(name: str, traces: RealTraces, update_golden: bool) -> None:
+    path = traces / name
     try:
         found = _diagnosed(path)
     except InputError as error:
@@ -53,7 +52,7 @@ def test_findings_of_every_trace(path: Path, update_golden: bool) -> None:
     else:
         listed = _listed(found.findings)
         _check_bounds(found)
-    golden = GOLDEN / f"{_stem(path)}.txt"
+    golden = GOLDEN / f"{_stem(name)}.txt"
     if update_golden:
         GOLDEN.mkdir(exist_ok=True)
         golden.write_text(listed)
@@ -74,10 +73,9 @@ def _check_bounds(found: Diagnosed) -> None:
     assert [one.bound_ns for one in findings] == sorted((one.bound_ns for one in findings), reverse=True)
 
 
-def test_the_golden_files_are_those_of_the_traces() -> None:
-    if not JOBS[0].exists():
-        pytest.skip(f"no real traces in {_FOLDER}; set REDLINE_TRACES to the folder that holds them")
-    assert {path.name.removesuffix(".txt") for path in GOLDEN.iterdir()} == {_stem(path) for path in JOBS}
+def test_the_golden_files_are_those_of_the_traces(traces: RealTraces) -> None:
+    present = {_stem((traces / name).name) for name in JOBS}
+    assert {path.name.removesuffix(".txt") for path in GOLDEN.iterdir()} == present
 
 
 # --- answers that are known -------------------------------------------------------------------------------------------
@@ -87,7 +85,7 @@ def _by_code(found: Diagnosed) -> dict[str, Finding]:
     return {one.code: one for one in (*found.findings.findings, *found.findings.remarks)}
 
 
-def test_h20_is_bound_by_launches_and_stacks_inflate_that(traces: Path) -> None:
+def test_h20_is_bound_by_launches_and_stacks_inflate_that(traces: RealTraces) -> None:
     found = _diagnosed(traces / "h20_single.json.gz")
     first = found.findings.findings[0]
     assert first.code == "RL-H01"
@@ -99,7 +97,7 @@ def test_h20_is_bound_by_launches_and_stacks_inflate_that(traces: Path) -> None:
     assert "RL-H03" not in by_code  # its aten::item calls read scalars of the host
 
 
-def test_of_the_h20_pair_the_late_rank_is_named(traces: Path) -> None:
+def test_of_the_h20_pair_the_late_rank_is_named(traces: RealTraces) -> None:
     found = _by_code(_diagnosed(traces / "h20_ddp_2ranks_merged.json.gz"))
     assert "RL-H01" in found
     values = {name: value for one in found["RL-N13"].evidence for name, value in one.values.items()}
@@ -107,8 +105,8 @@ def test_of_the_h20_pair_the_late_rank_is_named(traces: Path) -> None:
     assert float(values["first_step_share"]) > 0.8
 
 
-def test_dlrm_waits_for_a_straggler(traces: Path) -> None:
-    found = _diagnosed(traces / "dlrm_8rank_v100")
+def test_dlrm_waits_for_a_straggler(traces: RealTraces) -> None:
+    found = _diagnosed(traces / DLRM)
     late = _by_code(found)["RL-N13"]
     values = {name: value for one in late.evidence for name, value in one.values.items()}
     assert (values["rank"], values["last"], values["operations"]) == ("7", 5, 8)
@@ -119,7 +117,7 @@ def test_dlrm_waits_for_a_straggler(traces: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [("0_1623143089861", "4_1623212756351"), ("0_1623143566756", "4_1623213129365")]
 )
-def test_loading_in_process_is_bounded_above_what_workers_gained(traces: Path, before: str, after: str) -> None:
+def test_loading_in_process_is_bounded_above_what_workers_gained(traces: RealTraces, before: str, after: str) -> None:
     found = _diagnosed(traces / f"tb_resnet50_num_workers_{before}.pt.trace.json.gz")
     fixed = _diagnosed(traces / f"tb_resnet50_num_workers_{after}.pt.trace.json.gz")
     first = found.findings.findings[0]
@@ -132,7 +130,7 @@ def test_loading_in_process_is_bounded_above_what_workers_gained(traces: Path, b
     assert not {"RL-D01", "RL-D02"} & _by_code(fixed).keys()
 
 
-def test_sam_gained_no_more_than_its_bounds_and_the_host_is_next(traces: Path) -> None:
+def test_sam_gained_no_more_than_its_bounds_and_the_host_is_next(traces: RealTraces) -> None:
     before = _diagnosed(traces / "sam_amg_False_9566500c.json.gz")
     after = _diagnosed(traces / "sam_amg_True_9566500c.json.gz")
     realised = 1 - after.outline.steps.device_window_ns / before.outline.steps.device_window_ns
@@ -143,7 +141,7 @@ def test_sam_gained_no_more_than_its_bounds_and_the_host_is_next(traces: Path) -
     assert of_host >= 0.2
 
 
-def test_deepseek_is_praised_for_its_overlap(traces: Path) -> None:
+def test_deepseek_is_praised_for_its_overlap(traces: RealTraces) -> None:
     found = _diagnosed(traces / "h800_deepseek_v3_train_dualpipe.json.gz")
     overlap = next(one for one in found.findings.praise if "hidden_share" in one.values)
     assert overlap.values["hidden_share"] == pytest.approx(0.963, abs=0.0005)
@@ -153,7 +151,7 @@ def test_deepseek_is_praised_for_its_overlap(traces: Path) -> None:
     assert values["window_exposed_ns"] == 4_190_000
 
 
-def test_a_decode_step_is_named_and_not_called_idle(traces: Path) -> None:
+def test_a_decode_step_is_named_and_not_called_idle(traces: RealTraces) -> None:
     found = _diagnosed(traces / "vllm_decode_fullgraph_exec.json.gz")
     assert found.findings.verdict.phases == {"decode": 1}
     assert "RL-S01" in _by_code(found)

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import os
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 from redline.timeline.timeline import BUSY_KINDS, Kind, Timeline
 from redline.trace.reader import read_file
 from redline.trace.summary import summarise
+from tests.conftest import REAL_TRACES, RealTraces
 
-FOLDER = Path(os.environ.get("REDLINE_TRACES") or Path(__file__).parents[3] / "shared" / "traces")
-MANIFEST = FOLDER / "manifest.csv"
+MANIFEST = "manifest.csv"
 NOT_TRACES = ("memory_snapshot", "hta_memory_timeline")
 COUNTED = (
     "cpu_op",
@@ -35,30 +34,33 @@ pytestmark = pytest.mark.needs_traces
 
 
 def _rows() -> list[dict[str, str]]:
-    if not MANIFEST.is_file():
-        return []
-    with MANIFEST.open() as file:
+    """One row without content where there is no manifest: what needs it is skipped."""
+    if MANIFEST not in REAL_TRACES:
+        return [{"file": MANIFEST}]
+    with (REAL_TRACES / MANIFEST).open() as file:
         return [row for row in csv.DictReader(file) if not any(word in row["file"] for word in NOT_TRACES)]
 
 
-ROWS = _rows()
-
-
-@pytest.fixture(scope="module", params=ROWS or [{}], ids=[row["file"] for row in ROWS] or ["absent"])
-def row(request: pytest.FixtureRequest, traces: Path) -> dict[str, str]:
+@pytest.fixture(scope="module", params=_rows(), ids=lambda row: row["file"])
+def row(request: pytest.FixtureRequest) -> dict[str, str]:
     found: dict[str, str] = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def timelines(row: dict[str, str]) -> tuple[Timeline, ...]:
-    return read_file(FOLDER / row["file"]).timelines
+def path(row: dict[str, str], traces: RealTraces) -> Path:
+    return traces / row["file"]
 
 
 @pytest.fixture(scope="module")
-def raw_events(row: dict[str, str]) -> list[dict[str, Any]]:
+def timelines(path: Path) -> tuple[Timeline, ...]:
+    return read_file(path).timelines
+
+
+@pytest.fixture(scope="module")
+def raw_events(path: Path) -> list[dict[str, Any]]:
     """The events as the standard library reads them, with exact times."""
-    document = json.loads(gzip.decompress((FOLDER / row["file"]).read_bytes()), parse_float=Decimal)
+    document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
     events: list[dict[str, Any]] = document["traceEvents"]
     return events
 

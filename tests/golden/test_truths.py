@@ -12,6 +12,7 @@ from redline.trace.clocks import align
 from redline.trace.collectives import Matched, arrivals_of, matched
 from redline.trace.reader import read_file
 from redline.trace.summary import summarise
+from tests.conftest import RealTraces
 
 pytestmark = pytest.mark.needs_traces
 
@@ -21,7 +22,7 @@ DLRM_SHORTEST_US = [7, 7, 8, 10, 10, 20, 69, 86]
 
 
 @pytest.fixture(scope="module")
-def dlrm(traces: Path) -> list[Timeline]:
+def dlrm(traces: RealTraces) -> list[Timeline]:
     found = [read_file(path).timelines[0] for path in sorted((traces / "dlrm_8rank_v100").iterdir())]
     return sorted(found, key=lambda timeline: timeline.rank)
 
@@ -77,7 +78,7 @@ def test_g2_a_shifted_clock_is_found_within_5_us(dlrm: list[Timeline]) -> None:
     assert clocks.trusted
 
 
-def test_g4_expert_parallel_kernels_are_communication(traces: Path) -> None:
+def test_g4_expert_parallel_kernels_are_communication(traces: RealTraces) -> None:
     timeline = _only(traces / "h800_deepseek_v3_train_dualpipe.json.gz")
     communication = _union(timeline, Kind.COMMUNICATION)
     compute = _union(timeline, Kind.KERNEL)
@@ -87,21 +88,19 @@ def test_g4_expert_parallel_kernels_are_communication(traces: Path) -> None:
     assert (communication - compute).length_ns / 1e6 == pytest.approx(4.19, rel=0.002)
 
 
-def test_g5_two_ranks_in_one_file(traces: Path) -> None:
+def test_g5_two_ranks_in_one_file(traces: RealTraces) -> None:
     ranks = read_file(traces / "h20_ddp_2ranks_merged.json.gz").timelines
     assert [one.rank for one in ranks] == [0, 1]
     assert [len(one.steps) for one in ranks] == [4, 4]
     assert all(one.step_anchor.startswith("optimizer steps") for one in ranks)
     for number, one in enumerate(ranks):
         host = {lane.process for lane in one.lanes if not lane.on_device and lane.process.startswith("2562")}
-        used = {one.lanes[lane].process for lane in np.unique(one.spans.lane).tolist()}
-        assert f"2562{4 + number}" in used
-        assert host - used == {f"2562{5 - number}"}
+        assert host == {f"2562{4 + number}"}
         devices = {one.lanes[lane].device for lane in np.unique(one.spans.lane[one.device_work.row]).tolist()}
         assert devices == {number}
 
 
-def test_g5_the_gradient_bucket(traces: Path) -> None:
+def test_g5_the_gradient_bucket(traces: RealTraces) -> None:
     for one in read_file(traces / "h20_ddp_2ranks_merged.json.gz").timelines:
         comms = one.communications
         reduces = comms.take(np.array([one.text(word) == "all_reduce" for word in comms.collective]))
@@ -111,7 +110,7 @@ def test_g5_the_gradient_bucket(traces: Path) -> None:
         assert 173_000 <= int(one.spans.dur_ns[reduces.row].min()) <= 174_500
 
 
-def test_g6_busy_time(traces: Path) -> None:
+def test_g6_busy_time(traces: RealTraces) -> None:
     timeline = _only(traces / "h20_single.json.gz")
     summary = summarise(timeline)
     assert summary.busy_ns / 1e6 == pytest.approx(12.215, rel=0.001)
@@ -120,7 +119,7 @@ def test_g6_busy_time(traces: Path) -> None:
     assert int((timeline.spans.dur_ns[kernels] < 10_000).sum()) == 1_227
 
 
-def test_g8_kernels_without_a_launch_are_kept(traces: Path) -> None:
+def test_g8_kernels_without_a_launch_are_kept(traces: RealTraces) -> None:
     summary = summarise(_only(traces / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"))
     coverage = summary.coverage
     assert (coverage.pieces, coverage.pieces - coverage.with_launch) == (1_707, 509)
@@ -128,7 +127,7 @@ def test_g8_kernels_without_a_launch_are_kept(traces: Path) -> None:
     assert summary.busy_ns / 1e6 == pytest.approx(45.647, rel=0.001)
 
 
-def test_g10_kernels_of_a_graph(traces: Path) -> None:
+def test_g10_kernels_of_a_graph(traces: RealTraces) -> None:
     timeline = _only(traces / "vllm_decode_fullgraph_exec.json.gz")
     coverage = summarise(timeline).coverage
     assert len(timeline.spans.rows_of(Kind.KERNEL)) == 425
@@ -147,13 +146,13 @@ def test_g10_kernels_of_a_graph(traces: Path) -> None:
         "kineto_after_fix_trace.json.gz",
     ],
 )
-def test_g11_incomplete_traces_read(traces: Path, name: str) -> None:
+def test_g11_incomplete_traces_read(traces: RealTraces, name: str) -> None:
     timeline = _only(traces / name)
     timeline.self_check()
     assert len(timeline.spans)
 
 
-def test_forward_and_backward_are_linked(traces: Path) -> None:
+def test_forward_and_backward_are_linked(traces: RealTraces) -> None:
     """The H20 training step has 144 arrows from a forward to a backward operator in each of its four steps."""
     timeline = _only(traces / "h20_single.json.gz")
     operators = timeline.operators

@@ -24,7 +24,7 @@ def doing(events: Sequence[Event]) -> tuple[Doing, ...]:
         assert sum(row.time_ns for row in digest.doing if row.account == account) == digest.ledger.of(account)
     assert all(row.time_ns > 0 and row.times > 0 for row in digest.doing)
     assert [row.time_ns for row in digest.doing] == sorted((row.time_ns for row in digest.doing), reverse=True)
-    return digest.doing
+    return tuple(digest.doing)
 
 
 def told(events: Sequence[Event]) -> dict[tuple[str, str, str], float]:

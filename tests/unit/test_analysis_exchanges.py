@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.rank.activity import activity_of
-from redline.analysis.rank.exchanges import POINT_TO_POINT, SPENT, Exchanges, Series, exchanges_of
+from redline.analysis.rank.exchanges import POINT_TO_POINT, SPENT, Exchanges, PackedSpent, Series, Spent, exchanges_of
 from redline.analysis.rank.idle import idle_of
 from redline.analysis.rank.passes import FORWARD, OPTIMIZER, passes_of
 from redline.timeline.timeline import Timeline
@@ -28,7 +28,8 @@ def timeline_of(events: Sequence[Event], rank: int = 0, world_size: int = 4, **m
 def exchanges(events: Sequence[Event], rank: int = 0, world_size: int = 4) -> tuple[Exchanges, tuple[Series, ...]]:
     timeline = timeline_of(events, rank, world_size)
     activity = activity_of(timeline)
-    return exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
+    table, _, names = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
+    return table, names
 
 
 def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metadata: object) -> Series:
@@ -36,7 +37,7 @@ def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metada
     name = args.get("Collective name", "allreduce")
     timeline = timeline_of([collective(0, 10, name=name, args=args)], rank, world_size, **metadata)
     activity = activity_of(timeline)
-    (found,) = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))[1]
+    (found,) = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))[2]
     return found
 
 
@@ -66,12 +67,26 @@ def test_exchanges_that_look_alike_are_one_series() -> None:
     assert [one.collective for one in found] == ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
 
 
-def test_times_are_unix_times_of_the_ranks_own_clock() -> None:
+def test_times_are_those_of_the_ledger() -> None:
     base_ns = 1_790_857_026_000_000_000
     timeline = timeline_of([op("a", 10, 5), collective(30, 5)], baseTimeNanoseconds=base_ns)
     activity = activity_of(timeline)
-    table, _ = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
-    assert (table.start_ns.tolist(), table.end_ns.tolist()) == ([base_ns + 30_000], [base_ns + 35_000])
+    table, _, _ = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
+    starts, ends = table.start_ns + timeline.zero_ns, table.end_ns + timeline.zero_ns
+    assert (starts.tolist(), ends.tolist()) == ([base_ns + 30_000], [base_ns + 35_000])
+
+
+def test_what_was_spent_comes_out_as_it_was_packed() -> None:
+    """However long a rank computes between two exchanges."""
+    for most_us in (5, 300, 10**6, 10**12):
+        columns = {
+            name: np.array([0, number, most_us - number, most_us], np.int64)
+            for number, name in enumerate(Spent.layout())
+        }
+        found = PackedSpent.of(Spent(**columns)).unpacked()
+        assert {name: values.tolist() for name, values in found.columns().items()} == {
+            name: values.tolist() for name, values in columns.items()
+        }
 
 
 @pytest.mark.parametrize(
@@ -268,8 +283,10 @@ def test_what_a_rank_had_spent_when_an_exchange_began_and_ended() -> None:
         kernel("ncclDevKernel_AllReduce", 45, 15, correlation=2, stream=20),
         launch(20, 2, dur=2),
     ]
-    table, _ = exchanges(events)
-    row = {name: values.tolist() for name, values in table.columns().items()}
+    timeline = timeline_of(events)
+    activity = activity_of(timeline)
+    table, spent, _ = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
+    row = {name: values.tolist() for name, values in (table.columns() | spent.columns()).items()}
     assert (row["input_at_start_us"], row["host_at_start_us"]) == ([10], [10])
     assert (row["compute_at_start_us"], row["compute_at_end_us"]) == ([15], [20])
     assert (row["communication_at_start_us"], row["communication_at_end_us"]) == ([0], [10])
@@ -302,14 +319,13 @@ def test_what_was_spent_is_all_time_but_what_was_queued_or_unexplained(
     timeline = timeline_of([region("all", 0, 250), *events])
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
-    table, names = exchanges_of(timeline, activity, idle, passes_of(timeline))
+    table, spent, names = exchanges_of(timeline, activity, idle, passes_of(timeline))
     assert len(table) == sum(1 for one in found if one[3] != "gemm")
     assert int(table.exposed_ns.sum()) == activity.communicating.length_ns
     assert all(0 <= number < len(names) for number in table.series.tolist())
     unspent = idle.accounts
     for edge, times_ns in (("start", table.start_ns), ("end", table.end_ns)):
-        spent_us = sum((getattr(table, f"{name}_at_{edge}_us") for name in SPENT), start=np.zeros(len(table), np.int64))
-        until_ns = times_ns - timeline.zero_ns
+        spent_us = sum((getattr(spent, f"{name}_at_{edge}_us") for name in SPENT), start=np.zeros(len(table), np.int64))
         begin_ns = np.zeros(len(table), np.int64)
-        rest_ns = sum(unspent[name].overlap_with(begin_ns, until_ns) for name in unspent if name in {"queue", "other"})
-        assert (1000 * spent_us + rest_ns == until_ns).all()
+        rest_ns = sum(unspent[name].overlap_with(begin_ns, times_ns) for name in unspent if name in {"queue", "other"})
+        assert (1000 * spent_us + rest_ns == times_ns).all()

@@ -13,6 +13,7 @@ import pytest
 from redline.analysis.accounts import Account
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.meetings import meet
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.testing.jobspec import Axis
 from redline.testing.simulate import Schedule
@@ -274,6 +275,27 @@ def test_sends_and_receives_whose_partners_are_unknown_are_not_matched() -> None
     assert {row.matched for row in found.collectives} == {0}
     assert found.unmatched_ns == found.exposed_ns > 0
     assert found.ranks[0].ledger.of(Account.PEER_WAIT) == 0
+
+
+def test_a_sender_that_has_left_waits_no_longer() -> None:
+    """It waited for its partner until that one came, or until it left by itself, whichever is first."""
+
+    def with_point_to_point(rank: int, ts: float, dur: float) -> Digest:
+        partner = {"Dst Rank": 1} if rank == 0 else {"Src Rank": 0}
+        shared = [collective(100.0 * number, 20) for number in range(4)]  # on which clocks are aligned
+        return digest_in([*shared, collective(ts, dur, name="send" if rank == 0 else "recv", args=partner)], rank)
+
+    for sent, received, expected_ns in (
+        ((1000, 10), (1100, 30), [10_000, 0]),  # the receiver comes when the sender is gone
+        ((1000, 40), (1030, 30), [30_000, 0]),
+        ((1050, 10), (1000, 60), [0, 50_000]),
+    ):
+        found = meet([with_point_to_point(0, *sent), with_point_to_point(1, *received)])
+        last = np.flatnonzero(found.place == found.place.max())
+        assert dict(zip(found.rank[last].tolist(), found.wait_ns[last].tolist(), strict=True)) == {
+            0: expected_ns[0],
+            1: expected_ns[1],
+        }
 
 
 def test_a_rank_that_is_given_twice_is_told() -> None:

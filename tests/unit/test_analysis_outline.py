@@ -193,6 +193,10 @@ CASES: dict[Unseen, tuple[Callable[[], Diagnosis], dict[str, Any]]] = {
         lambda: combine([digest(product(0, 1, **HALF))]),
         {"detail": "fp16"},
     ),
+    Unseen.UNUSABLE_FIGURES: (
+        lambda: combine([replace(digest(two_steps()), facts=replace(digest(two_steps()).facts, why_no_machine="why"))]),
+        {"ranks": 1, "detail": "why"},
+    ),
     Unseen.UNKNOWN_WORK: (
         lambda: combine([digest(gemm(5, 10))]),
         {"time_ns": 10_000, "share": 1.0, "detail": "no shapes recorded"},

@@ -67,6 +67,12 @@ def test_the_step_of_median_length_is_drawn(tmp_path: Path) -> None:
     assert (strip.number, strip.label, strip.length_ns, strip.start_ns) == (2, "ProfilerStep#3", 300_000, 2_000_000)
 
 
+def test_a_step_without_length_is_not_drawn(tmp_path: Path) -> None:
+    empty = [step(1, 300, 0), step(2, 300, 0), step(3, 300, 0)]
+    strip = drawn([step(0, 0, 300), kernel("gemm", 10, 50), *empty], tmp_path)
+    assert strip.length_ns == 300_000
+
+
 def test_a_gap_says_what_the_host_did_and_what_ended_it(tmp_path: Path) -> None:
     first = drawn(one_step(), tmp_path).gaps[0]
     assert (first.start_ns, first.end_ns, first.account, first.next_name) == (0, 400_000, Account.HOST, "gemm")

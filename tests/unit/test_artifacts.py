@@ -4,13 +4,14 @@ import errno
 import json
 import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from redline import __version__
-from redline.artifacts import Envelope, check_envelope, refuse_unless_writable, write_atomic
+from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, refuse_unless_writable, write_atomic
 from redline.errors import InputError, OutputError
 
 ENVELOPE = Envelope(kind="plan", schema_version=2, made_by="redline plan config.json")
@@ -205,3 +206,69 @@ def test_a_failing_disk_is_explained(
     monkeypatch.undo()
     assert message == f"cannot write {target}: {reason.format(folder=tmp_path)}"
     assert list(tmp_path.iterdir()) == []
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_whole_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_bytes(b"12345")
+    assert read_whole(path, 5, "a plan") == b"12345"
+    with pytest.raises(InputError) as caught:
+        read_whole(path, 4, "a plan")
+    assert str(caught.value) == f"{path} is above 4e-06 MB, so it is not a plan; give another file"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_whole(tmp_path / "p.json", 5, "a plan")
+    expected = f"cannot read {tmp_path / 'p.json'} as a plan: No such file or directory; check its name"
+    assert str(caught.value) == expected
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize("make", [a_pipe, a_device, a_folder, a_socket])
+def test_what_is_no_ordinary_file_is_refused_at_once(
+    make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets must be short
+    path = Path("odd")
+    make(path)
+    kind = {"a_pipe": "a pipe, as the shell's <(...) is"}.get(make.__name__, make.__name__.replace("_", " "))
+    with pytest.raises(InputError) as caught:
+        read_whole(path, 5, "a plan")
+    assert str(caught.value) == f"odd is {kind}; give the name of an ordinary file"
+
+
+def test_a_file_that_is_exchanged_for_a_pipe_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, pipe = tmp_path / "p.json", tmp_path / "pipe"
+    path.write_bytes(b"12345")
+    os.mkfifo(pipe)
+    is_open, opened = os.open, []
+
+    def exchanged(_: Path, flags: int) -> int:
+        opened.append(is_open(pipe, flags))
+        return opened[-1]
+
+    monkeypatch.setattr(os, "open", exchanged)
+    with pytest.raises(InputError, match="is a pipe"):
+        open_ordinary(path)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])

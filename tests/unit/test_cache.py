@@ -1,7 +1,9 @@
 """What was read once is not decoded again, and nobody can tell from the result."""
 
+import gzip
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from redline.errors import DamagedError, InputError
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
-from redline.trace import cache
-from redline.trace.cache import cache_folder, prune, read_cached
+from redline.trace import cache, cache_key
+from redline.trace.cache import cache_folder, read_cached
+from redline.trace.inflate import Limits
 from redline.trace.reader import Reading, ReadOptions, read_file
 from tests.conftest import document, ledger_of, names_of, op, region
 
@@ -20,6 +23,7 @@ EVENTS = [region("ProfilerStep#1", 0, 50), region("my step", 10, 20), op("aten::
 @pytest.fixture(autouse=True)
 def every_trace_is_worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_key, "_SETTLED_NS", -(10**12))  # nor do tests wait for the clock of the file system
 
 
 @pytest.fixture
@@ -66,6 +70,15 @@ def test_else_it_is_where_caches_belong(monkeypatch: pytest.MonkeyPatch) -> None
     assert cache_folder() == Path("/home/me/.cache/redline/traces")
 
 
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is run under a number: `docker run --user 4242`."""
+    monkeypatch.delenv("REDLINE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_242_424)
+    assert cache_folder() is None
+
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -102,6 +115,66 @@ def test_a_file_of_the_same_size_that_changed_is_read_again(trace: Path, folder:
     trace.write_bytes(trace.read_bytes().replace(b"aten::mm", b"aten::nn"))
     os.utime(trace, ns=(1, trace.stat().st_mtime_ns + 1))
     assert "aten::nn" in names_of(read(trace, folder))
+
+
+def test_a_replacement_of_the_same_size_and_time_is_read_again(trace: Path, folder: Path, tmp_path: Path) -> None:
+    read(trace, folder)
+    before = trace.stat()
+    other = tmp_path / "other.json"
+    other.write_bytes(trace.read_bytes().replace(b"aten::mm", b"aten::nn"))
+    other.rename(trace)
+    os.utime(trace, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (trace.stat().st_size, trace.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert "aten::nn" in names_of(read(trace, folder))
+
+
+def test_a_file_rewritten_in_place_with_its_old_time_is_read_again(trace: Path, folder: Path) -> None:
+    read(trace, folder)
+    before = trace.stat()
+    time.sleep(0.05)  # longer than a tick of the clock that stamps files
+    trace.write_bytes(trace.read_bytes().replace(b"aten::mm", b"aten::nn"))
+    os.utime(trace, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert trace.stat().st_ino == before.st_ino
+    assert "aten::nn" in names_of(read(trace, folder))
+
+
+def test_a_file_that_changed_a_moment_ago_is_not_kept(
+    trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one tick of the clock, two states of a file look alike."""
+    monkeypatch.setattr(cache_key, "_SETTLED_NS", 10**12)
+    read(trace, folder)
+    assert not folder.exists()
+
+
+def test_smaller_limits_are_not_answered_from_a_reading_under_larger_ones(trace: Path, folder: Path) -> None:
+    trace.write_bytes(gzip.compress(trace.read_bytes()))
+    read(trace, folder)
+    with pytest.raises(InputError):
+        read(trace, folder, limits=Limits(inflated_bytes=10))
+
+
+def test_a_change_of_the_reader_reads_again(trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(trace, folder)
+    monkeypatch.setattr(cache, "code_key", lambda *_: "another")
+    read(trace, folder)
+    assert len(kept(folder)) == 2
+
+
+def test_code_that_changed_after_it_was_imported_keeps_nothing(
+    trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook, while somebody edits the package: what runs is not what the files say."""
+    monkeypatch.setattr(cache_key, "_IMPORTED_NS", 0)
+    monkeypatch.setattr(cache, "code_key", cache_key.code_key.__wrapped__)
+    assert len(read(trace, folder).spans) == 3
+    assert not folder.exists()
+
+
+def test_code_that_cannot_be_read_has_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a package that is run from an archive."""
+    monkeypatch.setattr(cache_key, "_PACKAGE", tmp_path / "redline.zip" / "redline")
+    assert cache_key.code_key.__wrapped__(*cache_key.READING) == ""
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])
@@ -162,40 +235,3 @@ def test_a_trace_that_cannot_be_stored_can_still_be_read(tmp_path: Path, folder:
     path = tmp_path / "odd.json"
     path.write_bytes(json.dumps({"host_name": "\ud800", "traceEvents": EVENTS}).encode())
     assert names_of(read(path, folder)) == names_of(read_file(path).timelines[0])
-
-
-# --- pruning ----------------------------------------------------------------------------------------------------------
-
-
-def files_of_ages(folder: Path, ages: list[int], size: int = 100) -> list[Path]:
-    folder.mkdir()
-    paths = [folder / f"{number}.timelines" for number in range(len(ages))]
-    for path, age in zip(paths, ages, strict=True):
-        path.write_bytes(bytes(size))
-        os.utime(path, (10**9 - age, 10**9 - age))
-    return paths
-
-
-def test_what_was_used_longest_ago_goes_first(folder: Path) -> None:
-    paths = files_of_ages(folder, [30, 10, 40, 20])
-    prune(folder, limit_bytes=250)
-    assert kept(folder) == [paths[1], paths[3]]
-
-
-def test_what_fits_stays(folder: Path) -> None:
-    files_of_ages(folder, [30, 10])
-    prune(folder, limit_bytes=200)
-    assert len(kept(folder)) == 2
-
-
-def test_other_files_are_left_alone(folder: Path) -> None:
-    files_of_ages(folder, [1])
-    (folder / "precious.txt").write_bytes(bytes(10_000))
-    prune(folder, limit_bytes=0)
-    assert [path.name for path in folder.iterdir()] == ["precious.txt"]
-
-
-@pytest.mark.parametrize("missing", [None, "no such folder"])
-def test_no_cache_needs_no_pruning(tmp_path: Path, missing: str | None) -> None:
-    prune(None if missing is None else tmp_path / missing)
-    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """`redline calibrate` on the command line: what it prints and writes, and every mistake before anything is measured."""
 
 import json
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from redline.cli import main
+from redline.probes.budget import Budget
 from redline.probes.collectives import start
 from redline.probes.collectives.shown import Shown
 from redline.probes.record import FAMILIES, Collectives
@@ -71,15 +73,37 @@ def test_the_profile_the_table_and_the_next_command(
     assert load_calibrated(folder / "machine.json").calibration == calibration()
     assert json.loads((folder / "machine.json").read_text())["made_by"] == "redline calibrate"
     assert (asked["quick"], asked["only"], asked["torchrun"]) == (False, None, [])
+    assert asked["budget"].seconds == 300
 
 
 def test_options_reach_the_verb(asked: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "--quick --only compute,collectives --nproc-per-node 2 -o ours.json -q --nnodes=1"
     assert main(["calibrate", *words.split()]) == 0
-    assert (asked["quick"], asked["only"]) == (True, ["compute", "collectives"])
+    assert (asked["quick"], asked["only"], asked["budget"].seconds) == (True, ["compute", "collectives"], 90)
     assert asked["torchrun"] == ["--nproc-per-node", "2", "--nnodes=1"]
     assert (folder / "ours.json").exists()
     assert capsys.readouterr().err == ""
+
+
+def test_a_budget_is_so_many_seconds(asked: dict[str, Any]) -> None:
+    assert main(["calibrate", "--quick", "--budget", "12.5s", "-q"]) == 0
+    assert asked["budget"].seconds == 12.5
+
+
+def test_what_was_measured_before_a_signal_is_kept(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def calibrate(*, budget: Budget, **_: Any) -> Calibrated:
+        budget.has_results = True
+        signal.raise_signal(signal.SIGTERM)
+        return Calibrated(calibration=calibration(partial=budget.stopped_by), machine=cpu_machine())
+
+    monkeypatch.setattr(verb, "calibrate", calibrate)
+    assert main(["calibrate"]) == 130
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "redline: interrupted; machine.json has what was measured until then, marked as partial\n"
+    assert load_calibrated(folder / "machine.json").calibration.partial == "SIGTERM"
 
 
 def test_json_is_the_profile(asked: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +188,10 @@ def test_a_machine_that_only_took_part_says_so(
         ),
         (["--fail-if-slow"], "calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8\n"),
         (["--show"], "calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4\n"),
+        (["--show", "--budget", "9"], "calibrate: --show measures nothing, so it does not go with --budget\n"),
+        (["--budget", "soon"], "calibrate: argument --budget: 'soon' is not a number of seconds from 1 to 86400\n"),
+        (["--budget", "0"], "calibrate: argument --budget: '0' is not a number of seconds from 1 to 86400\n"),
+        (["--budget", "nan"], "calibrate: argument --budget: 'nan' is not a number of seconds from 1 to 86400\n"),
         (["--show", "--quick"], "calibrate: --show measures nothing, so it does not go with --quick\n"),
         (["trace.json"], "calibrate: unrecognized arguments: trace.json\n"),
         (["--compare", "a.json"], "calibrate: argument --compare: expected 2 arguments\n"),
@@ -234,13 +262,18 @@ def test_comparing_does_not_go_with_measuring(
 
 
 def test_files_that_cannot_be_compared(profiles: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "cannot read the machine profile none.json" in refused(capsys, ["--compare", "a.json", "none.json"])
+    assert "cannot read none.json as a machine profile" in refused(capsys, ["--compare", "a.json", "none.json"])
     record = json.loads((folder / profiles[0]).read_text())
     (folder / "damaged.json").write_text(json.dumps({**record, "calibration": {"subject": 7}}))
     assert "its measurements are not sound" in refused(capsys, ["--compare", "a.json", "damaged.json"])
     record["calibration"]["bandwidths"][0]["time_ns"]["value"] = 0
     (folder / "zero.json").write_text(json.dumps(record))
     assert "its measurements are not sound: " in refused(capsys, ["--compare", "zero.json", "a.json"])
+    record["calibration"]["bandwidths"][0]["time_ns"]["value"] = 1e-305
+    (folder / "endless.json").write_text(json.dumps(record))
+    assert "calibration.bandwidths[0].time_ns.value = 1e-305 cannot be measured" in refused(
+        capsys, ["--compare", "endless.json", "a.json", "--json"]
+    )
     del record["calibration"]
     (folder / "figures.json").write_text(json.dumps(record))
     assert "has figures only, not the measurements behind them" in refused(

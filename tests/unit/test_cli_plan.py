@@ -198,7 +198,7 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--dp 8 --tp 2 --pp 1 --cp 1", "dp 8 x tp 2 x pp 1 x cp 1 are 16 GPUs, and --gpus says 64; change one"),
         ("--shard 3", "no layout of 64 devices has shard 3"),
         ("--model llama-9", "no model is known as 'llama-9'"),
-        ("--model there.json", "cannot read there.json: No such file or directory. Give the config.json of"),
+        ("--model there.json", "cannot read there.json as the config.json of a Hugging Face model: No such"),
         ("--machine H100", "'H100' could be H100-PCIe-80GB, "),
         ("--machine abacus", "there is no record 'abacus' in the catalogue; "),
         ("--stack abacus", "there is no software stack 'abacus'\n"),

@@ -1,5 +1,6 @@
 """What is told of a run never changes how the run ends, and never reaches stdout."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,27 @@ def test_what_fails_afterwards_does_not_change_the_end(
     monkeypatch.setattr(run_text, "render", failing(error))
     assert main(["run", "a.py"]) == 7
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("when", ["while the record is written", "afterwards"])
+def test_who_is_told_to_end_after_the_job_ends_as_the_job_did(
+    number: int, when: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: Any = run_verb.run  # of the fixture
+
+    def told(*_: object) -> Any:
+        signal.raise_signal(number)  # to this thread: others of the tests may not hold it
+        return ran()
+
+    if when == "afterwards":
+        monkeypatch.setattr(run_text, "render", told)
+    else:
+        monkeypatch.setattr(run_verb, "run", told)
+    before = signal.getsignal(number), signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert main(["run", "a.py"]) == 7
+    assert capsys.readouterr() == ("", "redline: interrupted\n")
+    assert before == (signal.getsignal(number), signal.pthread_sigmask(signal.SIG_BLOCK, []))
 
 
 def test_a_closed_stderr_sends_nothing_to_stdout(

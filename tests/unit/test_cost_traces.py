@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +9,11 @@ from redline.cost.rate import work_of
 from redline.cost.work import Work
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file
+from tests.conftest import RealTraces
 
 
-def opened(traces: Path, name: str) -> Timeline:
-    path = traces / name
-    if not path.exists():
-        pytest.skip(f"no {name} in {traces}")
-    return next(iter(read_file(path).timelines))
+def opened(traces: RealTraces, name: str) -> Timeline:
+    return next(iter(read_file(traces / name).timelines))
 
 
 def kernels_by_operator(timeline: Timeline) -> dict[int, list[int]]:
@@ -40,7 +37,7 @@ def texts_of(timeline: Timeline, row: int) -> list[str] | None:
 
 
 @pytest.mark.needs_traces
-def test_the_rate_of_a_matmul_on_an_h100(traces: Path) -> None:
+def test_the_rate_of_a_matmul_on_an_h100(traces: RealTraces) -> None:
     timeline = opened(traces, "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz")
     flops = 2 * 8944 * 1024 * 2816
     times_ns = []
@@ -72,7 +69,7 @@ def test_the_rate_of_a_matmul_on_an_h100(traces: Path) -> None:
         ("xdit_sd35_rank0.json.gz", 0.99),
     ],
 )
-def test_most_kernel_time_with_recorded_shapes_is_rated(name: str, share: float, traces: Path) -> None:
+def test_most_kernel_time_with_recorded_shapes_is_rated(name: str, share: float, traces: RealTraces) -> None:
     timeline = opened(traces, name)
     rated = total = 0
     for operator, kernels in kernels_by_operator(timeline).items():

@@ -237,12 +237,6 @@ def test_what_stands_before_the_events_wins_over_what_stands_after() -> None:
     assert Read(data).metadata == {"traceName": "first"}
 
 
-def test_a_second_list_of_events_is_not_read_but_noticed() -> None:
-    data = document(ops("a"))[:-1] + b', "traceEvents": [{"ph": "X", "name": "b", "ts": 1, "dur": 1}]}'
-    read = Read(data)
-    assert (read.names, read.reasons) == (["a"], {Reason.DUPLICATE_KEY})
-
-
 # --- other shapes -----------------------------------------------------------------------------------------------------
 
 

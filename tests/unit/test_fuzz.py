@@ -1,12 +1,12 @@
 """Whatever the bytes, the reader answers or refuses, soon; what it drops it counts, and damage stays where it is."""
 
 import gzip
-import importlib.util
 import json
-import sys
 import time
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,26 +17,24 @@ from redline.testing.mutate import Mutant
 from redline.timeline.problems import Effect
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
-
-if TYPE_CHECKING:
-    from scripts import fuzz_reader
-else:
-    _spec = importlib.util.spec_from_file_location("fuzz_reader", Path(__file__).parents[2] / "scripts/fuzz_reader.py")
-    fuzz_reader = sys.modules["fuzz_reader"] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(fuzz_reader)
+from tests.conftest import RealTraces
+from tests.fuzzing import runner
+from tests.fuzzing import traces as trace_fuzzing
+from tests.fuzzing.records import CONFIG, DIGEST, PROFILE, RUN
+from tests.fuzzing.runner import Kind, Tally
+from tests.fuzzing.traces import TRACE, check_timeline, own_seeds, real_seeds, unpacked
 
 SEED = 20_000
 CHUNKS, CHUNK_INPUTS = 8, 2_500
+HALVES = (range(1_000), range(1_000, 2_000))
 UNFIXED: frozenset[str] = frozenset()
 """Failures that are known and wait for their fix; each is an xfail in test_fuzz_regressions."""
 
 
-@pytest.fixture(scope="session")
-def own_seeds() -> list[bytes]:
-    return fuzz_reader.own_seeds()
+OWN = replace(TRACE, seeds=cache(own_seeds))  # the same wherever the real traces are not
 
 
-def assert_promise_kept(tally: "fuzz_reader.Tally") -> None:
+def assert_promise_kept(tally: Tally) -> None:
     broken = {key: failures[0] for key, failures in tally.failures.items() if key not in UNFIXED}
     told = [f"{key}: input {one.index} {one.input.how}\n{one.input.data!r:.2000}\n" for key, one in broken.items()]
     assert not broken, "\n".join(told)
@@ -46,9 +44,9 @@ def assert_promise_kept(tally: "fuzz_reader.Tally") -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_mutant_of_a_trace_breaks_the_reader(chunk: int, own_seeds: list[bytes], tmp_path: Path) -> None:
+def test_no_mutant_of_a_trace_breaks_the_reader(chunk: int, tmp_path: Path) -> None:
     indices = range(chunk * CHUNK_INPUTS, (chunk + 1) * CHUNK_INPUTS)
-    tally = fuzz_reader.run_share(own_seeds, SEED, indices, tmp_path)
+    tally = runner.run_share(OWN, SEED, indices, tmp_path)
     assert_promise_kept(tally)
     assert tally.inputs == CHUNK_INPUTS
     assert tally.outcomes["read"] > CHUNK_INPUTS / 2  # mutants that nothing can be read of would prove little
@@ -56,11 +54,29 @@ def test_no_mutant_of_a_trace_breaks_the_reader(chunk: int, own_seeds: list[byte
 
 
 @pytest.mark.needs_traces
-@pytest.mark.usefixtures("traces")
-def test_no_mutant_of_a_trace_of_a_real_gpu_breaks_the_reader(tmp_path: Path) -> None:
-    seeds = fuzz_reader.real_seeds()
+def test_no_mutant_of_a_trace_of_a_real_gpu_breaks_the_reader(traces: RealTraces, tmp_path: Path) -> None:
+    assert (traces / "h20_single.json.gz").is_file()  # one of the seeds; without it, this is skipped
+    seeds = real_seeds()
     assert len(seeds) > 10
-    assert_promise_kept(fuzz_reader.run_share(seeds, SEED, range(2_500), tmp_path))
+    assert_promise_kept(runner.run_share(replace(TRACE, seeds=lambda: seeds), SEED, range(1_000), tmp_path))
+
+
+# mutants of what we read back
+
+
+@pytest.mark.parametrize(
+    ("kind", "indices"),
+    [*((kind, half) for kind in (DIGEST, PROFILE, CONFIG) for half in HALVES), (RUN, range(200))],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_no_mutant_of_a_record_breaks_a_verb(
+    kind: Kind, indices: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDLINE_LANG", "en")
+    tally = runner.run_share(kind, SEED, indices, tmp_path)
+    assert_promise_kept(tally)
+    assert tally.inputs == len(indices)
+    assert min(tally.outcomes["read"], tally.outcomes["refused"]) > len(indices) / 8
 
 
 # documents from nothing, where it is known how many events there are
@@ -98,7 +114,7 @@ def read(data: bytes, folder: Path) -> tuple[Timeline, ...]:
     path.write_bytes(data)
     timelines = read_file(path).timelines
     for timeline in timelines:
-        fuzz_reader.check_timeline(timeline)
+        check_timeline(timeline)
     return timelines
 
 
@@ -149,35 +165,35 @@ def hanging(_: Path) -> None:
 
 
 def test_a_crash_is_a_failure_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz_reader, "read_file", crashing)
-    outcome, _, failure = fuzz_reader.examine(Mutant(name="a", data=b"x", how=()), tmp_path)
+    monkeypatch.setattr(trace_fuzzing, "read_file", crashing)
+    outcome, _, failure = runner.examine(OWN, Mutant(name="a", data=b"x", how=()), tmp_path)
     assert outcome == "failed"
     assert failure is not None
     assert failure.key.startswith("ZeroDivisionError")
 
 
 def test_a_hang_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz_reader, "read_file", hanging)
-    monkeypatch.setattr(fuzz_reader, "DEADLINE_S", 0.05)
-    _, _, failure = fuzz_reader.examine(Mutant(name="a", data=b"x", how=()), tmp_path)
+    monkeypatch.setattr(trace_fuzzing, "read_file", hanging)
+    monkeypatch.setattr(runner, "DEADLINE_S", 0.05)
+    _, _, failure = runner.examine(OWN, Mutant(name="a", data=b"x", how=()), tmp_path)
     assert failure is not None
     assert failure.key.startswith("DeadlineError")
 
 
 def test_a_failure_is_made_as_small_as_it_gets() -> None:
     whole = Mutant(name="a", data=bytes(range(256)) * 20, how=())
-    small = fuzz_reader.minimised(whole, lambda made: b"\x07" in made.data and b"\xf0" in made.data)
+    small = runner.minimised(whole, lambda made: b"\x07" in made.data and b"\xf0" in made.data)
     assert sorted(small.data) == [0x07, 0xF0]
 
 
 def test_packed_inputs_are_unpacked() -> None:
     made = Mutant(name="a.gz", data=gzip.compress(gzip.compress(b"{}")), how=())
-    assert list(fuzz_reader.unpacked(made)) == [b"{}"]
+    assert list(unpacked(made)) == [b"{}"]
 
 
-def test_tallies_add_up(own_seeds: list[bytes], tmp_path: Path) -> None:
-    whole = fuzz_reader.run_share(own_seeds, 1, range(40), tmp_path)
-    halves = fuzz_reader.Tally()
+def test_tallies_add_up(tmp_path: Path) -> None:
+    whole = runner.run_share(OWN, 1, range(40), tmp_path)
+    halves = Tally()
     for part in (range(20), range(20, 40)):
-        halves.add(fuzz_reader.run_share(own_seeds, 1, part, tmp_path))
+        halves.add(runner.run_share(OWN, 1, part, tmp_path))
     assert (halves.inputs, halves.outcomes, halves.reasons) == (whole.inputs, whole.outcomes, whole.reasons)

@@ -1,22 +1,13 @@
-"""Inputs that once broke the reader, found by scripts/fuzz_reader.py and made as small as they get."""
+"""Inputs that once broke the reader, found by scripts/fuzz.py and made as small as they get."""
 
 import gzip
-import importlib.util
-import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from redline.testing.mutate import Mutant
-
-if TYPE_CHECKING:
-    from scripts import fuzz_reader
-else:
-    _spec = importlib.util.spec_from_file_location("fuzz_reader", Path(__file__).parents[2] / "scripts/fuzz_reader.py")
-    fuzz_reader = sys.modules["fuzz_reader"] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(fuzz_reader)
+from tests.fuzzing import runner, traces
 
 SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 COLLECTIVE = b'{"ph":"X","cat":"kernel","name":"ncclKernel_AllReduce","pid":0,"tid":7,"ts":1,"dur":1}'
@@ -65,6 +56,7 @@ INPUTS = {
     "surrogate in a list": TRACE.replace(b'"dur":1', b'"dur":1,"args":{"Input Dims":["\\ud800"]}'),
     "surrogate in place of a number": TRACE.replace(b'"dur":1', b'"dur":1,"args":{"Group size":"\\ud800"}'),
     "surrogate as a thread": b'{"traceEvents":[{"ph":"X","":"","name":"2","":2,"tid":"\\ud800","ts":8,"":{"":0}}',
+    "surrogate as a phase": b'{"traceEvents":[{"ph":"\\ud800","name":"a","ts":1},' + SPAN + b"]}",
     "surrogate as a category": TRACE.replace(b"cpu_op", b"\\ud800"),
     "surrogate in the name of a thread": (
         b'{"traceEvents":[{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"\\ud800"}},' + SPAN + b"]}"
@@ -96,5 +88,5 @@ def cases() -> list[object]:
 def test_what_once_broke_the_reader_is_read_or_refused(data: bytes, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy warns where numbers leave 64 bits
-        _, _, failure = fuzz_reader.examine(Mutant(name="trace.json", data=data, how=()), tmp_path)
+        _, _, failure = runner.examine(traces.TRACE, Mutant(name="trace.json", data=data, how=()), tmp_path)
     assert failure is None, failure.trace

@@ -53,6 +53,27 @@ def test_a_profile_may_stand_alone(tmp_path: Path) -> None:
     )
 
 
+def test_a_figure_that_is_not_usable_is_as_good_as_not_known(tmp_path: Path) -> None:
+    """It says so itself; profiles of before are judged by their intervals."""
+    figures = {
+        "memory_bytes_per_s": {**MEASURED, "unusable": "others had the processors"},
+        "best_matmul_flops_per_s.bf16": {**MEASURED, "spread": 0.26},
+        "pcie_bytes_per_s": {**MEASURED, "spread": 0.25},
+    }
+    machine = load_profile(written(tmp_path, figures=figures))
+    base = find("H100-SXM5-80GB")
+    assert machine.memory_bytes_per_s == base.memory_bytes_per_s
+    assert machine.best_matmul_flops_per_s("bf16") == base.best_matmul_flops_per_s("bf16")
+    assert machine.pcie_bytes_per_s is not None
+    assert machine.pcie_bytes_per_s.value == 3e12
+    assert {name: figure.unusable for name, figure in machine.unusable.items()} == {
+        "memory_bytes_per_s": "others had the processors",
+        "best_matmul_flops_per_s.bf16": "its interval reaches 26 % to one side, more than 25 %",
+    }
+    save_profile(machine, tmp_path / "again.json", made_by="a test")
+    assert load_profile(tmp_path / "again.json") == machine
+
+
 FIGURE = Figure(value=2.5e12, source="how", date="2026-08-14", origin=Origin.CALIBRATED, spread=0.1)
 
 
@@ -107,6 +128,17 @@ def changed(**changes: object) -> dict[str, object]:
         (changed(when="today"), "PATH: figures: memory_bytes_per_s: 'today' in 'when' is not a date; write it like"),
         (changed(how=""), "PATH: figures: memory_bytes_per_s: 'how' is empty; say how it was measured"),
         (changed(spread=-1), "PATH: figures: memory_bytes_per_s: the spread -1.0 is not a share of the value, such"),
+        (changed(value=1e19), "PATH: figures: memory_bytes_per_s: 1e+19 B/s is not between 1 and 1e+18; correct it or"),
+        (changed(value=0.5), "PATH: figures: memory_bytes_per_s: 0.5 B/s is not between 1 and 1e+18; correct it or"),
+        (changed(value=1e300), "PATH is not a sound machine profile: figures.memory_bytes_per_s.value = 1e+300 can"),
+        (
+            changed(spread=1e-40),
+            "PATH is not a sound machine profile: figures.memory_bytes_per_s.spread = 1e-40 can",
+        ),
+        (
+            {"calibration": {"peaks": [{"low": -1e200}]}},
+            "PATH is not a sound machine profile: calibration.peaks[0].low = -1e+200 cannot be measured",
+        ),
         (changed(unit="B"), "PATH is not a sound machine profile: Object contains unknown field `unit`"),
     ],
 )
@@ -132,7 +164,7 @@ def refused(path: Path, message: str) -> None:
         (b'{"kind": NaN}', "PATH is damaged or no machine profile: "),
         (b"[]", "PATH is no machine profile: it holds no JSON object; give another"),
         (b"{}", "PATH was not written by Redline: it has no field 'kind'; check that it is the right file"),
-        (b" " * 10_000_001, "PATH is above 10 MB, so it is no machine profile; give another"),
+        (b" " * 10_000_001, "PATH is above 10 MB, so it is not a machine profile; give another file"),
     ],
 )
 def test_a_damaged_profile_is_one_line(data: bytes, message: str, tmp_path: Path) -> None:
@@ -142,8 +174,8 @@ def test_a_damaged_profile_is_one_line(data: bytes, message: str, tmp_path: Path
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
-    refused(tmp_path / "p.json", "cannot read the machine profile PATH: No such file or directory; check its name")
-    refused(tmp_path, "cannot read the machine profile PATH: Is a directory; check its name")
+    refused(tmp_path / "p.json", "cannot read PATH as a machine profile: No such file or directory; check its name")
+    refused(tmp_path, "PATH is a folder; give the name of an ordinary file")
 
 
 def test_the_user_chooses_else_the_device_decides(tmp_path: Path) -> None:
@@ -154,7 +186,7 @@ def test_the_user_chooses_else_the_device_decides(tmp_path: Path) -> None:
         choose(None, "")
     with pytest.raises(UnknownHardwareError, match="'h100' could be"):
         choose("h100", "NVIDIA H100 80GB HBM3")
-    with pytest.raises(InputError, match=re.escape("cannot read the machine profile h20.json")):
+    with pytest.raises(InputError, match=re.escape("cannot read h20.json as a machine profile")):
         choose("h20.json", "NVIDIA H20")
 
 

@@ -393,7 +393,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be opened \(Is a directory\)\.$"):
+    with pytest.raises(InputError, match=r"is a folder; give the name of an ordinary file$"):
         members_of(tmp_path)
 
 
@@ -403,3 +403,14 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path.touch(mode=0o000)
     with pytest.raises(InputError, match=r"cannot be opened \(Permission denied\)\.$"):
         members_of(path)
+
+
+def test_a_frame_of_zstd_that_is_to_be_skipped_is(tmp_path: Path) -> None:
+    """As pzstd and writers of seekable files put them, before the data or after it."""
+    path = tmp_path / "trace.json.zst"
+    for number in (0x50, 0x5F):
+        skipped = bytes([number]) + b"\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"what?"
+        path.write_bytes(skipped + zstandard.compress(b"[1]") + skipped + zstandard.compress(b"[2]") + skipped)
+        (content,) = contents(path)
+        assert read(content) == b"[1][2]"
+        assert content.log.freeze() == ()

@@ -1,5 +1,6 @@
 """All ranks of a job: read in any number of processes, placed in order, and what is wrong with the set said."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -136,5 +137,7 @@ def test_the_cache_is_used_only_where_it_is_wanted(
     tmp_path: Path, cache_of_the_test: Path, monkeypatch: pytest.MonkeyPatch, use_cache: bool
 ) -> None:
     monkeypatch.setattr("redline.trace.cache.WORTH_BYTES", 0)
-    read_job(write(tmp_path, of_rank(0)), JobOptions(jobs=1, use_cache=use_cache))
+    paths = write(tmp_path, of_rank(0))
+    time.sleep(0.05)  # of a file that has just changed nothing is kept
+    read_job(paths, JobOptions(jobs=1, use_cache=use_cache))
     assert bool(list(cache_of_the_test.iterdir())) is use_cache

@@ -134,3 +134,36 @@ def test_what_became_of_a_window(board: Board, state: int, word: str) -> None:
     (window,) = rank_record(slot).windows
     assert window.state == word
     assert bool(window.sha256) == (word == "written")
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def test_128_ranks_with_9_lives_each_need_one_descriptor_in_the_watcher_and_none_in_the_job() -> None:
+    before = descriptors()
+    board = Board.make(128 * 9)
+    slots = [board.slot(number) for number in range(board.slots)]
+    assert len(descriptors() - before) == 1
+    job = [Board.open(board.path, board.slots) for _ in range(9)]
+    for restart, one in enumerate(job):
+        slot = one.claim(128 * restart + 127)
+        slot.words[at.PID], slot.words[at.STEPS] = os.getpid(), restart
+        slot.entries[0] = one.shared[at.REQUESTED] = restart + 1
+    assert len(descriptors() - before) == 1
+    assert [number for number, slot in enumerate(slots) if slot.words[at.PID]] == [128 * n + 127 for n in range(9)]
+    assert [slots[128 * n + 127].entries[0] for n in range(9)] == list(range(1, 10))
+    assert board.shared[at.REQUESTED] == 9
+
+
+def test_a_board_that_is_gone_is_no_longer_opened(board: Board) -> None:
+    other = Board.open(board.path, board.slots)
+    slot = other.claim(1)
+    other.path = "/dev/null"  # as another process with the number of the watcher might have it
+    with pytest.raises(OSError, match="the watcher is gone"):
+        other.set_aside(1, 0)
+    slot.words[at.STEPS] = 5  # what is mapped stays
+    assert board.slot(1).words[at.STEPS] == 5

@@ -121,3 +121,17 @@ def test_a_job_of_torchrun_may_be_told_by_the_environment(monkeypatch: pytest.Mo
 def test_without_a_script_nothing_can_run(job: list[str]) -> None:
     with pytest.raises(UsageError, match="which script"):
         command(None, job)
+
+
+@pytest.mark.parametrize(
+    ("options", "blind"),
+    [
+        ("", ""),
+        ("-u -O -X dev", ""),
+        ("-XIES -WI --check-hash-based-pycs E", ""),
+        ("-u -I", "-I"),
+        ("-uES", "-uES"),
+    ],
+)
+def test_options_of_python_with_which_a_job_cannot_be_watched(options: str, blind: str) -> None:
+    assert command(None, ["train.py"], options.split()).blind == blind

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redline.launch.board import (
@@ -71,6 +71,13 @@ def test_a_critic_that_steps_more_often(times: int, rounds: int) -> None:
 def test_a_generator_that_steps_more_often(times: int, rounds: int) -> None:
     """It is not known where a round begins, so that the last one may count as begun."""
     assert rounds - 1 <= counted(([1] + [2] * times) * rounds) <= rounds
+
+
+@pytest.mark.parametrize(("critics", "more"), [(1, 5), (2, 9), (3, 13)])
+def test_an_optimizer_that_stays_away_is_waited_for_as_long_as_four_rounds_take(critics: int, more: int) -> None:
+    """After that, whoever steps next ends a round, and from then on each."""
+    before = ([1] * critics + [2]) * 3
+    assert [counted([*before, *[1] * (more + late)]) for late in (-1, 0, 1, 2, 3)] == [3, 3, 4, 5, 6]
 
 
 @given(st.integers(9, 300), st.integers(2, 20))
@@ -316,7 +323,8 @@ def test_what_the_script_says_wins(clock: Clock, watched: Watched) -> None:
     assert watched.restarts == 2
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
+@example(extra=ENTRIES, length_ns=1)
 @given(extra=st.integers(1, ENTRIES * 5), length_ns=st.integers(1, 1000))
 def test_more_steps_than_entries_keep_their_sums(extra: int, length_ns: int) -> None:
     watched = Watched()

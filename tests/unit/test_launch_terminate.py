@@ -11,7 +11,6 @@ from types import FrameType
 
 import pytest
 
-from redline.launch.inside.blame import is_the_scripts
 from redline.launch.inside.recording.children import untold
 from redline.launch.inside.recording.terminate import FlushOnTerm
 
@@ -130,32 +129,6 @@ def test_another_thread_leaves_signals_alone(calls: list[str]) -> None:
         thread.join()
     signal.raise_signal(signal.SIGTERM)
     assert calls == ["script"]
-
-
-class Theirs(Exception):  # noqa: N818 (a name)
-    """Of a module that is neither ours nor Python's."""
-
-
-def raised_by(act: object) -> BaseException:
-    with pytest.raises(BaseException) as caught:  # noqa: PT011 (any)
-        act()  # type: ignore[operator]
-    # As it looks where we catch it: without the frames of this test.
-    assert caught.value.__traceback__ is not None
-    return caught.value.with_traceback(caught.value.__traceback__.tb_next)
-
-
-def test_whose_an_exception_is() -> None:
-    def handler() -> None:
-        Path("/does/not/exist").stat()
-
-    assert is_the_scripts(KeyboardInterrupt())
-    assert is_the_scripts(Theirs())
-    assert is_the_scripts(raised_by(handler))
-    replaced = KeyError("x")
-    replaced.__context__ = raised_by(handler)  # as Python's own library may do
-    assert is_the_scripts(replaced)
-    assert not is_the_scripts(OSError("disk full"))
-    assert not is_the_scripts(MemoryError())
 
 
 def test_the_handler_for_children_hears_of_the_scripts_own_only() -> None:

@@ -1,10 +1,14 @@
 """Which span encloses which: the vectorised search agrees with the definition, on nested and on crossing spans."""
 
+import math
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.timeline.nesting import innermost_at, parents_of
+from redline.timeline.nesting import innermost_at, innermost_segments, nearest_of, parents_of, segments_under
 from redline.timeline.table import I64
 
 Span = tuple[int, int]  # start, end
@@ -125,6 +129,72 @@ def test_innermost_at_points(points: list[int], spans: list[Span]) -> None:
     ]
 
 
+@given(ANY_SPANS)
+def test_segments_cut_the_covered_time_by_what_is_innermost(spans: list[Span]) -> None:
+    starts, ends = ordered(spans)
+    from_ns, to_ns, inner = innermost_segments(starts, ends)
+    known = segments_under(starts, ends, parents_of(starts, ends)[0])
+    assert [part.tolist() for part in known] == [part.tolist() for part in (from_ns, to_ns, inner)]
+    cut = {
+        time: (int(starts[row]), int(ends[row]))
+        for start, end, row in zip(from_ns, to_ns, inner, strict=True)
+        for time in range(start, end)
+    }
+    assert cut == {
+        time: span for time in range(45) for span in [innermost_by_definition(time, spans)] if span is not None
+    }
+
+
+@pytest.mark.parametrize("depth", [1_000, 16_000])
+def test_segments_of_spans_that_all_nest(depth: int) -> None:
+    """At its end each of them is left for the one around it; once, every row climbed from the innermost."""
+    starts, ends = np.arange(depth), 2 * depth - np.arange(depth)
+    _, _, inner = segments_under(starts, ends, np.arange(-1, depth - 1))
+    assert inner.tolist() == [*range(depth), *range(depth - 2, -1, -1)]
+
+
 def test_a_point_is_inside_at_the_start_and_outside_at_the_end() -> None:
     found = innermost_at(np.array([10, 15, 20]), np.array([10]), np.array([20]))
     assert found.tolist() == [0, 0, -1]
+
+
+@given(ANY_SPANS, st.lists(st.booleans(), max_size=40), st.lists(st.integers(-1, 40)))
+def test_the_nearest_chosen_span_around_is_found_by_climbing(
+    spans: list[Span], flags: list[bool], asked: list[int]
+) -> None:
+    starts, ends = ordered(spans)
+    parents, _ = parents_of(starts, ends)
+    chosen = np.array([index < len(flags) and flags[index] for index in range(len(spans))], bool)
+    rows = np.array([row for row in asked if row < len(spans)], np.int64)
+    expected = []
+    for row in rows.tolist():
+        at = row
+        while at != -1 and not chosen[at]:
+            at = int(parents[at])
+        expected.append(at)
+    assert nearest_of(chosen, parents, rows).tolist() == expected
+
+
+class Counted(np.ndarray):
+    """An array that counts how many of its rows were looked up."""
+
+    looked_up = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        Counted.looked_up += np.size(found)
+        return found
+
+
+@pytest.mark.parametrize("depth", [1_000, 16_000])
+def test_depth_costs_its_logarithm(depth: int) -> None:
+    """Points at the ends of spans that all nest, as the time of operators is cut: once a row looked at every other."""
+    starts, ends = np.arange(depth), 2 * depth - np.arange(depth)
+    points = np.sort(ends)
+    Counted.looked_up = 0
+    ends_of_all = np.concatenate([ends, points]).view(Counted)
+    parents, _ = parents_of(np.concatenate([starts, points]), ends_of_all)
+    assert parents[depth:].tolist() == [*range(depth - 2, -1, -1), -1]
+    nothing = np.zeros(len(parents), bool)
+    assert (nearest_of(nothing, parents.view(Counted), np.arange(len(parents))) == -1).all()
+    assert Counted.looked_up < 4 * len(parents) * math.log2(depth)

@@ -29,7 +29,7 @@ def case(name: str, time_ns: float) -> Case[str]:
 def test_each_round_has_every_case_once() -> None:
     device, samples = Told(), Samples[str]()
     take([case("a", 10), case("b", 20), case("c", 200)], device, EFFORT, samples)
-    rounds = device.order[9:]  # each was tried before
+    rounds = device.order[8:]  # each was tried before: three times, but twice where one call is a sample
     assert [sorted(rounds[at : at + 3]) for at in range(0, 12, 3)] == [["a", "b", "c"]] * 4
     assert len({tuple(rounds[at : at + 3]) for at in range(0, 12, 3)}) > 1
     assert samples.passes == {"a": [[10.0] * 4], "b": [[20.0] * 4], "c": [[200.0] * 4]}
@@ -75,10 +75,59 @@ def test_a_call_that_fails_later_costs_only_its_own_case() -> None:
 
     samples = Samples[str]()
     take([Case(key="tires", prepare=lambda: tires, about="case tires"), case("good", 200)], Told(), EFFORT, samples)
-    assert samples.passes == {"tires": [[200.0] * 2], "good": [[200.0] * 4]}  # it was tried three times before
+    assert samples.passes == {"tires": [[200.0] * 3], "good": [[200.0] * 4]}  # it was tried twice before
     assert samples.declined == {"case tires": "MemoryError"}
+
+
+def test_a_call_that_takes_far_too_long_is_made_once() -> None:
+    device, samples = Told(), Samples[str]()
+    take([case("slow", 5e9), case("long", 5000)], device, EFFORT, samples)
+    assert device.order == ["slow", "long", "long", "long"]
+    assert samples.declined == {"case slow": "one call takes 5.0 s", "case long": "one call takes 0.0 s"}
 
 
 def test_the_reason_is_one_line_even_where_an_error_says_nothing() -> None:
     assert first_line(MemoryError()) == "MemoryError"
     assert len(first_line(RuntimeError("x" * 1000))) == 200
+
+
+# --- a budget ---------------------------------------------------------------------------------------------------------
+
+
+class Hourglass:
+    """So many looks at it, each of which costs a second."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def left_s(self) -> float:
+        self.seconds -= 1
+        return max(0.0, self.seconds)
+
+
+def test_making_ready_leaves_half_of_the_time_for_samples() -> None:
+    device, samples = Told(), Samples[str]()
+    cases = [case(name, 200) for name in "abcdefgh"]
+    take(cases, device, EFFORT, samples, left_s=Hourglass(20).left_s)
+    ready = device.order[: len(device.order) - sum(len(one) for passes in samples.passes.values() for one in passes)]
+    assert sorted(set(ready)) == list("abcd")  # the first ones: a wait for two looks each, until half is gone
+    assert sorted(samples.passes) == list("abcd")
+    assert sum(len(one) for passes in samples.passes.values() for one in passes) == 8
+
+
+def test_when_time_is_up_nothing_is_tried() -> None:
+    device, samples = Told(), Samples[str]()
+    take([case("a", 200)], device, EFFORT, samples, left_s=lambda: 0.0)
+    assert (device.order, samples.passes) == ([], {})
+
+
+def test_every_timing_is_told_before_it_begins() -> None:
+    told: list[tuple[int, int]] = []
+    take([case("a", 200), case("b", 200)], Told(), EFFORT, Samples(), tell=lambda done, of: told.append((done, of)))
+    assert told == [(done, 10) for done in range(10)]
+
+
+def test_what_was_timed_once_is_forgotten() -> None:
+    samples = Samples[str](passes={"once": [[1.0]], "twice": [[1.0], [2.0]]})
+    samples.forget_single()
+    assert list(samples.passes) == ["twice"]

@@ -326,3 +326,11 @@ def test_the_device_is_kept_busy_with_the_best_shape() -> None:
     (peak,) = peaks.peaks(samples, Device("cpu"), noise=0.0, sustain_s=0.05)
     assert peak.sustained_flops_per_s is not None
     assert peak.sustained_flops_per_s.value > 0
+
+
+def test_without_time_there_is_a_burst_but_no_sustained_rate() -> None:
+    left = iter([1.0, 0.04])
+    fp32, bf16 = peaks.peaks(made_up(), Device("cpu"), noise=0.0, sustain_s=0.05, left_s=lambda: next(left))
+    assert fp32.sustained_flops_per_s is not None
+    assert (bf16.sustained_flops_per_s, bf16.sustained_s) == (None, 0.0)
+    assert bf16.burst_flops_per_s.value > 0

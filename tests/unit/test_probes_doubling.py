@@ -77,6 +77,11 @@ class TestBatches:
         assert probe.overhead_up_to([_doubling(1, 1.9)]) is None
         assert probe.overhead_up_to([]) is None
 
+    @pytest.mark.parametrize(("ratio", "is_overhead"), [(1.49, True), (1.5, False), (1.51, False)])
+    def test_the_border_is_where_half_of_the_time_is_work(self, ratio: float, is_overhead: bool) -> None:
+        assert probe.is_overhead(_doubling(8, ratio)) is is_overhead
+        assert probe.overhead_up_to([_doubling(8, ratio)]) == (8 if is_overhead else None)
+
     def test_a_batch_that_is_another_ones_double_is_timed_once(self) -> None:
         assert [case.key for case in probe._cases(_step(1.0, 1.0), (1, 2, 8))] == [1, 2, 4, 8, 16]
 

@@ -77,6 +77,14 @@ def test_passes_that_disagree_widen_the_interval() -> None:
     assert found.spread > 0.08
 
 
+@pytest.mark.parametrize("odd", [150.0, 50.0])
+def test_a_short_pass_that_differs_is_in_the_interval(odd: float) -> None:
+    """Order statistics of all samples together do not see it."""
+    found = estimate([[100.0] * 40, [100.0] * 40, [odd] * 4])
+    assert found.value == 100
+    assert [found.low, found.high] == pytest.approx([min(odd, 100), max(odd, 100)])
+
+
 def test_without_a_sample_there_is_no_estimate() -> None:
     with pytest.raises(ValueError, match="an estimate needs a sample"):
         estimate([[]])

@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import json
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,44 @@ def test_the_ledger_of_the_file_is_in_each_of_its_ranks(tmp_path: Path) -> None:
     path.write_bytes(document([*events, {}], rank=None))
     for timeline in read_file(path).timelines:
         assert ledger_of(timeline)[Reason.EMPTY_EVENT] == 1
+
+
+@pytest.mark.parametrize("place", [2, 3])  # the method, and flags that announce a name which never ends
+def test_a_damaged_header_of_gzip_is_not_called_an_empty_file(tmp_path: Path, place: int) -> None:
+    data = bytearray(gzip.compress(document([op("a", 0, 5)])))
+    data[place] = 0x18
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(bytes(byte or 1 for byte in data) if place == 3 else bytes(data))
+    with pytest.raises(NotATraceError, match=r"broken at its beginning.*\(a damaged gzip header\)"):
+        read_file(path)
+
+
+@pytest.mark.parametrize("count", [2, 30_000])  # and more than fits into what is kept of a tail
+def test_a_second_list_of_events_is_read_too(tmp_path: Path, count: int) -> None:
+    def events(name: str) -> str:
+        return json.dumps([op(name, 10 * number, 5) for number in range(count)])
+
+    info = '"distributedInfo": {"rank": 3, "world_size": 4}'
+    text = f'{{"traceEvents": {events("a")}, {info}, "traceEvents": {events("b")}, "traceName": "x"}}'
+    timeline = read_one(text.encode(), tmp_path)
+    assert (names_of(timeline).count("a"), names_of(timeline).count("b")) == (count, count)
+    assert (timeline.rank, timeline.metadata.world_size) == (3, 4)
+    assert ledger_of(timeline) == {Reason.DUPLICATE_KEY: 1}
+
+
+def test_a_list_inside_of_metadata_is_no_second_one(tmp_path: Path) -> None:
+    text = (
+        document([op("a", 0, 5)])[:-1] + b', "other": {"traceEvents": [{"ph": "X", "name": "b", "ts": 1, "dur": 1}]}}'
+    )
+    assert names_of(read_one(text, tmp_path)) == ["a"]
+
+
+def test_white_space_without_end_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b" " * 20_000_000 + document([op("a", 0, 5)]))
+    tracemalloc.start()
+    timelines = read_file(path).timelines
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert names_of(timelines[0]) == ["a"]
+    assert peak < 10_000_000

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redline.timeline.table import Table
 from redline.timeline.timeline import BUSY_KINDS, TABLES, Kind, Lane, Source, Spans, Steps, Timeline
 from tests.conftest import document, kernel, launch, op, read_one, region
 
@@ -20,6 +21,16 @@ EVENTS = [
     kernel("gemm", 70, 10, correlation=6),
     kernel("ncclDevKernel_AllReduce", 80, 10),
     {"ph": "i", "name": "[memory]", "pid": 100, "tid": 1, "ts": 15, "args": {"Bytes": 8, "Device Id": 0}},
+    {
+        "ph": "X",
+        "cat": "python_function",
+        "name": "f",
+        "pid": 100,
+        "tid": 1,
+        "ts": 11,
+        "dur": 1,
+        "args": {"Python id": 1},
+    },
     {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler", "pid": "Spans", "tid": 0, "ts": -50, "dur": 500},
 ]
 
@@ -116,10 +127,17 @@ def test_rows_must_ascend(timeline: Timeline, table: str) -> None:
     [
         ("spans", "start_ns", 0, 10**9, "spans are ordered by start"),
         ("spans", "dur_ns", 2, -1, "no span is negative"),
-        ("spans", "parent", 2, 10**6, "parents exist"),
+        ("spans", "parent", 2, 10**6, "spans.parent points into spans"),
+        ("spans", "parent", 2, 2, "parents come first"),
         ("spans", "parent", -1, 0, "parents share the lane"),
-        ("spans", "lane", 0, 10**6, "lanes exist"),
-        ("spans", "name", 2, 10**6, "names exist"),
+        ("spans", "lane", 0, 10**6, "spans.lane points into lanes"),
+        ("spans", "lane", 0, -1, "spans have names and lanes"),
+        ("spans", "kind", 0, 99, "kinds are known"),
+        ("spans", "dur_ns", 2, 2**62, "times fit"),
+        ("steps", "end_ns", 0, -1, "no step is negative"),
+        ("steps", "start_ns", 0, -(2**62) - 1, "times fit"),
+        ("memory", "at_ns", 0, 2**62, "times fit"),
+        ("spans", "name", 2, 10**6, "spans.name points into texts"),
     ],
 )
 def test_each_broken_promise_is_named(
@@ -127,6 +145,31 @@ def test_each_broken_promise_is_named(
 ) -> None:
     with pytest.raises(AssertionError, match=f"broken promise of a timeline: {promise}"):
         changed(timeline, table, column, place, value).self_check()
+
+
+KINDS: dict[str, type[Table]] = dict(TABLES)
+PLACES = [(table, column) for table, kind in KINDS.items() for column in kind.places()]
+
+
+@pytest.mark.parametrize(("table", "column"), PLACES)
+@pytest.mark.parametrize("value", [-2, 10**6])
+def test_every_place_is_one_that_there_is(timeline: Timeline, table: str, column: str, value: int) -> None:
+    if not len(getattr(timeline, table)):
+        pytest.skip(f"the trace has no {table}")
+    with pytest.raises(AssertionError, match=rf"{table}\.{column} points into"):
+        changed(timeline, table, column, -1, value).self_check()
+
+
+def test_every_index_says_what_it_is_a_place_of() -> None:
+    """A column of 32 bits that says nothing is a number; these are all there are."""
+    numbers = {
+        (table, column)
+        for table, kind in KINDS.items()
+        for column, dtype in kind.layout().items()
+        if dtype == np.int32 and column not in kind.places()
+    }
+    sizes = {("communications", name) for name in ("group_size", "source", "destination")}
+    assert numbers == sizes | {("memory", "device")}
 
 
 def test_steps_must_not_overlap(timeline: Timeline) -> None:

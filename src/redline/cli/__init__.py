@@ -10,8 +10,8 @@ import argparse
 import sys
 
 from redline import __version__
-from redline.cli.output import ReaderLeft, show, tolerate_odd_names
-from redline.errors import RedlineError, UsageError
+from redline.cli.output import ReaderLeft, complain, show, tolerate_odd_names
+from redline.errors import RedlineError, UnexpectedError, UsageError
 
 TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
 if TYPE_CHECKING:
@@ -82,17 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:  # noqa: BLE001 (exit code 1, which Python would give, is for thresholds)
         import traceback
 
-        traceback.print_exc()
+        complain(traceback.format_exc().rstrip())
         print("redline: the above is a bug of Redline; please report it with the traceback", file=sys.stderr)
         return RedlineError.exit_code
 
 
 def _complain(message: str) -> None:
-    """Names in a message may come from strangers' files: nothing in them may reach the terminal as a command."""
-    from redline.report.words import printable
-
-    lines = (printable(line, limit=1000) for line in message.split("\n"))
-    print("redline: " + "\n".join(lines), file=sys.stderr)
+    """Names in a message may come from strangers' files, and be long."""
+    lines = (f"{line[:997]}..." if len(line) > 1000 else line for line in message.split("\n"))
+    complain("redline: " + "\n".join(lines))
 
 
 def build_parser(name: str) -> Parser:
@@ -132,7 +130,12 @@ def _run_verb(name: str, arguments: list[str]) -> int:
         options = VERBS[name].parse(build_parser(name), arguments)
     except SystemExit as stop:  # --help was shown; complaints are UsageErrors
         return int(stop.code or 0)
-    return VERBS[name].run(options)
+    try:
+        return VERBS[name].run(options)
+    except UnexpectedError as error:
+        if getattr(options, "verbose", False):
+            _complain(error.traceback)
+        raise
 
 
 def _help() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from functools import cache
 
 from redline.errors import UsageError
 
@@ -73,6 +74,10 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    add_loudness(parser, verbose)
+
+
+def add_loudness(parser: argparse.ArgumentParser, verbose: str) -> None:
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
     loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
@@ -110,8 +115,20 @@ def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] 
 
 
 def job_options(options: argparse.Namespace) -> JobOptions:
+    from redline.trace.cache import cache_folder
+    from redline.trace.entries import why_unusable
     from redline.trace.job import JobOptions
     from redline.trace.reader import ReadOptions
 
+    folder = None if options.no_cache or options.quiet else cache_folder()
+    if folder is not None and (why := why_unusable(folder)):
+        _remark_once(f"the cache is not used: {why}")
     reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
     return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache)
+
+
+@cache
+def _remark_once(text: str) -> None:
+    from redline.cli.output import remark
+
+    remark(text)

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from redline.probes.budget import Budget
     from redline.verbs.calibrate import Calibrated
 
 USAGE = "redline calibrate [options] [options of torchrun]\n       redline calibrate --compare A.json B.json [options]"
@@ -30,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("-o", "--output", metavar="FILE", help=f"the profile (default: {PROFILE})")
     parser.add_argument("--force", action="store_true", help="replace files that exist")
-    parser.add_argument("--quick", action="store_true", help="under a minute: fewer repetitions, shapes and sizes")
+    parser.add_argument("--quick", action="store_true", help="about a minute: fewer repetitions, shapes and sizes")
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="SECONDS",
+        help="wall time at most, what matters most first (default: 300; with --quick 90)",
+    )
     parser.add_argument(
         "--only", metavar="FAMILIES", help="of compute,memory,overhead,roofline,collectives (default: all)"
     )
@@ -70,26 +77,56 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _calibrate(options: argparse.Namespace, spoken: str) -> int:
-    from redline.verbs.calibrate import calibrate
+    from redline.verbs.calibrate import budget_of
 
     output = options.output or PROFILE
     _refuse_early(output, options)
     if options.fail_if_slow and not options.torchrun:
         raise UsageError("calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8")
-    found = calibrate(
-        quick=options.quick, only=_families(options), torchrun=options.torchrun, tell=_progress(options.quiet)
-    )
+    budget = budget_of(options.budget, quick=options.quick)
+    with budget.interruptible():
+        found = _measured(options, output, budget)
     if found is None:
         if not options.quiet:
             remark("redline: this machine took part; the first machine has the results")
         return 0
-    found.save(output, made_by="redline calibrate", force=options.force)
+    if budget.stopped_by:
+        from redline.cli import EXIT_INTERRUPTED
+
+        remark(f"redline: interrupted; {output} has what was measured until then, marked as partial")
+        return EXIT_INTERRUPTED
     _print(found, output, options, spoken)
     if options.report:
         deliver(_page(found, spoken), options.report, force=options.force)
     if not options.quiet:
         _point_onwards(output, options)
     return 1 if options.fail_if_slow and not found.is_healthy else 0
+
+
+def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calibrated | None:
+    """Written before anything else can be asked for: whoever interrupts now still has it."""
+    from redline.verbs.calibrate import calibrate
+
+    found = calibrate(
+        quick=options.quick,
+        only=_families(options),
+        torchrun=options.torchrun,
+        tell=_progress(options.quiet),
+        budget=budget,
+    )
+    if found is not None:
+        found.save(output, made_by="redline calibrate", force=options.force)
+    return found
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return value
 
 
 def _families(options: argparse.Namespace) -> list[str] | None:
@@ -156,7 +193,9 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     from redline.report.language import speaking
     from redline.verbs.calibrate import compare, load_calibrated
 
-    _refuse("--compare measures nothing", options, ("quick", "only", "show", "report", "fail_if_slow", "torchrun"))
+    _refuse(
+        "--compare measures nothing", options, ("quick", "budget", "only", "show", "report", "fail_if_slow", "torchrun")
+    )
     refuse_unknown_format("calibrate --compare", options.output)
     first, second = map(load_calibrated, options.compare)
     found = compare(first, second)
@@ -171,7 +210,7 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
 
 
 def _show(options: argparse.Namespace, spoken: str) -> int:
-    _refuse("--show measures nothing", options, ("quick", "only", "report", "fail_if_slow", "json", "output"))
+    _refuse("--show measures nothing", options, ("quick", "budget", "only", "report", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
     from redline.report.calibrate import collectives_shown_text

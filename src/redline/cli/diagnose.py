@@ -15,7 +15,7 @@ from redline.cli.arguments import (
     refuse_unknown_format,
 )
 from redline.cli.beside import add_with_trace, planned_trace, write_trace
-from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, unused
+from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, tell_tracebacks, unused
 from redline.cli.redacting import add_redact, redacting
 from redline.errors import UsageError
 
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_redact(parser)
     add_language(parser)
-    add_output(parser, verbose="all findings, and tables without a limit of rows")
+    add_output(parser, verbose="all findings, tables without a limit of rows, and tracebacks")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,6 +114,7 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     if trace is not None:
         write_trace(trace, options, redactor)
     deliver(text, options.output, force=options.force)
+    tell_tracebacks(found.failures, options)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_words(found.removed))

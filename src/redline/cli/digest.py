@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_machine, add_reading, add_step, job_options
-from redline.cli.output import point_to, progress, quoted, show
+from redline.cli.arguments import add_loudness, add_machine, add_reading, add_step, job_options
+from redline.cli.output import point_to, progress, quoted, show, tell_tracebacks
 from redline.cli.redacting import add_redact, redacting
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_step(parser)
     add_redact(parser)
     parser.add_argument("--force", action="store_true", help="replace digests where they exist")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    add_loudness(parser, verbose="tracebacks of files that Redline fails on")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,6 +53,7 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
             failures=written.failures,
         )
     )
+    tell_tracebacks(written.failures, options)
     if removed is not None:
         show(f"{redacted_words(removed)}\n")
     if not options.quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
-from redline.cli.output import deliver, point_to, progress, quoted, unused
+from redline.cli.output import deliver, point_to, progress, quoted, tell_tracebacks, unused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_step(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    add_output(parser, verbose="more detail")
+    add_output(parser, verbose="more detail, and tracebacks")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         text = inspect_text.render(job, verbose=options.verbose)
     deliver(text, options.output, force=options.force)
+    tell_tracebacks(job.failures, options)
     files = {rank.source.name for rank in job.ranks}
     if not options.quiet and len(files) > 1 and not why_not_mergeable(job):
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_reading, job_options, size_bytes
-from redline.cli.output import point_to, progress, show
+from redline.cli.arguments import add_loudness, add_reading, job_options, size_bytes
+from redline.cli.output import point_to, progress, show, tell_tracebacks
 from redline.cli.redacting import add_redact, redacting
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_redact(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    add_loudness(parser, verbose="tracebacks of files that Redline fails on")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,6 +51,7 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
         said = redacted_words(redactor.removed)  # before the name of the file, which is no part of the result
         text = f"{redactor.text(text)}{said}\n"
     show(text)
+    tell_tracebacks(result.failures, options)
     if not options.quiet:
         target = options.output if redactor is None else redactor.text(options.output)
         point_to(f"open {target} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")

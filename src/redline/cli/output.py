@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from redline.trace.job import Progress
+    from redline.trace.job import Failure, Progress
 
 
 class ReaderLeft(Exception):  # noqa: N818 (nobody's error)
@@ -24,7 +24,7 @@ def show(text: str) -> None:
     if sys.stdout is None:
         raise OutputError("cannot write to standard output: it is closed")
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text))
         sys.stdout.flush()
     except BrokenPipeError as error:
         _abandon_stdout()
@@ -32,6 +32,22 @@ def show(text: str) -> None:
     except OSError as error:
         _abandon_stdout()
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def complain(text: str) -> None:
+    """Write lines to stderr."""
+    from redline.artifacts.masking import masked
+
+    print(harmless(masked(text)), file=sys.stderr)
+
+
+def harmless(text: str) -> str:
+    """Nothing in names from strangers' files may reach the terminal as a command, whatever made the text."""
+    if text.replace("\n", "").isprintable():
+        return text
+    from redline.report.layout import visible_lines
+
+    return visible_lines(text)
 
 
 def _abandon_stdout() -> None:
@@ -97,8 +113,14 @@ def point_to(command: str) -> None:
     remark(f"next: {command}")
 
 
+def tell_tracebacks(failures: Sequence[Failure], options: argparse.Namespace) -> None:
+    """With -v, where in Redline each bug was met."""
+    if options.verbose:
+        for failure in failures:
+            for line in failure.traceback.splitlines():
+                remark(line)
+
+
 def remark(text: str) -> None:
     """One line that is not part of the result."""
-    from redline.report.words import printable
-
-    print(printable(text, limit=1000), file=sys.stderr)
+    complain(text.replace("\n", " ")[:1000])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 from redline.cli.arguments import add_language, language, positive, size_bytes
-from redline.cli.output import quoted, speaks_unicode
+from redline.cli.output import harmless, quoted, speaks_unicode
 from redline.errors import UsageError
 from redline.launch.settings import Settings
 
@@ -127,26 +128,41 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def run(options: argparse.Namespace) -> int:
     from redline.launch.outside.command import command
-    from redline.launch.outside.supervise import die_like
+    from redline.launch.outside.supervise import die_like, forget_pending, interruptible, signals_held
     from redline.launch.outside.typed import understood
     from redline.verbs.run import Watching
     from redline.verbs.run import run as run_job
 
     spoken = language(options)
-    watching = Watching(
-        stall_after_s=options.stall_after,
-        capture_signal=options.capture_signal,
-        stalled=lambda stall, path: None if options.quiet else _unharmed(lambda: _tell_of_stall(stall, path, spoken)),
-    )
     typed = understood(options.torchrun, options.job)
-    ran = run_job(command(typed.torchrun, typed.job, typed.of_python), _settings(options), options.output, watching)
-    if ran.speaks:
-        _unharmed(lambda: _afterwards(ran, options, spoken))
-    return die_like(ran.ended)
+    job = command(typed.torchrun, typed.job, typed.of_python)
+    if job.blind and not options.quiet:
+        _say(f"redline: python {job.blind} starts without what Redline watches through; the job runs unwatched\n")
+
+    def tell_afterwards() -> None:
+        with interruptible():
+            _afterwards(ran, options, spoken)
+
+    with signals_held() as mask:
+        watching = Watching(
+            stall_after_s=options.stall_after,
+            capture_signal=options.capture_signal,
+            mask=mask,
+            stalled=lambda stall, path: (
+                None if options.quiet else _unharmed(partial(_tell_of_stall, stall, path, spoken))
+            ),
+        )
+        ran = run_job(job, _settings(options), options.output, watching)
+        if ran.speaks and not job.blind:
+            _unharmed(tell_afterwards)
+        code = die_like(ran.ended)
+        forget_pending()
+    return code
 
 
 def _unharmed(tell: Callable[[], None]) -> None:
     """Tell it; whatever fails in that, the job goes on or ends as it would have."""
+    from redline.artifacts.masking import masked
     from redline.errors import RedlineError
 
     try:
@@ -154,9 +170,9 @@ def _unharmed(tell: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _say("redline: interrupted\n")
     except RedlineError as error:
-        _say(f"redline: {error}\n")
+        _say(f"redline: {masked(str(error))}\n")
     except Exception as error:  # noqa: BLE001 (the job must not hear of it)
-        _say(f"redline: a bug of Redline, please report it: {type(error).__name__}: {error}\n")
+        _say(f"redline: a bug of Redline, please report it: {type(error).__name__}: {masked(str(error))}\n")
 
 
 def _say(text: str) -> None:
@@ -165,7 +181,7 @@ def _say(text: str) -> None:
 
     with suppress(OSError, ValueError):
         if sys.stderr is not None:
-            print(text, end="", file=sys.stderr, flush=True)
+            print(harmless(text), end="", file=sys.stderr, flush=True)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

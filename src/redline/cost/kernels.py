@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.errors import UsageError
-from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Machine
+from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Machine, why_unusable
 from redline.model.model import Number
 
 # Where no table says what kernels of a machine reach. Of the peak: the median of all machines that have one.
@@ -94,9 +94,10 @@ def attention_law(machine: Machine) -> AttentionLaw:
 def _needed(machine: Machine, name: str, dtype: str) -> float:
     figure = machine.figures.get(name)
     if figure is None:
+        hint = f"choose another format, or a machine that has it: `redline hardware {machine.name}` shows what is known"
         raise UsageError(
             f"{machine.name} has no figure {name}, so steps in {dtype} cannot be planned\n"
-            f"choose another format, or a machine that has it: `redline hardware {machine.name}` shows what is known"
+            f"{why_unusable(machine, [name]) or hint}"
         )
     return figure.value
 

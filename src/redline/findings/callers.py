@@ -9,6 +9,7 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.evidence import Evidence
 from redline.findings.rule import Seen
+from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
@@ -31,15 +32,10 @@ def site_of(seen: Seen) -> Iterator[Evidence]:
 def _outermost_operators(timeline: Timeline, rows: I64) -> I64:
     """The library's operator around each row that no other of them calls: of aten::to and the copy in it, aten::to."""
     spans = timeline.spans
-    parent = np.append(spans.parent, NONE)
-    around = rows.astype(np.int64)
-    while len(steps := np.flatnonzero((around != NONE) & (parent[around] != NONE))):
-        above = parent[around[steps]]
-        climbs = (spans.kind[above] == Kind.OPERATOR) & matching(timeline, above, schema.is_library_operator)
-        if not climbs.any():
-            break
-        around[steps[climbs]] = above[climbs]
-    return around
+    operators = spans.rows_of(Kind.OPERATOR)
+    calls_more = np.zeros(len(spans) + 1, bool)  # NONE is the last one
+    calls_more[operators[matching(timeline, operators, schema.is_library_operator)]] = True
+    return nearest_of(~calls_more[spans.parent], spans.parent, rows)
 
 
 def _heaviest(timeline: Timeline, names: I64, weight_ns: I64) -> str:

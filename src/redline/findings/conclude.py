@@ -1,7 +1,6 @@
 """Sightings of all ranks become findings: added up, weighed, ranked by what they are worth at most."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from redline.analysis.accounts import Account
@@ -10,28 +9,28 @@ from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.sighting import Sighting, longest
 from redline.findings.evidence import Evidence
-from redline.findings.finding import Finding, Findings, Place
+from redline.findings.finding import Finding, Findings
 from redline.findings.observe import COMPUTE
 from redline.findings.praise import praise_of
 from redline.findings.registry import rules_for
 from redline.findings.rule import JobLook, Rule, Seen
 from redline.findings.steady import is_usual
+from redline.findings.total import Total
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 
-_MOST_PLACES = 8
 _SLOW_LAUNCHES = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
 
 
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
-    sightings = _on_ranks(diagnosis)
+    totals, steady_ns = _on_ranks(diagnosis, rules), _steady_ns(diagnosis.ranks)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     found: list[Finding] = []
     for rule in rules:
         looked = _looked(rule, diagnosis, found)
-        seen = _job_sightings(rule, looked, diagnosis, claimed) if looked is not None else sightings.get(rule.code, {})
-        said = list(_weighed(rule, seen, diagnosis))
+        total = _of_job(rule, looked, diagnosis, claimed) if looked is not None else totals[rule.code]
+        said = list(_weighed(rule, total, diagnosis, steady_ns))
         found.extend(said)
         if said and looked is not None:  # what is too little to be said, another rule may still say
             claimed = [one | claim for one, claim in zip(claimed, _claims(looked, diagnosis), strict=True)]
@@ -69,26 +68,27 @@ def _looked(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobLo
     return rule.look_at_job(diagnosis) if rule.look_at_job is not None else None
 
 
-def _on_ranks(diagnosis: Diagnosis) -> dict[str, dict[int, Sighting]]:
-    """By rule, then by the place of the rank."""
-    found: dict[str, dict[int, Sighting]] = defaultdict(dict)
-    for place, rank in enumerate(diagnosis.ranks):
-        for sighting in rank.sightings:
-            found[sighting.code][place] = sighting
+def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
+    """What was seen on single ranks, added up by rule. Ranks are gone through once: there may be many."""
+    found = {rule.code: Total(rule) for rule in rules}
+    for rank in diagnosis.ranks:
+        for code, sighting in {one.code: one for one in rank.sightings}.items():
+            if code in found:
+                found[code].add(rank, sighting)
     return found
 
 
-def _job_sightings(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: list[Intervals]) -> dict[int, Sighting]:
+def _of_job(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
-    found = {}
+    total = Total(rule)
     for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(looked, diagnosis), strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
         alone = claim & rank.exposed & in_steps
         rest = alone - claimed[place]
-        waiting_ns = int((rest & diagnosis.waiting[place]).length_ns)
+        waiting_ns = (rest & diagnosis.waiting[place]).length_ns
         accounts = {str(Account.PEER_WAIT): waiting_ns, str(Account.TRANSFER): rest.length_ns - waiting_ns}
-        found[place] = Sighting(
+        sighting = Sighting(
             code=rule.code,
             claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
             alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
@@ -97,27 +97,28 @@ def _job_sightings(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: l
             figures=looked.figures if not place else {},
             names=looked.names if not place else {},
         )
-    return found
+        total.add(rank, sighting)
+    return total
 
 
 def _claims(looked: JobLook, diagnosis: Diagnosis) -> Sequence[Intervals]:
     return looked.claims or [Intervals.empty()] * len(diagnosis.ranks)
 
 
-def _weighed(rule: Rule, sightings: Mapping[int, Sighting], diagnosis: Diagnosis) -> Iterator[Finding]:
+def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> Iterator[Finding]:
     """A finding where the rule has something to say."""
     steps = max(diagnosis.rank_steps, 1)
     step_ns = float(diagnosis.in_steps.sum()) / steps
-    if not sightings or not step_ns:
+    if not total.sightings or not step_ns:
         return
     seen = Seen(
-        ranks=sum(1 for one in sightings.values() if one.alone_ns.any() or not rule.claims_time),
+        ranks=total.ranks,
         steps=diagnosis.rank_steps,
         step_ns=step_ns,
-        bound_ns=sum(int(one.claimed_ns.sum()) for one in sightings.values()) / steps,
-        alone_ns=sum(int(one.alone_ns.sum()) for one in sightings.values()) / steps,
-        figures=_added(sightings.values()),
-        names=_commonest(sightings.values()),
+        bound_ns=total.claimed_ns / steps,
+        alone_ns=total.alone_ns / steps,
+        figures=total.figures,
+        names=total.commonest_names,
     )
     if rule.claims_time and seen.share < rule.least_share:
         return
@@ -131,58 +132,15 @@ def _weighed(rule: Rule, sightings: Mapping[int, Sighting], diagnosis: Diagnosis
         step_ns=step_ns,
         bound_ns=seen.bound_ns,
         alone_ns=seen.alone_ns,
-        steady_share=_steady_share(sightings, diagnosis.ranks),
-        accounts=_accounts(sightings.values(), steps),
+        steady_share=total.steady_alone_ns / steady_ns if steady_ns else 0.0,
+        accounts={account: amount / steps for account, amount in total.accounts.most_common()},
         ranks=seen.ranks,
-        places=_places(sightings, diagnosis.ranks),
+        places=total.longest_places,
         evidence=evidence,
     )
 
 
-def _added(sightings: Iterable[Sighting]) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for one in sightings:
-        for name, amount in one.figures.items():
-            total[name] += amount
-    return dict(total)
-
-
-def _commonest(sightings: Iterable[Sighting]) -> dict[str, str]:
-    """What most ranks say."""
-    said: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in sightings:
-        for name, text in one.names.items():
-            said[name][text] += 1
-    return {name: texts.most_common(1)[0][0] for name, texts in said.items()}
-
-
-def _accounts(sightings: Iterable[Sighting], steps: int) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for one in sightings:
-        total.update(one.accounts)
-    return {account: amount / steps for account, amount in total.most_common()}
-
-
-def _steady_share(sightings: Mapping[int, Sighting], ranks: Sequence[Digest]) -> float:
-    """Of the time in steps of usual length, on all ranks."""
-    alone_ns = length_ns = 0
-    for place, rank in enumerate(ranks):
-        steps_ns = rank.ledger.end_ns - rank.ledger.start_ns
-        usual = is_usual(steps_ns)
-        length_ns += int(steps_ns[usual].sum())
-        if place in sightings:
-            alone_ns += int(sightings[place].alone_ns[usual].sum())
-    return alone_ns / length_ns if length_ns else 0.0
-
-
-def _places(sightings: Mapping[int, Sighting], ranks: Sequence[Digest]) -> tuple[Place, ...]:
-    found = [
-        Place(
-            rank=ranks[place].origin.rank,
-            start_ns=start - ranks[place].window_ns[0],
-            end_ns=end - ranks[place].window_ns[0],
-        )
-        for place, one in sightings.items()
-        for start, end in zip(one.places.start.tolist(), one.places.end.tolist(), strict=True)
-    ]
-    return tuple(sorted(found, key=lambda one: (one.start_ns - one.end_ns, one.rank, one.start_ns))[:_MOST_PLACES])
+def _steady_ns(ranks: Sequence[Digest]) -> int:
+    """Steps of usual length, of all ranks together."""
+    lengths_ns = (rank.ledger.end_ns - rank.ledger.start_ns for rank in ranks)
+    return sum(int(steps_ns[is_usual(steps_ns)].sum()) for steps_ns in lengths_ns)

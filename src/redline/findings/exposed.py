@@ -43,7 +43,7 @@ def gradient_exchanges(rank: Digest) -> Mask:
 
 def begun_in_steps(rank: Digest, chosen: Mask) -> Mask:
     steps = Intervals.union_of(rank.ledger.start_ns, rank.ledger.end_ns)
-    return chosen & steps.contains(rank.exchanges.start_ns - rank.zero_ns)
+    return chosen & steps.contains(rank.exchanges.start_ns)
 
 
 def matter(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> bool:
@@ -63,8 +63,7 @@ def time_of(rank: Digest, chosen: Mask) -> Intervals:
     exchanges = rank.exchanges
     if not chosen.any():
         return Intervals.empty()
-    start_ns, end_ns = exchanges.start_ns[chosen] - rank.zero_ns, exchanges.end_ns[chosen] - rank.zero_ns
-    return Intervals.union_of(start_ns, end_ns) & rank.exposed
+    return Intervals.union_of(exchanges.start_ns[chosen], exchanges.end_ns[chosen]) & rank.exposed
 
 
 def transfer_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:

@@ -64,6 +64,8 @@ class Rule:
     numerics: Numerics
     grade: Grade
     explain: Callable[[Seen], Iterable[Evidence]]
+    figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `look` saw something, as it does names
+    names: tuple[str, ...] = ()
     look: Callable[[Scene], Look | None] | None = None
     look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
     look_at_findings: Callable[[Sequence[Finding]], JobLook | None] | None = None

@@ -1,8 +1,9 @@
 """What one accelerator can do at best: figures, each with its value, source, date and origin."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import ceil
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 PEAK, BEST_MATMUL = "peak_flops_per_s", "best_matmul_flops_per_s"
@@ -46,6 +47,12 @@ FIGURE_UNITS: Mapping[str, str] = {
 }
 
 
+WIDEST = 0.25
+"""A measured figure whose interval reaches further than this to either side, as a share of the value, is not used."""
+UNUSED = "measured figures are not used: {names} ({name}: {why}); calibrate again on a quiet machine"
+_MOST_NAMED = 3
+
+
 class Origin(StrEnum):
     """Where a figure comes from."""
 
@@ -65,7 +72,9 @@ class Figure:
     origin: Origin = Origin.CATALOGUE
     low_confidence: bool = False
     spread: float | None = None
-    """Of a measured figure: how far its repetitions lay apart, as a share of the value."""
+    """Of a measured figure: how far the further end of its interval is from the value, as a share of the value."""
+    unusable: str = ""
+    """Why nobody may use it, although it was measured; "" for a figure that can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +98,11 @@ class Machine:
     notes: tuple[str, ...] = ()
     # Outside the hash, so that machines can be keys; equality still compares it.
     figures: Mapping[str, Figure] = field(default_factory=dict, hash=False)
+    unusable: Mapping[str, Figure] = field(default_factory=dict, hash=False)
+    """Measured figures that say why they are not usable. Nothing computes with them: they are as good as not known."""
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.figures) - set(FIGURE_UNITS))
+        unknown = sorted({*self.figures, *self.unusable} - set(FIGURE_UNITS))
         if unknown:
             raise ValueError(f"{self.name}: there is no figure {unknown[0]!r}")
 
@@ -174,15 +185,47 @@ def calibrated(
     synthetic: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Machine:
-    """The machine under a name of its own, with these measured figures in the place of the published ones."""
+    """The machine under a name of its own, with these measured figures in the place of the published ones.
+
+    Where a measured figure is not usable, the published one stays.
+    """
     measured = {key: replace(figure, origin=Origin.CALIBRATED) for key, figure in figures.items()}
+    usable, unusable = split_usable(measured)
     return replace(
         machine,
         name=name,
         base=machine.base or machine.name,
         synthetic=machine.synthetic or synthetic,
         notes=(*machine.notes, *notes),
-        figures={**machine.figures, **measured},
+        figures={**machine.figures, **usable},
+        unusable=unusable,
+    )
+
+
+def split_usable(figures: Mapping[str, Figure]) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    """Those that can be used, and those that cannot."""
+    usable = {name: figure for name, figure in figures.items() if not figure.unusable}
+    return usable, {name: figure for name, figure in figures.items() if figure.unusable}
+
+
+def too_wide(spread: float | None) -> str:
+    """Why a figure with such an interval cannot be used; "" where it can."""
+    if spread is None or spread <= WIDEST:
+        return ""
+    return f"its interval reaches {ceil(round(100 * spread, 3))} % to one side, more than {100 * WIDEST:.0f} %"
+
+
+def why_unusable(machine: Machine, names: Iterable[str] = ()) -> str:
+    """One line: which measured figures, of these or of all, are not used, why, and what to do. "" where there is none.
+
+    The first reason stands for all of them: they were measured on the same machine within minutes.
+    """
+    chosen = [name for name in FIGURE_UNITS if name in machine.unusable and (not names or name in names)]
+    if not chosen:
+        return ""
+    more = f" and {len(chosen) - _MOST_NAMED} more" if len(chosen) > _MOST_NAMED else ""
+    return UNUSED.format(
+        names=", ".join(chosen[:_MOST_NAMED]) + more, name=chosen[0], why=machine.unusable[chosen[0]].unusable
     )
 
 

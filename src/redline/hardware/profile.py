@@ -10,14 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from redline.artifacts import Envelope, check_envelope, write_atomic
+from redline.artifacts import Envelope, check_envelope, read_whole, write_atomic
 from redline.errors import InputError
 from redline.hardware import catalogue
-from redline.hardware.machine import FIGURE_UNITS, Figure, Machine, Origin, calibrated
+from redline.hardware.machine import FIGURE_UNITS, Figure, Machine, Origin, calibrated, split_usable, too_wide
 
 KIND = "machine-profile"
 SCHEMA_VERSION = 1
 _LARGEST_BYTES = 10_000_000
+_SMALLEST, _LARGEST = 1e-30, 1e30  # of any number: what is computed from a few of them is finite
+_OF_UNIT = {"B": (1, 1e18), "B/s": (1, 1e18), "FLOP/s": (1, 1e24), "OP/s": (1, 1e24), "ns": (1e-3, 1e15), "W": (1, 1e9)}
+_OF_COUNTS = (1, 1e7)
 _DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 _ENVELOPE = frozenset(field.name for field in fields(Envelope))
 
@@ -29,6 +32,7 @@ class _Measured(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     when: str
     how: str
     spread: float | None = None
+    unusable: str = ""
 
 
 class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -101,32 +105,45 @@ def _sound(path: Path) -> tuple[_Profile, Path, bool]:
 
 
 def _read(path: Path) -> Mapping[str, object]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the machine profile {path}: {error.strerror}; check its name") from error
-    if len(data) > _LARGEST_BYTES:
-        raise InputError(f"{path} is above {_LARGEST_BYTES // 1_000_000} MB, so it is no machine profile; give another")
+    data = read_whole(path, _LARGEST_BYTES, "a machine profile")
     try:
         record = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is damaged or no machine profile: {error}; remake it or give another") from error
     if not isinstance(record, dict):
         raise InputError(f"{path} is no machine profile: it holds no JSON object; give another")
+    wrong = _beyond(record)
+    if wrong:
+        raise InputError(f"{path} is not a sound machine profile: {wrong} cannot be measured; correct or remake it")
     return record
+
+
+def _beyond(record: Mapping[str, object]) -> str:
+    """The first number, with its place, that is so large or so small that no machine has it; "" where there is none."""
+    rest: list[tuple[str, object]] = [("", record)]
+    while rest:
+        place, value = rest.pop()
+        if isinstance(value, dict):
+            rest += ((f"{place}.{key}", one) for key, one in value.items())
+        elif isinstance(value, list):
+            rest += ((f"{place}[{number}]", one) for number, one in enumerate(value))
+        elif isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
+            return f"{place[1:]} = {value:.3g}"
+    return ""
 
 
 def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
     figures = {name: _figure(name, measured, path) for name, measured in profile.figures.items()}
     if not profile.base:
+        usable, unusable = split_usable(figures)
         return Machine(
             name=profile.name,
             vendor=profile.vendor,
             architecture=profile.architecture,
             synthetic=synthetic,
             notes=tuple(profile.notes),
-            figures=figures,
+            figures=usable,
+            unusable=unusable,
         )
     base = catalogue.record(profile.base)
     if base is None:
@@ -144,11 +161,17 @@ def _figure(name: str, measured: _Measured, path: Path) -> Figure:
         raise InputError(f"{path}: there is no figure {name!r}; there are: {', '.join(quantities)}, some by type")
     if not isfinite(measured.value) or measured.value <= 0:
         raise InputError(f"{where}: the value {measured.value} is not above zero; leave out what is not known")
+    unit = FIGURE_UNITS[name]
+    least, most = _OF_UNIT.get(unit, _OF_COUNTS)
+    if not least <= measured.value <= most:
+        raise InputError(
+            f"{where}: {measured.value:g} {unit} is not between {least:g} and {most:g}; correct it or leave it out"
+        )
     if not _DATE.fullmatch(measured.when):
         raise InputError(f"{where}: {measured.when!r} in 'when' is not a date; write it like 2026-08-14")
     if not measured.how.strip():
         raise InputError(f"{where}: 'how' is empty; say how it was measured")
-    if measured.spread is not None and not 0 <= measured.spread < float("inf"):
+    if measured.spread is not None and not 0 <= measured.spread <= _LARGEST:
         raise InputError(f"{where}: the spread {measured.spread} is not a share of the value, such as 0.02")
     return Figure(
         value=measured.value,
@@ -156,6 +179,7 @@ def _figure(name: str, measured: _Measured, path: Path) -> Figure:
         date=measured.when,
         origin=Origin.CALIBRATED,
         spread=measured.spread,
+        unusable=measured.unusable or too_wide(measured.spread),  # profiles of before do not say it
     )
 
 
@@ -193,11 +217,10 @@ def _content(machine: Machine, base: Machine | None) -> Iterator[tuple[str, obje
     else:
         yield from (("vendor", machine.vendor), ("architecture", machine.architecture))
     yield "notes", list(machine.notes[len(base.notes) if base else 0 :])
-    yield (
-        "figures",
-        {
-            name: {"value": figure.value, "when": figure.date, "how": figure.source, "spread": figure.spread}
-            for name, figure in machine.figures.items()
-            if figure.origin is Origin.CALIBRATED
-        },
-    )
+    measured = {name: figure for name, figure in machine.figures.items() if figure.origin is Origin.CALIBRATED}
+    yield "figures", {name: _written(figure) for name, figure in {**measured, **machine.unusable}.items()}
+
+
+def _written(figure: Figure) -> dict[str, object]:
+    record = {"value": figure.value, "when": figure.date, "how": figure.source, "spread": figure.spread}
+    return {**record, "unusable": figure.unusable} if figure.unusable else record

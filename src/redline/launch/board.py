@@ -12,8 +12,9 @@ import fcntl
 import mmap
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
+from redline.launch.inside.blame import tolerated
 from redline.launch.process import is_alive
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
@@ -28,6 +29,7 @@ ENTRIES = 32768  # steps of a rank that have an entry each; after that, an entry
 CHUNK_ENTRIES = 4096
 ENTRY_BYTES = 16
 
+_WRITABLE = 0x200  # of PyMemoryView_FromMemory
 _TRIES = 100  # to lock the board, a hundredth of a second apart: a process that was stopped may hold it
 
 _WINDOWS_AT = PAGE_BYTES
@@ -58,12 +60,11 @@ DISOWNED = 7  # what it shows turned out to be no steps of the job
 class Slot:
     """What one process of the job writes, and its watcher reads."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: memoryview[int]) -> None:
         self._memory = memory
-        view = memoryview(memory)
-        self.words = view[:PAGE_BYTES].cast("q")
-        self._windows = view[_WINDOWS_AT:_FACTS_AT].cast("q")
-        self.entries = view[_ENTRIES_AT:].cast("q")
+        self.words = memory[:PAGE_BYTES].cast("q")
+        self._windows = memory[_WINDOWS_AT:_FACTS_AT].cast("q")
+        self.entries = memory[_ENTRIES_AT:].cast("q")
 
     def window(self, number: int) -> memoryview[int]:
         """The words of the window of this number; nothing but zeros where there is none."""
@@ -104,83 +105,114 @@ class Slot:
 
 
 class Board:
-    """All slots of the processes on this machine, and the words that they share."""
+    """All slots of the processes on this machine, and the words that they share.
 
-    def __init__(self, descriptor: int, slots: int) -> None:
-        self._descriptor = descriptor
-        self._file = os.fstat(descriptor)
+    The watcher has all of it in one mapping, however many slots there are. A process of the job maps what it writes to,
+    and has it open only while it does something else with it: no descriptor stays, and none can be mistaken for one
+    that the script has opened under the same number.
+    """
+
+    def __init__(self, path: str, slots: int, descriptor: int | None = None) -> None:
+        self.path = path  # where other processes of the same user find it for as long as the watcher lives
         self.slots = slots
-        self.shared = memoryview(mmap.mmap(descriptor, PAGE_BYTES)).cast("q")
+        self._descriptor = descriptor  # of the watcher
+        self._file: os.stat_result | None = None
+        with self._opened() as file:
+            self._file = os.fstat(file)
+            self._all = _mapped(file, _at(slots)) if descriptor is not None else None
+            self.shared = _mapped(file, PAGE_BYTES).cast("q") if self._all is None else self._all[:PAGE_BYTES].cast("q")
 
     @classmethod
     def make(cls, slots: int) -> Board:
         descriptor = os.memfd_create("redline")
-        os.ftruncate(descriptor, PAGE_BYTES + slots * SLOT_BYTES)
+        os.ftruncate(descriptor, _at(slots))
         os.posix_fallocate(descriptor, 0, PAGE_BYTES)
-        return cls(descriptor, slots)
+        return cls(f"/proc/{os.getpid()}/fd/{descriptor}", slots, descriptor)
 
     @classmethod
     def open(cls, path: str, slots: int) -> Board:
-        return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC), slots)
-
-    @property
-    def path(self) -> str:
-        """Where other processes of the same user find it for as long as this one lives."""
-        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        return cls(path, slots)
 
     def slot(self, number: int) -> Slot:
-        self._need_descriptor()
-        at = PAGE_BYTES + number * SLOT_BYTES
-        return Slot(mmap.mmap(self._descriptor, SLOT_BYTES, offset=at))
+        if self._all is not None:
+            return Slot(self._all[_at(number) : _at(number + 1)])
+        with self._opened() as file:
+            return Slot(_mapped(file, SLOT_BYTES, _at(number)))
 
     def claim(self, number: int) -> Slot:
         """A slot to write to. Its memory is set aside first: writing where there is none would kill the job."""
-        os.posix_fallocate(self._descriptor, PAGE_BYTES + number * SLOT_BYTES, _ENTRIES_AT)
+        with self._opened() as file:
+            os.posix_fallocate(file, _at(number), _ENTRIES_AT)
+        self.set_aside(number, 0)
         slot = self.slot(number)
         slot.words[STRIDE] = 1
-        self.set_aside(number, 0)
         return slot
 
     def claim_free(self) -> tuple[int, Slot]:
         """A slot for a process that nobody expected; OSError where none is free."""
         with self.locked():
-            for number in range(1, self.slots):
-                words = self.slot(number).words
-                if not words[PID] or not (words[STEPS] or is_alive(words[PID])):
+            for number, words in enumerate(self.words()):
+                if number and (not words[PID] or not (words[STEPS] or is_alive(words[PID]))):
                     slot = self.claim(number)
                     slot.words[:] = memoryview(bytes(PAGE_BYTES)).cast("q")  # another process may have had it
                     slot.words[STRIDE], slot.words[PID] = 1, os.getpid()
                     return number, slot
         raise OSError(errno.ENOSPC, "there are too many processes")
 
+    def words(self) -> list[memoryview[int]]:
+        """A copy of the words of every slot."""
+        with self._opened() as file:
+            return [memoryview(os.pread(file, PAGE_BYTES, _at(number))).cast("q") for number in range(self.slots)]
+
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Meanwhile no other process is in such a block, unless one stays in it, or the script has our descriptor."""
-        is_ours = self._has_descriptor()
-        try:
-            for _ in range(_TRIES if is_ours else 0):
-                with suppress(BlockingIOError):
-                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """Meanwhile no other process is in such a block, unless one stays in it. OSError where no file can be had."""
+        with self._opened() as file:
+            for _ in range(_TRIES):
+                with tolerated(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 time.sleep(0.01)
-            yield
-        finally:
-            if is_ours:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def _has_descriptor(self) -> bool:
-        """The script may have closed it, and have a file of its own under that number."""
-        try:
-            return os.path.samestat(self._file, os.fstat(self._descriptor))
-        except OSError:
-            return False
-
-    def _need_descriptor(self) -> None:
-        if not self._has_descriptor():
-            raise OSError(errno.EBADF, "the script has closed it")
+            try:
+                yield
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def set_aside(self, number: int, entry: int) -> None:
         """Memory for the chunk of entries that begins with `entry`; OSError where there is none."""
-        self._need_descriptor()
-        at = PAGE_BYTES + number * SLOT_BYTES + _ENTRIES_AT + entry * ENTRY_BYTES
-        os.posix_fallocate(self._descriptor, at, CHUNK_ENTRIES * ENTRY_BYTES)
+        with self._opened() as file:
+            os.posix_fallocate(file, _at(number) + _ENTRIES_AT + entry * ENTRY_BYTES, CHUNK_ENTRIES * ENTRY_BYTES)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        if self._descriptor is not None:
+            yield self._descriptor
+            return
+        file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if self._file is not None and not os.path.samestat(self._file, os.fstat(file)):
+                raise OSError(errno.ESTALE, "the watcher is gone")
+            yield file
+        finally:
+            os.close(file)
+
+
+def _at(number: int) -> int:
+    return PAGE_BYTES + number * SLOT_BYTES
+
+
+def _mapped(file: int, size: int, offset: int = 0) -> memoryview[int]:
+    """That part of the file, for as long as the process lives. Python's own `mmap` keeps a descriptor for each."""
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True).mmap
+    system.restype = ctypes.c_void_p
+    system.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    address = system(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, offset)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "no memory could be mapped")
+    view = ctypes.pythonapi["PyMemoryView_FromMemory"]  # looked up so, it is not the one that others use
+    view.restype = ctypes.py_object
+    view.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    found: memoryview[int] = view(address, size, _WRITABLE)
+    return found

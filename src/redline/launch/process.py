@@ -1,18 +1,23 @@
-"""What the system says of processes: whether one lives, and how much memory this one has."""
+"""What the system says of processes: whether one lives, how much memory this one has, and which files it may open."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+
+from redline.launch.inside.blame import tolerated
+
+open_file = open  # as it was before the script began, which may put another in its place
+_OUT_OF_THE_WAY = 99  # or the highest number that there is
 
 
 def is_alive(pid: int) -> bool:
     """Whether it runs. One that has ended may stay in the list of processes where nobody asks how it ended."""
-    try:
+    with tolerated(OSError):
         os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib is slow to import)
+        with open_file(f"/proc/{pid}/stat", "rb") as file:
             return pid > 0 and not file.read().rpartition(b")")[2].startswith(b" Z")
-    except OSError:
-        return False
+    return False
 
 
 def resident_bytes() -> int:
@@ -32,5 +37,15 @@ def available_bytes() -> int:
 
 def _kilobytes(path: str, name: bytes) -> int:
     """0 where the system does not say."""
-    with open(path, "rb") as file:  # noqa: PTH123 (pathlib is slow to import, and this runs in the user's process)
+    with open_file(path, "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(name)), 0)
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """The same file under a number that the script is not about to get for its own, if there is one."""
+    with tolerated(OSError):
+        most = min(_OUT_OF_THE_WAY, os.sysconf("SC_OPEN_MAX") - 1)
+        another = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most)
+        os.close(descriptor)
+        return another
+    return descriptor

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from redline.artifacts import Envelope, check_envelope
+from redline.artifacts import Envelope, check_envelope, read_whole
 from redline.errors import InputError
 
 KIND = "run"
 SCHEMA_VERSION = 1
 NAME = "run.json"
+_MOST_BYTES = 200_000_000
+_MOST_RANKS = 1_000_000
+_MOST = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +108,31 @@ def to_json(record: RunRecord) -> dict[str, object]:
 def read_record(path: Path) -> RunRecord:
     import msgspec
 
+    from redline.artifacts.masked_json import masked_value
+
+    data = read_whole(path, _MOST_BYTES, "the record of a run")
     try:
-        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        content = msgspec.json.decode(data, type=dict[str, Any])
         check_envelope(content, KIND, SCHEMA_VERSION, where=str(path))
-        return msgspec.convert(content, RunRecord)
-    except (OSError, msgspec.MsgspecError) as error:
+        record = msgspec.convert(masked_value(content), RunRecord)  # earlier versions recorded secrets
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as the record of a run: {error}") from error
+    wrong = next(_unsound(record), "")
+    if wrong:
+        raise InputError(f"{path}: not a sound record of a run: {wrong}. Diagnose its traces without it")
+    return record
+
+
+def _unsound(record: RunRecord) -> Iterator[str]:
+    """What cannot be: anybody may have written the file."""
+    if not 0 <= record.world <= _MOST_RANKS:
+        yield f"world is {record.world}"
+    steps = record.settings.get("steps", 0)
+    if not isinstance(steps, int) or not 0 <= steps <= _MOST:
+        yield f"settings.steps is {steps!r:.40}"
+    for number, one in enumerate(record.ranks):
+        amounts = [(f"ranks[{number}]", vars(one)), *((f"ranks[{number}].windows", vars(of)) for of in one.windows)]
+        for where, values in amounts:
+            for name, value in values.items():
+                if isinstance(value, int | float) and abs(value) > _MOST:
+                    yield f"{where}.{name} is {value}"

@@ -21,6 +21,7 @@ class Settings:
 
     folder: str = ""  # where traces go; "" where none can be written
     board: str = ""  # path of the shared memory
+    sitecustomize_failed: bool = False  # the user's own, in the watcher, where Python has said so
     elastic: bool = False  # started by torchrun, which says who is who in the environment
     follow: bool = False  # watch ranks that a process starts by itself as well
     offspring: bool = False  # started by a process of the job

@@ -5,6 +5,9 @@ from typing import Any
 
 from redline.errors import InputError
 
+_MOST_LAYERS = 10_000  # tens of times as many as any model has, as is the next
+_MOST = 20_000_000
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -33,14 +36,16 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise InputError(f"{self.where}: {name!r} is {value!r}, but only true or false make sense there.")
+            raise InputError(f"{self.where}: {name!r} is {value!r:.40}, but only true or false make sense there.")
         return value
 
     def items(self, name: str) -> list[Any] | None:
         """A list, or nothing where there is none."""
         value = self.values.get(name)
-        if value is not None and not isinstance(value, list):
-            raise InputError(f"{self.where}: {name!r} is {value!r}, but a list belongs there.")
+        if value is not None and (not isinstance(value, list) or len(value) > _MOST_LAYERS):
+            raise InputError(
+                f"{self.where}: {name!r} is {value!r:.40}, but a list of at most {_MOST_LAYERS:,} belongs there."
+            )
         return value
 
     def text(self, name: str, default: str) -> str:
@@ -63,8 +68,9 @@ class Fields:
 
     def _checked(self, name: str, value: object, least: int) -> int:
         number = int(value) if isinstance(value, float) and value.is_integer() else value
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        most = _MOST_LAYERS if "layer" in name else _MOST
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
             raise InputError(
-                f"{self.where}: {name!r} is {value!r}, but a whole number of at least {least} belongs there."
+                f"{self.where}: {name!r} is {value!r:.40}, but a whole number from {least} to {most:,} belongs there."
             )
         return number

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from redline.artifacts import read_whole
 from redline.errors import InputError, first_line
 from redline.model.families import decoder, diffusion, encoder, experts, hybrid
 from redline.model.fields import Fields
 from redline.model.model import Model
+from redline.model.parameters import count_parameters
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
     "bert": encoder.bert,
@@ -47,6 +49,10 @@ DIFFUSION: dict[str, Callable[[Fields], Model]] = {
 """By `_class_name`, as diffusers writes it."""
 
 
+_MOST_BYTES = 10_000_000
+_MOST_PARAMETERS = 10**15  # hundreds of times as many as the largest model has
+
+
 def read_config(source: Path | str | dict[str, Any]) -> Model:
     """From a config.json, a folder that holds one, or its content. Of a model with eyes or ears: its language part."""
     if isinstance(source, dict):
@@ -57,12 +63,9 @@ def read_config(source: Path | str | dict[str, Any]) -> Model:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    data = read_whole(path, _MOST_BYTES, "the config.json of a Hugging Face model")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror}. Give the config.json of a Hugging Face model."
-        ) from None
+        values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {first_line(error)}. Give a config.json, unchanged.") from None
     if not isinstance(values, dict):
@@ -77,7 +80,13 @@ def _from_values(values: dict[str, Any], where: str) -> Model:
         return _from_values(outer | inner, where)
     family, read = _reader(values, where)
     name = str(values.get("_name_or_path") or family)
-    return replace(read(Fields(where, family, values)), name=name)
+    model = replace(read(Fields(where, family, values)), name=name)
+    parameters = count_parameters(model).total
+    if parameters > _MOST_PARAMETERS:
+        raise InputError(
+            f"{where}: such a model has {parameters:.1e} parameters, which nobody can plan for. Check its numbers."
+        )
+    return model
 
 
 def _reader(values: dict[str, Any], where: str) -> tuple[str, Callable[[Fields], Model]]:
@@ -86,7 +95,7 @@ def _reader(values: dict[str, Any], where: str) -> tuple[str, Callable[[Fields],
         if isinstance(family, str) and family in known:
             return family, known[family]
     family = values.get("model_type", values.get("_class_name"))
-    named = f"its model_type {family!r} is not known" if family else "it has no 'model_type' (nor '_class_name')"
+    named = f"its model_type {family!r:.60} is not known" if family else "it has no 'model_type' (nor '_class_name')"
     known_names = ", ".join([*FAMILIES, *DIFFUSION])
     raise InputError(
         f"{where}: {named}; known are {known_names}.\n"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 
 from redline.errors import first_line
@@ -13,6 +14,7 @@ from redline.probes.statistics import estimate, fastest
 
 Key = TypeVar("Key", bound=Hashable)
 _MOST_REPEATS = 100_000
+_HOPELESS = 10  # a first call that takes so many times the limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +57,53 @@ class Samples(Generic[Key]):
     def fastest(self, key: Key, noise: float) -> Estimate:
         return fastest(self.passes[key], noise)
 
+    def forget_single(self) -> None:
+        """What was timed once has no interval: it is as good as not measured."""
+        self.passes = {key: passes for key, passes in self.passes.items() if sum(map(len, passes)) > 1}
+
     def declines(self) -> tuple[Declined, ...]:
         return tuple(Declined(what=what, why=why) for what, why in self.declined.items())
 
 
-def take(cases: Sequence[Case[Key]], device: Device, effort: Effort, samples: Samples[Key]) -> None:
-    """One pass: every case once per round, in an order that changes from round to round."""
-    prepared = {case.key: ready for case in cases if (ready := _prepared(case, device, effort, samples)) is not None}
+def take(
+    cases: Sequence[Case[Key]],
+    device: Device,
+    effort: Effort,
+    samples: Samples[Key],
+    *,
+    left_s: Callable[[], float] = lambda: inf,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
+    """One pass: every case once per round, in an order that changes from round to round, while time is left.
+
+    The first cases come first where there is not enough of it. `tell` is told how many of how many are done.
+    """
+    count = len(cases) * (effort.rounds + 1)
+    prepared: dict[Key, tuple[Callable[[], object], int]] = {}
+    enough_s = left_s() / 2  # so that what is ready by then can be sampled
+    for number, case in enumerate(cases):
+        if left_s() <= 0 or left_s() < enough_s:
+            break
+        tell(number, count)
+        ready = _prepared(case, device, effort, samples)
+        if ready is not None:
+            prepared[case.key] = ready
     series: dict[Key, list[float]] = {key: [] for key in prepared}
-    chosen = [case for case in cases if case.key in prepared]
-    for turn in range(effort.rounds):
-        start = turn * len(chosen) // max(1, effort.rounds)
-        for case in chosen[start:] + chosen[:start]:
-            if case.about not in samples.declined:
-                series[case.key] += _sampled(case, *prepared[case.key], device, samples)
+    for number, case in _turns([case for case in cases if case.key in prepared], effort.rounds):
+        if left_s() <= 0:
+            break
+        tell(len(cases) + number, count)
+        if case.about not in samples.declined:
+            series[case.key] += _sampled(case, *prepared[case.key], device, samples)
     samples.add({key: times_ns for key, times_ns in series.items() if times_ns})
+
+
+def _turns(cases: Sequence[Case[Key]], rounds: int) -> Iterator[tuple[int, Case[Key]]]:
+    """Every case once per round, numbered."""
+    for turn in range(rounds):
+        start = turn * len(cases) // max(1, rounds)
+        for place, case in enumerate([*cases[start:], *cases[:start]]):
+            yield turn * len(cases) + place, case
 
 
 def _sampled(
@@ -92,8 +126,7 @@ def _prepared(
         return None
     try:
         call = case.prepare()
-        device.timed_ns(call, 1)  # the first call may compile, allocate or load a library
-        once_ns = min(device.timed_ns(call, 1) for _ in range(2))
+        once_ns = _once_ns(call, device, effort)
     except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
         samples.declined[case.about] = first_line(error)
         return None
@@ -101,3 +134,15 @@ def _prepared(
         samples.declined[case.about] = f"one call takes {once_ns / 1e9:.1f} s"
         return None
     return call, max(1, min(_MOST_REPEATS, round(effort.sample_ns / max(once_ns, 1.0))))
+
+
+def _once_ns(call: Callable[[], object], device: Device, effort: Effort) -> float:
+    """How long a call takes. The first may compile, allocate or load a library, so it is tried again, and once more
+    where that decides anything: how often a short one is repeated, and whether a long one takes too long.
+    """
+    once_ns = device.timed_ns(call, 1)
+    if once_ns > _HOPELESS * effort.call_limit_ns:
+        return once_ns
+    once_ns = device.timed_ns(call, 1)
+    decides = once_ns < effort.sample_ns or once_ns > effort.call_limit_ns
+    return min(once_ns, device.timed_ns(call, 1)) if decides else once_ns

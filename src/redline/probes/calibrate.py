@@ -1,32 +1,40 @@
-"""A whole calibration of one device: all families of probes in turn, several times, then what it comes to."""
+"""A whole calibration of one device: what matters most first, then all families in turn, then what it comes to."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+from redline.errors import InputError
 from redline.probes import compute, doubling, intensity, loader, memory, overhead, peaks
-from redline.probes.bench import Effort, Samples, take
+from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.budget import FULL_S, QUICK_S, Budget
 from redline.probes.conditions import Start, Watch
 from redline.probes.device import Device
 from redline.probes.law import fit_law
 from redline.probes.record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
 from redline.probes.subject import subject_of
+from redline.probes.usable import FEWEST_SAMPLES
 
 # What is sampled in passes, and the family that it belongs to.
 _SAMPLED = {compute: "compute", memory: "memory", overhead: "overhead", doubling: "overhead", intensity: "roofline"}
+_NAMES = {doubling: "doubling the batch", intensity: "roofline experiment"}
+_FIRST_PASSES = 2  # of the figures that matter most: with these they have enough samples
 _FEWEST_PASSES = 2  # what they disagree in is in the intervals
+_TELL_S = 5.0
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """How long a calibration takes."""
+    """How much a calibration does where nothing holds it up."""
 
+    budget_s: float
+    """In which it has to end, whatever holds it up."""
     passes: int
     """At most; after the second pass, no further one begins that would likely end too late."""
     passes_s: float
@@ -36,12 +44,14 @@ class Extent:
 
 
 FULL = Extent(
+    budget_s=FULL_S,
     passes=4,
     passes_s=150,
     effort=Effort(rounds=5, sample_ns=2_000_000, call_limit_ns=2_000_000_000),
     sustain_s=8.0,
 )
 QUICK = Extent(
+    budget_s=QUICK_S,
     passes=3,
     passes_s=25,
     effort=Effort(rounds=3, sample_ns=1_000_000, call_limit_ns=500_000_000),
@@ -49,80 +59,199 @@ QUICK = Extent(
 )
 
 
-def calibrate_device(families: Collection[str], start: Start, *, quick: bool, tell: Tell) -> Calibration:
-    """All of `families` but the collectives, which take processes of their own."""
-    run = _Run(families, start, quick, tell)
+def calibrate_device(
+    families: Collection[str],
+    start: Start,
+    *,
+    quick: bool,
+    tell: Tell,
+    budget: Budget | None = None,
+    is_all: bool = True,
+) -> Calibration:
+    """All of `families` but the collectives, which take processes of their own. Without `is_all`, it may be nothing."""
+    run = _Run(families, start, quick, tell, budget or Budget((QUICK if quick else FULL).budget_s))
     run.take_passes()
-    loaders, declined = run.loaders()
-    best = run.peaks()
+    if is_all:
+        run.refuse_nothing()
+    loaders, no_loaders = run.loaders()
+    best, no_sustained = run.peaks()
     noise = run.watch.noise()
     kernels = compute.points(run.samples[compute], noise=noise)
+    laws, no_laws = run.laws(kernels)
     return Calibration(
         subject=subject_of(run.device),
         date=start.date,
         seconds=round(start.seconds, 1),
         quick=quick,
         conditions=run.watch.conditions(),
+        budget_s=run.budget.seconds,
+        partial=run.budget.stopped_by,
         kernels=kernels,
-        laws=laws_of(kernels),
+        laws=laws,
         peaks=best,
         bandwidths=memory.points(run.samples[memory], noise=noise),
         overheads=overhead.points(run.samples[overhead], noise=noise),
         loaders=loaders,
         doublings=doubling.points(run.samples[doubling], noise=noise),
         roofline=intensity.roofline(run.samples[intensity], noise=noise),
-        declined=(*(one for samples in run.samples.values() for one in samples.declines()), *declined),
+        declined=(*run.declined(), *no_loaders, *no_sustained, *no_laws),
     )
 
 
-def laws_of(kernels: Sequence[KernelPoint]) -> tuple[Law, ...]:
-    matmuls = [point for point in kernels if point.family == compute.MATMUL]
-    dtypes = dict.fromkeys(point.dtype for point in matmuls)
-    laws = (fit_law([point for point in matmuls if point.dtype == dtype]) for dtype in dtypes)
-    return tuple(law for law in laws if law is not None)
+def law_of(kernels: Sequence[KernelPoint], dtype: str) -> Law | None:
+    """Of the matmuls that were timed often enough; None where they are too few."""
+    matmuls = [point for point in kernels if point.family == compute.MATMUL and point.dtype == dtype]
+    return fit_law([point for point in matmuls if point.time_ns.samples >= FEWEST_SAMPLES])
 
 
 class _Run:
     """One calibration under way."""
 
-    def __init__(self, families: Collection[str], start: Start, quick: bool, tell: Tell) -> None:
-        self.families, self.quick, self.tell = families, quick, tell
+    def __init__(self, families: Collection[str], start: Start, quick: bool, tell: Tell, budget: Budget) -> None:
+        self.families, self.quick, self.tell, self.budget = families, quick, tell, budget
         self.extent = QUICK if quick else FULL
+        self.share = min(1.0, budget.seconds / self.extent.budget_s)
+        limit_ns = round(self.share * self.extent.effort.call_limit_ns)
+        self.effort = replace(self.extent.effort, call_limit_ns=limit_ns)
         self.device = Device()
         self.device.refuse_unless_usable()
         self.watch = Watch(self.device, start)
         self.samples: dict[ModuleType, Samples[Any]] = {module: Samples() for module in _SAMPLED}
+        self._chosen = [module for module, family in _SAMPLED.items() if family in families]
+        self._cases: dict[ModuleType, list[Case[Any]]] = {}
+        self._told_s = time.monotonic()
+
+    # --- passes -------------------------------------------------------------------------------------------------------
 
     def take_passes(self) -> None:
         """Every family once per pass: what changes on the machine within minutes meets them all, and shows."""
-        chosen = [module for module, family in _SAMPLED.items() if family in self.families]
-        cases = [(module, module.cases(self.device, quick=self.quick)) for module in chosen]
+        for turn in range(_FIRST_PASSES):
+            for module in (one for one in (compute, memory, overhead) if one in self._chosen):
+                self._take(module, self._first_cases(module), f"what matters most, pass {turn + 1} of {_FIRST_PASSES}")
         began_s = time.monotonic()
         for turn in range(self.extent.passes):
             spent_s = time.monotonic() - began_s
-            if turn >= _FEWEST_PASSES and spent_s * (turn + 1) / turn > self.extent.passes_s:
+            if turn >= _FEWEST_PASSES and spent_s * (turn + 1) / turn > self._most_s(spent_s):
                 break
-            for module, of_module in cases:
-                self._tell(f"pass {turn + 1} of {self.extent.passes}: {module.__name__.rpartition('.')[2]}")
-                take(of_module, self.device, self.extent.effort, self.samples[module])
-                gc.collect()  # the arrays of one family are large, and the next ones need their place
+            for module in self._chosen:
+                self._take(module, self._all_cases(module), f"pass {turn + 1} of {self.extent.passes}")
+        for samples in self.samples.values():
+            samples.forget_single()
+
+    def refuse_nothing(self) -> None:
+        if any(samples.passes for samples in self.samples.values()):
+            return
+        if self.budget.stopped_by:
+            raise KeyboardInterrupt
+        raise InputError(f"calibrate: nothing could be timed in {self.budget.seconds:g} s; give more with --budget")
+
+    def _most_s(self, spent_s: float) -> float:
+        """For all passes, so that some of the budget is left for what comes after them."""
+        after_s = self.extent.sustain_s * len({kernel.dtype for kernel in self.samples[compute].passes})
+        return min(self.extent.passes_s, spent_s + self.budget.left_s() - after_s)
+
+    def _take(self, module: ModuleType, cases: Sequence[Case[Any]], what: str) -> None:
+        if self.budget.is_over:
+            return
+        what = f"{what}: {module.__name__.rpartition('.')[2]}"
+        self._tell(what)
+        take(
+            cases,
+            self.device,
+            self.effort,
+            self.samples[module],
+            left_s=self.budget.left_s,
+            tell=lambda done, of: self._under_way(what, done, of, done > len(cases)),
+        )
+        gc.collect()  # the arrays of one family are large, and the next ones need their place
+
+    def _under_way(self, what: str, done: int, of: int, is_sampling: bool) -> None:
+        self.budget.has_results = self.budget.has_results or is_sampling
+        self._tell_again(f"{what}, {done} of {of} timings")
+
+    def _first_cases(self, module: ModuleType) -> list[Case[Any]]:
+        if self.budget.is_over:
+            return []
+        if module is compute:
+            return list(compute.first_cases(self.device, quick=self.quick, share=self.share))
+        return list(memory.first_cases(self.device, quick=self.quick)) if module is memory else self._all_cases(module)
+
+    def _all_cases(self, module: ModuleType) -> list[Case[Any]]:
+        """Made when they are needed: on a busy machine, compilers and first calls take their time too."""
+        if module not in self._cases and not self.budget.is_over:
+            more: dict[str, float] = {}
+            if module is compute:
+                more = {"share": self.share}
+            if module is intensity:
+                more = {"limit_s": self.budget.left_s()}
+            self._cases[module] = module.cases(self.device, quick=self.quick, **more)
+        return self._cases.get(module, [])
+
+    # --- after the passes ---------------------------------------------------------------------------------------------
 
     def loaders(self) -> tuple[tuple[LoaderPoint, ...], tuple[Declined, ...]]:
         if "overhead" not in self.families:
             return (), ()
         self._tell("data loader")
-        return loader.loader_points(self.device, quick=self.quick, noise=self.watch.noise())
+        found, declined = loader.loader_points(
+            self.device, quick=self.quick, noise=self.watch.noise(), left_s=self.budget.left_s
+        )
+        return found, declined if found or declined else self._no_time("data loader")
 
-    def peaks(self) -> tuple[Peak, ...]:
+    def peaks(self) -> tuple[tuple[Peak, ...], tuple[Declined, ...]]:
         if "compute" not in self.families:
-            return ()
+            return (), ()
         self._tell("sustained rate")
         found = peaks.peaks(
-            self.samples[compute], self.device, noise=self.watch.noise(), sustain_s=self.extent.sustain_s
+            self.samples[compute],
+            self.device,
+            noise=self.watch.noise(),
+            sustain_s=self.extent.sustain_s,
+            left_s=self.budget.left_s,
+            tell=lambda done, of: self._tell_again(f"sustained rate, {done} of {of} types"),
         )
         self.watch.beat()
-        return found
+        missing = [one.dtype for one in found if one.sustained_flops_per_s is None]
+        return found, self._no_time(f"sustained rate of {', '.join(missing)}") if missing else ()
+
+    def laws(self, kernels: Sequence[KernelPoint]) -> tuple[tuple[Law, ...], tuple[Declined, ...]]:
+        dtypes = dict.fromkeys(point.dtype for point in kernels if point.family == compute.MATMUL)
+        found = {dtype: law_of(kernels, dtype) for dtype in dtypes if not self.budget.is_late}
+        late, few = ([one for one in dtypes if one not in found], [one for one, law in found.items() if law is None])
+        declined = [*(self._no_time(f"law of matmuls in {', '.join(late)}") if late else ())]
+        if few:
+            why = "too few shapes were timed often enough"
+            declined.append(Declined(what=f"law of matmuls in {', '.join(few)}", why=why))
+        return tuple(law for law in found.values() if law is not None), tuple(declined)
+
+    def declined(self) -> Iterator[Declined]:
+        """What cannot be measured here, and what there was no time for."""
+        for module in self._chosen:
+            samples = self.samples[module]
+            yield from samples.declines()
+            cases = self._cases.get(module)
+            if cases is None:
+                yield from self._no_time(_NAMES.get(module, f"most of {_SAMPLED[module]}"))
+                continue
+            missing = [
+                one.about for one in cases if one.key not in samples.passes and one.about not in samples.declined
+            ]
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            yield from self._no_time(missing[0] + more) if missing else ()
+
+    def _no_time(self, what: str) -> tuple[Declined, ...]:
+        return (Declined(what=what, why=self.budget.why_over),)
+
+    # --- progress -----------------------------------------------------------------------------------------------------
 
     def _tell(self, what: str) -> None:
+        if self.budget.is_over:
+            return
         self.tell(what)
+        self._told_s = time.monotonic()
         self.watch.beat()
+
+    def _tell_again(self, what: str) -> None:
+        """Nobody should wait for long without a word."""
+        if time.monotonic() - self._told_s > _TELL_S:
+            self._tell(what)

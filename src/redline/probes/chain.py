@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).with_name("chain.c")
 _COMPILERS = ("cc", "gcc", "clang")
 _OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
-_COMPILE_S = 60
+COMPILE_S = 60.0
 
 
 class NoCompilerError(Exception):
@@ -39,18 +39,18 @@ class Chain:
     """Takes where to read, where to write and how many multiply-adds; gives a call."""
 
 
-def make_chain(device: Device) -> Chain:
-    """Raises NoCompilerError where there is no compiler, or none that can do it."""
-    return Chain("torch.compile", 1, _compiled_by_torch) if device.is_cuda else _compiled_by_system()
+def make_chain(device: Device, limit_s: float = COMPILE_S) -> Chain:
+    """Raises NoCompilerError where there is no compiler, or none that can do it within the limit."""
+    return Chain("torch.compile", 1, _compiled_by_torch) if device.is_cuda else _compiled_by_system(limit_s)
 
 
-def _compiled_by_system() -> Chain:
+def _compiled_by_system(limit_s: float) -> Chain:
     compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
     if compiler is None:
         raise NoCompilerError(f"no C compiler: none of {', '.join(_compilers())} is on the path")
     with tempfile.TemporaryDirectory(prefix="redline-") as folder:
         library = Path(folder) / "chain.so"
-        _compile(compiler, library)
+        _compile(compiler, library, limit_s)
         loaded = _loaded(library)  # stays in memory when the file is gone
     return Chain(f"{Path(compiler).name} {' '.join(_OPTIONS[:2])}", int(loaded.block()), partial(_bound, loaded))
 
@@ -59,12 +59,12 @@ def _compilers() -> tuple[str, ...]:
     return tuple(name for name in (os.environ.get("CC", ""), *_COMPILERS) if name)
 
 
-def _compile(compiler: str, library: Path) -> None:
+def _compile(compiler: str, library: Path, limit_s: float) -> None:
     command = [compiler, *_OPTIONS, str(_SOURCE), "-o", str(library)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
-        raise NoCompilerError(f"{compiler} failed: it did not end within {_COMPILE_S} s") from error
+        raise NoCompilerError(f"{compiler} failed: it did not end within {limit_s:.2g} s") from error
     except OSError as error:
         raise NoCompilerError(f"{compiler} failed: {error.strerror}") from error
     if done.returncode:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf, isfinite
 
 from redline.hardware.machine import work_unit
 from redline.probes.memory import memory_bytes_per_s
@@ -56,8 +57,13 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Of the second value to the first."""
-        return self.second.value / self.first.value if self.first.value else float("inf")
+        """Of the second value to the first; infinite where the first is nothing beside the second."""
+        return self.second.value / self.first.value if self.first.value else inf
+
+    @property
+    def finite_ratio(self) -> float | None:
+        """None where there is none to be shown."""
+        return self.ratio if isfinite(self.ratio) else None
 
 
 @dataclass(frozen=True, kw_only=True)

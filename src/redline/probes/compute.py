@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from redline.errors import first_line
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MATMUL, CONVOLUTION, ATTENTION = "matmul", "convolution", "attention"
 _LONGEST_S, _QUICK_LONGEST_S = 0.06, 0.03
+_MOST_USED = ("fp32", "bf16")
+_LARGEST = 4
 _MEMORY_SHARE = 8  # no kernel takes more than one part in so many of the free memory
 _LAYER_TYPES = {"fp32": ("float32", 4), "bf16": ("bfloat16", 2)}
 
@@ -35,9 +37,18 @@ class Kernel:
     bytes: int
 
 
-def cases(device: Device, *, quick: bool) -> list[Case[Kernel]]:
-    """Shapes whose call would take longer than some milliseconds here are left out."""
-    found = [case for number in numbers(device) for case in _matmuls(number, device, quick=quick)]
+def first_cases(device: Device, *, quick: bool, share: float = 1.0) -> list[Case[Kernel]]:
+    """The largest matmuls of the types that are used most: among them are the fastest."""
+    found = []
+    for number in _ordered(device)[: len(_MOST_USED)]:
+        matmuls = _matmuls(number, device, quick=quick, share=share)
+        found += sorted(matmuls, key=lambda case: -case.key.flops)[:_LARGEST]
+    return found
+
+
+def cases(device: Device, *, quick: bool, share: float = 1.0) -> list[Case[Kernel]]:
+    """Shapes whose call would take longer than some milliseconds here, or a share of that, are left out."""
+    found = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
     for dtype in _LAYER_TYPES:
         found += [_convolution(one, dtype, device) for one in convolutions(is_cuda=device.is_cuda, quick=quick)]
         found += [_attention(one, dtype, device) for one in attentions(is_cuda=device.is_cuda, quick=quick)]
@@ -66,18 +77,31 @@ def matmul_again(kernel: Kernel, device: Device) -> Case[Kernel]:
     return _matmul(number, product, Operands(device, [product]))
 
 
+def _ordered(device: Device) -> list[Number]:
+    """The types that are used most first."""
+    found = numbers(device)
+    return [*(one for one in found if one.name in _MOST_USED), *(one for one in found if one.name not in _MOST_USED)]
+
+
 # --- matmul -----------------------------------------------------------------------------------------------------------
 
 
-def _matmuls(number: Number, device: Device, *, quick: bool) -> list[Case[Kernel]]:
+def _matmuls(number: Number, device: Device, *, quick: bool, share: float) -> list[Case[Kernel]]:
     try:
-        speed = first_flops_per_s(number, device)
+        speed = _first_flops_per_s(number, device)
     except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
         return [_declined(number, first_line(error))]
     chosen = [product for product in products(quick=quick) if suits(number, product, device)]
-    kept = _short(chosen, number, speed * (_QUICK_LONGEST_S if quick else _LONGEST_S), device.free_bytes())
+    longest_s = share * (_QUICK_LONGEST_S if quick else _LONGEST_S)
+    kept = _short(chosen, number, speed * longest_s, device.free_bytes())
     operands = Operands(device, kept)
     return [_matmul(number, product, operands) for product in kept]
+
+
+@cache
+def _first_flops_per_s(number: Number, device: Device) -> float:
+    """Asked for once: the shapes have to be the same whenever cases are made."""
+    return first_flops_per_s(number, device)
 
 
 def _short(chosen: list[Product], number: Number, most_flops: float, free_bytes: int) -> list[Product]:

@@ -19,7 +19,9 @@ from redline.probes.statistics import MAD_TO_SIGMA
 UNKNOWN = -1.0
 _BEAT_SIZE = 256
 _BEATS = 5
+_BEAT_NS = 200_000_000
 _ENOUGH_TIME_NS = 20_000_000  # of counters that tick a hundred times a second, less says nothing
+_LOOK_S = 0.5
 
 # Above these a machine is called noisy: each alone makes two calibrations differ by more than a few percent.
 LIMITS: Mapping[str, float] = {
@@ -29,6 +31,7 @@ LIMITS: Mapping[str, float] = {
     "load": 0.5,  # per processor
     "frequency": 0.10,
     "beat": 0.05,
+    "waited": 0.05,
 }
 
 
@@ -41,6 +44,10 @@ class Counters:
     steal_s: float | None = None
     ours_s: float = 0.0
     throttled_s: float | None = None
+    ran_s: float | None = None
+    """By threads of this process that are still there."""
+    waited_s: float | None = None
+    """By the same threads, ready to run, for a processor."""
     wall_s: float = 0.0
 
 
@@ -51,6 +58,10 @@ class Start:
     date: str
     load: float
     counters: Counters
+    other_share: float = UNKNOWN
+    """Of the processors' time over a short beat in which we did nothing."""
+    quota: float = UNKNOWN
+    processors: int = 1
 
     @property
     def seconds(self) -> float:
@@ -58,9 +69,34 @@ class Start:
         return time.monotonic() - self.counters.wall_s
 
 
-def start_now(root: Path = Path("/")) -> Start:
+def start_now(root: Path = Path("/"), look_s: float = _LOOK_S) -> Start:
+    """Looks at the machine for a moment in which we do nothing."""
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return Start(date=date, load=read_load(root), counters=read_counters(root))
+    before = read_counters(root)
+    time.sleep(look_s)
+    return Start(
+        date=date,
+        load=read_load(root),
+        counters=before,
+        other_share=_others_share(before, read_counters(root)),
+        quota=read_quota(root),
+        processors=len(os.sched_getaffinity(0)),
+    )
+
+
+def seen(start: Start) -> str:
+    """One line for people: how busy the machine is before anything is measured, and what that means."""
+    count = f"{start.processors} processor{'s' if start.processors != 1 else ''}"
+    facts = [] if start.load < 0 else [f"load {start.load:.1f} on {count}"]
+    facts += [] if start.other_share < 0 else [f"other processes use {100 * start.other_share:.0f} % of them"]
+    facts += [] if start.quota < 0 else [f"a quota allows {start.quota:g}"]
+    if not facts:
+        return "the system does not say how busy the machine is"
+    is_busy = start.load / start.processors > LIMITS["load"]  # of the last minute; what is so now says more
+    is_busy = start.other_share > LIMITS["other"] if start.other_share >= 0 else is_busy
+    is_held = 0 <= start.quota < start.processors
+    advice = "busy, so some figures may not be usable" if is_busy or is_held else "quiet"
+    return f"{', '.join(facts)}: {advice}"
 
 
 class Watch:
@@ -78,9 +114,17 @@ class Watch:
         """Time the same short piece of work once more."""
         if self._call is None:
             self._call = _beat_call(self._device)
-            self._device.timed_ns(self._call, 10)
-        self._beats.append(float(np.median([self._device.timed_ns(self._call, 3) for _ in range(_BEATS)])))
+            self._timed_ns(_BEATS)
+        self._beats.append(float(np.median(self._timed_ns(_BEATS))))
         self._frequencies += [max(clocks)] if (clocks := read_frequencies(self._root)) else []  # others may idle
+
+    def _timed_ns(self, count: int) -> list[float]:
+        """Fewer where each takes long, as on a busy machine."""
+        assert self._call is not None
+        times_ns = [self._device.timed_ns(self._call, 3)]
+        while len(times_ns) < count and sum(times_ns) * 3 < _BEAT_NS:
+            times_ns.append(self._device.timed_ns(self._call, 3))
+        return times_ns
 
     def noise(self) -> float:
         """How far the beat varied so far, as a share of its median."""
@@ -94,6 +138,8 @@ class Watch:
             frequency_drop=drop(self._frequencies),
             beat_spread=self.noise(),
             processors=os.cpu_count() or 1,
+            other_before=self._start.other_share,
+            quota=self._start.quota,
         )
 
 
@@ -125,20 +171,20 @@ def judge(
     frequency_drop: float,
     beat_spread: float,
     processors: int,
+    other_before: float = UNKNOWN,
+    quota: float = UNKNOWN,
 ) -> Conditions:
     """What lies between two readings, and which of it is too much."""
-    all_s = _between(before.all_s, after.all_s)
-    steal_s, idle_s = _between(before.steal_s, after.steal_s), _between(before.idle_s, after.idle_s)
-    ours_s = after.ours_s - before.ours_s
     throttled_s = _between(before.throttled_s, after.throttled_s)
-    others_s = None if all_s is None or idle_s is None else max(0.0, all_s - idle_s - (steal_s or 0.0) - ours_s)
+    waited_s, ran_s = _between(before.waited_s, after.waited_s), _between(before.ran_s, after.ran_s)
     shares = {
-        "steal": _share(steal_s, all_s),
-        "other": _share(others_s, all_s),
+        "steal": _share(_between(before.steal_s, after.steal_s), _between(before.all_s, after.all_s)),
+        "other": _others_share(before, after),
         "throttled": _share(throttled_s, after.wall_s - before.wall_s),
         "load": load_before / processors,
         "frequency": frequency_drop,
         "beat": beat_spread,
+        "waited": UNKNOWN if waited_s is None or ran_s is None else _share(waited_s, waited_s + ran_s),
     }
     return Conditions(
         steal_share=shares["steal"],
@@ -148,7 +194,18 @@ def judge(
         frequency_drop=frequency_drop,
         beat_spread=beat_spread,
         noisy=tuple(name for name, share in shares.items() if share > LIMITS[name]),
+        waited_share=shares["waited"],
+        other_before=other_before,
+        quota=quota,
     )
+
+
+def _others_share(before: Counters, after: Counters) -> float:
+    all_s, idle_s = _between(before.all_s, after.all_s), _between(before.idle_s, after.idle_s)
+    if all_s is None or idle_s is None:
+        return UNKNOWN
+    steal_s = _between(before.steal_s, after.steal_s) or 0.0
+    return _share(max(0.0, all_s - idle_s - steal_s - (after.ours_s - before.ours_s)), all_s)
 
 
 def _between(before: float | None, after: float | None) -> float | None:
@@ -167,14 +224,34 @@ def _share(part_s: float | None, whole_s: float | None) -> float:
 def read_counters(root: Path = Path("/")) -> Counters:
     times = os.times()
     ours_s = times.user + times.system + times.children_user + times.children_system
-    return Counters(**_processor_seconds(root), ours_s=ours_s, throttled_s=_throttled_s(root), wall_s=time.monotonic())
+    return Counters(
+        **_processor_seconds(root),
+        **_scheduled_seconds(root),
+        ours_s=ours_s,
+        throttled_s=_throttled_s(root),
+        wall_s=time.monotonic(),
+    )
+
+
+def _scheduled_seconds(root: Path) -> dict[str, float]:
+    """Of all threads of this process: nanoseconds on a processor, and ready to run but waiting for one."""
+    ran_ns = waited_ns = 0
+    with suppress(OSError, ValueError, IndexError):
+        for path in sorted((root / "proc/self/task").iterdir()):
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+                words = (path / "schedstat").read_text().split()
+                ran_ns, waited_ns = ran_ns + int(words[0]), waited_ns + int(words[1])
+        return {"ran_s": ran_ns / 1e9, "waited_s": waited_ns / 1e9} if ran_ns else {}
+    return {}
 
 
 def _processor_seconds(root: Path) -> dict[str, float]:
-    """The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, ..."""
+    """Of the processors that we may use: user, nice, system, idle, iowait, irq, softirq, steal, ..."""
+    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with suppress(OSError, ValueError, IndexError):
-        first = (root / "proc/stat").read_text().split("\n", maxsplit=1)[0]
-        ticks = [int(word) for word in first.split()[1:9]]
+        rows = [line.split() for line in (root / "proc/stat").read_text().splitlines() if line.startswith("cpu")]
+        chosen = [row for row in rows if row[0] in names] or rows[:1]  # the first line is the sum of all
+        ticks = [sum(column) for column in zip(*([int(word) for word in row[1:9]] for row in chosen), strict=True)]
         per_s = os.sysconf("SC_CLK_TCK")
         return {"all_s": sum(ticks) / per_s, "idle_s": (ticks[3] + ticks[4]) / per_s, "steal_s": ticks[7] / per_s}
     return {}
@@ -191,6 +268,18 @@ def _throttled_s(root: Path) -> float | None:
             if name in counted:
                 return int(counted[name]) / per_s
     return None
+
+
+def read_quota(root: Path = Path("/")) -> float:
+    """Processors' worth of time that the control group allows, in its second version and its first."""
+    with suppress(OSError, ValueError, IndexError):
+        allowed, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
+        return UNKNOWN if allowed == "max" else int(allowed) / int(period)
+    with suppress(OSError, ValueError):
+        folder = root / "sys/fs/cgroup/cpu"
+        allowed_us = int((folder / "cpu.cfs_quota_us").read_text())
+        return UNKNOWN if allowed_us <= 0 else allowed_us / int((folder / "cpu.cfs_period_us").read_text())
+    return UNKNOWN
 
 
 def read_frequencies(root: Path = Path("/")) -> list[float]:

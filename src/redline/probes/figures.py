@@ -21,25 +21,24 @@ from redline.hardware.machine import (
     Machine,
     Origin,
     calibrated,
+    split_usable,
 )
 from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, Collectives, Estimate, Subject
+from redline.probes.usable import why_not
 
-_WIDEST = 1.0  # half of an interval, as a share of the value
-_FITTED = (LAW_COMPUTE, LAW_MEMORY, LAW_FIXED)
 _OVERHEADS = {"dispatch": "dispatch_ns", "launch": "launch_ns"}
 
 
 def machine_of(calibration: Calibration) -> Machine:
     """The machine that was measured: its record in the catalogue, if it has one, with what was measured instead."""
-    base = record_of(calibration.subject)
-    found = {name: replace(one, date=calibration.date[:10]) for name, one in _figures(calibration, base)}
-    figures = {name: one for name, one in found.items() if not _is_vague(name, one)}
-    notes = tuple(_notes(calibration, [name for name in found if name not in figures]))
+    subject, base = calibration.subject, record_of(calibration.subject)
+    figures = {name: replace(one, date=calibration.date[:10]) for name, one in _figures(calibration, base)}
+    notes = tuple(_notes(calibration))
     if base is not None:
-        return calibrated(base, f"{base.name} of {calibration.subject.host}", figures, notes=notes)
-    subject = calibration.subject
-    return Machine(name=subject.name, architecture=subject.kind, figures=figures, notes=notes)
+        return calibrated(base, f"{base.name} of {subject.host}", figures, notes=notes)
+    usable, unusable = split_usable(figures)
+    return Machine(name=subject.name, architecture=subject.kind, figures=usable, unusable=unusable, notes=notes)
 
 
 def record_of(subject: Subject) -> Machine | None:
@@ -52,16 +51,11 @@ def record_of(subject: Subject) -> Machine | None:
         return None
 
 
-def _is_vague(name: str, figure: Figure) -> bool:
-    """A constant that the shapes did not tell is no figure. What was measured stays, however wide its interval is."""
-    return name.startswith(_FITTED) and (figure.spread or 0.0) > _WIDEST
-
-
-def _notes(calibration: Calibration, left_out: list[str]) -> Iterator[str]:
+def _notes(calibration: Calibration) -> Iterator[str]:
+    if calibration.partial:
+        yield f"Partial: {calibration.partial} ended it after {calibration.seconds:.0f} s."
     if calibration.conditions.noisy:
         yield f"The machine was noisy while it was measured, by: {', '.join(calibration.conditions.noisy)}."
-    if left_out:
-        yield f"Left out, because their intervals are wider than their values: {', '.join(left_out)}."
 
 
 def _figures(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str, Figure]]:
@@ -69,18 +63,20 @@ def _figures(calibration: Calibration, base: Machine | None) -> Iterator[tuple[s
         yield "memory_bytes", _figure(calibration.subject.memory_bytes, "as the system says")
     bandwidth = memory_bytes_per_s(calibration.bandwidths)
     if bandwidth is not None:
-        yield "memory_bytes_per_s", _measured(bandwidth, "the fastest of copy, triad and sum of the largest arrays")
+        how = "the fastest of copy, triad and sum of the largest arrays"
+        yield "memory_bytes_per_s", _measured(bandwidth, how, why_not(bandwidth, calibration))
     yield from _peaks(calibration, base)
     yield from _laws(calibration)
     for point in calibration.overheads:
         if point.name in _OVERHEADS:
-            yield _OVERHEADS[point.name], _measured(point.time_ns, f"`{point.name}` of redline calibrate")
+            why = why_not(point.time_ns, calibration, on_host=True)
+            yield _OVERHEADS[point.name], _measured(point.time_ns, f"`{point.name}` of redline calibrate", why)
     transfers = [point for point in calibration.bandwidths if point.kind == "to_device_pinned"]
     if transfers:
-        largest = max(transfers, key=lambda point: point.moved_bytes)
-        yield "pcie_bytes_per_s", _measured(largest.bytes_per_s, "copies of pinned memory to the device")
+        speed = max(transfers, key=lambda point: point.moved_bytes).bytes_per_s
+        yield "pcie_bytes_per_s", _measured(speed, "copies of pinned memory to the device", why_not(speed, calibration))
     if calibration.collectives is not None:
-        yield from _collectives(calibration.collectives)
+        yield from _collectives(calibration.collectives, calibration)
 
 
 def _peaks(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str, Figure]]:
@@ -88,13 +84,14 @@ def _peaks(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str
     for one in calibration.peaks:
         if one.dtype not in DTYPES:
             continue
-        how = f"fastest of all matmuls: {one.shape}"
-        yield f"{BEST_MATMUL}.{one.dtype}", _measured(one.burst_flops_per_s, how)
+        how, why = f"fastest of all matmuls: {one.shape}", why_not(one.burst_flops_per_s, calibration)
+        yield f"{BEST_MATMUL}.{one.dtype}", _measured(one.burst_flops_per_s, how, why)
         if base is None or base.peak_flops_per_s(one.dtype) is None:
-            yield f"{PEAK}.{one.dtype}", _measured(one.burst_flops_per_s, f"no peak is published; {how}")
+            yield f"{PEAK}.{one.dtype}", _measured(one.burst_flops_per_s, f"no peak is published; {how}", why)
         if one.sustained_flops_per_s is not None:
             how = f"the same matmul, after {one.sustained_s / 2:.1f} s of it"
-            yield f"{SUSTAINED_MATMUL}.{one.dtype}", _measured(one.sustained_flops_per_s, how)
+            why = why_not(one.sustained_flops_per_s, calibration, is_series=True)
+            yield f"{SUSTAINED_MATMUL}.{one.dtype}", _measured(one.sustained_flops_per_s, how, why)
 
 
 def _laws(calibration: Calibration) -> Iterator[tuple[str, Figure]]:
@@ -102,13 +99,16 @@ def _laws(calibration: Calibration) -> Iterator[tuple[str, Figure]]:
         if law.dtype not in DTYPES:
             continue
         how = f"fit to {law.points} matmuls, {100 * law.error_median:.0f} % off for those it had not seen (median)"
-        yield f"{LAW_COMPUTE}.{law.dtype}", _measured(law.compute_flops_per_s, how)
-        yield f"{LAW_MEMORY}.{law.dtype}", _measured(law.memory_bytes_per_s, how)
-        if law.fixed_ns.value > 0:
-            yield f"{LAW_FIXED}.{law.dtype}", _measured(law.fixed_ns, how)
+        for name, constant in (
+            (LAW_COMPUTE, law.compute_flops_per_s),
+            (LAW_MEMORY, law.memory_bytes_per_s),
+            (LAW_FIXED, law.fixed_ns),
+        ):
+            if constant.value > 0:
+                yield f"{name}.{law.dtype}", _measured(constant, how, why_not(constant, calibration, is_series=True))
 
 
-def _collectives(found: Collectives) -> Iterator[tuple[str, Figure]]:
+def _collectives(found: Collectives, calibration: Calibration) -> Iterator[tuple[str, Figure]]:
     """The levels that a planner asks for: inside a machine, and among machines."""
     levels = {"node": "node", "across": "across"}
     if found.hosts in {1, found.world}:
@@ -118,15 +118,17 @@ def _collectives(found: Collectives) -> Iterator[tuple[str, Figure]]:
         if level is None:
             continue
         how = f"{found.backend}, {law.ranks} ranks; {100 * law.error_median:.0f} % off for unseen sizes (median)"
-        if law.latency_ns > 0:
-            yield f"{LATENCY}.{level}.{law.operation}", _figure(law.latency_ns, how, spread=law.error_median)
-        if law.bytes_per_s > 0:
-            yield f"{RATE}.{level}.{law.operation}", _figure(law.bytes_per_s, how, spread=law.error_median)
+        for name, value in ((LATENCY, law.latency_ns), (RATE, law.bytes_per_s)):
+            if value > 0:
+                reach = value * law.error_median
+                trusted = Estimate(value=value, low=value - reach, high=value + reach, samples=law.points)
+                why = why_not(trusted, calibration, is_series=True)
+                yield f"{name}.{level}.{law.operation}", _figure(value, how, spread=law.error_median, unusable=why)
 
 
-def _measured(estimate: Estimate, how: str) -> Figure:
-    return _figure(estimate.value, how, spread=round(estimate.spread, 4))
+def _measured(estimate: Estimate, how: str, unusable: str) -> Figure:
+    return _figure(estimate.value, how, spread=round(estimate.reach, 4), unusable=unusable)
 
 
-def _figure(value: float, how: str, spread: float | None = None) -> Figure:
-    return Figure(value=value, source=how, date="", origin=Origin.CALIBRATED, spread=spread)
+def _figure(value: float, how: str, spread: float | None = None, unusable: str = "") -> Figure:
+    return Figure(value=value, source=how, date="", origin=Origin.CALIBRATED, spread=spread, unusable=unusable)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redline.probes.bench import Case, Samples
-from redline.probes.chain import Chain, NoCompilerError, make_chain
+from redline.probes.chain import COMPILE_S, Chain, NoCompilerError, make_chain
 from redline.probes.memory import largest_bytes
 from redline.probes.record import Estimate, IntensityPoint, Roofline, rate
 
@@ -42,10 +42,10 @@ class Load:
         return self.flops / self.bytes
 
 
-def cases(device: Device, *, quick: bool) -> list[Case[Load]]:
+def cases(device: Device, *, quick: bool, limit_s: float = COMPILE_S) -> list[Case[Load]]:
     """The arrays together are as large as those of the largest copy that `probes.memory` times."""
     try:
-        chain = make_chain(device)
+        chain = make_chain(device, limit_s)
     except NoCompilerError as error:
         return [_declined(error)]
     experiment = _Experiment(device, chain, largest_bytes(device, quick=quick))

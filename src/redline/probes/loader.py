@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from redline.probes.bench import Samples
@@ -30,17 +32,27 @@ _SAMPLE_BATCHES = 4
 """Several workers hand over several batches at once, so that the time of a single one says little."""
 _PREFETCHED = 2
 """By each worker, before the first is asked for: torch's default."""
-_TIMEOUT_S = 30
+_TIMEOUT_S = 30.0
+_LEAST_S = 3.0
 
 
-def loader_points(device: Device, *, quick: bool, noise: float) -> tuple[tuple[LoaderPoint, ...], tuple[Declined, ...]]:
-    """By number of workers, at most one for each processor. Workers that fail are declined."""
+def loader_points(
+    device: Device, *, quick: bool, noise: float, left_s: Callable[[], float] = lambda: inf
+) -> tuple[tuple[LoaderPoint, ...], tuple[Declined, ...]]:
+    """By number of workers, at most one for each processor. Workers that fail are declined.
+
+    None is started when less time is left than they usually need.
+    """
     samples: Samples[int] = Samples()
     processors = len(os.sched_getaffinity(0))
     counts = [count for count in (_QUICK_WORKERS if quick else _WORKERS) if count <= processors]
     for _ in range(_QUICK_PASSES if quick else _PASSES):
         for workers in counts:
-            _take(samples, workers, device, _QUICK_SAMPLES if quick else _SAMPLES)
+            if left_s() < _LEAST_S:
+                break
+            timeout_s = min(_TIMEOUT_S, left_s())
+            _take(samples, workers, device, _QUICK_SAMPLES if quick else _SAMPLES, timeout_s)
+    samples.forget_single()
     return _points(samples, device, noise), samples.declines()
 
 
@@ -56,24 +68,24 @@ def _points(samples: Samples[int], device: Device, noise: float) -> tuple[Loader
     )
 
 
-def _take(samples: Samples[int], workers: int, device: Device, count: int) -> None:
+def _take(samples: Samples[int], workers: int, device: Device, count: int, timeout_s: float = _TIMEOUT_S) -> None:
     about = "data loader with 1 worker" if workers == 1 else f"data loader with {workers} workers"
     if about in samples.declined:
         return
     try:
-        samples.add({workers: _batch_times_ns(workers, device, count)})
+        samples.add({workers: _batch_times_ns(workers, device, count, timeout_s)})
     except (RuntimeError, OSError) as error:  # no shared memory, no more processes, no answer in time
         samples.declined[about] = _cause(error)
     if about in samples.declined:
         gc.collect()  # the error and the loader hold each other; workers are ended when the loader is given up
 
 
-def _batch_times_ns(workers: int, device: Device, count: int) -> list[float]:
+def _batch_times_ns(workers: int, device: Device, count: int, timeout_s: float) -> list[float]:
     """After the workers have started, and what they had ready by then is used up."""
     ready = _PREFETCHED * workers + 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons mind forks beside threads; torch does so
-        batches = iter(_loader(workers, device, ready + count * _SAMPLE_BATCHES))
+        batches = iter(_loader(workers, device, ready + count * _SAMPLE_BATCHES, timeout_s))
     for _ in range(ready):
         next(batches)
     times_ns = [device.timed_ns(partial(_next_on_device, batches, device), _SAMPLE_BATCHES) for _ in range(count)]
@@ -87,7 +99,9 @@ def _next_on_device(batches: Any, device: Device) -> torch.Tensor:
     return batch.to(device.torch_device, non_blocking=True)
 
 
-def _loader(workers: int, device: Device, batches: int) -> torch.utils.data.DataLoader[torch.Tensor]:
+def _loader(
+    workers: int, device: Device, batches: int, timeout_s: float = _TIMEOUT_S
+) -> torch.utils.data.DataLoader[torch.Tensor]:
     import torch
 
     items: Any = _Items(torch.ones(_SHAPE, dtype=torch.uint8), batches * _BATCH)
@@ -96,7 +110,7 @@ def _loader(workers: int, device: Device, batches: int) -> torch.utils.data.Data
         batch_size=_BATCH,
         num_workers=workers,
         pin_memory=device.is_cuda,
-        timeout=_TIMEOUT_S if workers else 0,
+        timeout=timeout_s if workers else 0,
         prefetch_factor=_PREFETCHED if workers else None,
     )
 

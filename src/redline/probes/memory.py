@@ -61,6 +61,12 @@ def _power_of_two(size_bytes: int) -> int:
     return 1 << max(0, size_bytes.bit_length() - 1)
 
 
+def first_cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
+    """The streams beyond the caches."""
+    largest = largest_bytes(device, quick=quick)
+    return [_Memory(device, largest).case(kind, largest) for kind in STREAMS]
+
+
 def cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
     largest = largest_bytes(device, quick=quick)
     memory = _Memory(device, largest)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from math import hypot
+from collections.abc import Callable
+from math import hypot, inf
 from typing import TYPE_CHECKING
 
 from redline.probes.compute import MATMUL, Kernel, matmul_again
@@ -17,12 +18,26 @@ if TYPE_CHECKING:
 _BIN_S = 0.2
 
 
-def peaks(samples: Samples[Kernel], device: Device, *, noise: float, sustain_s: float) -> tuple[Peak, ...]:
-    """One per type that was measured, in the order in which they were. Keeps the device busy for as long as told."""
-    return tuple(
-        _peak(kernel, samples.passes[kernel], _busy(kernel, device, sustain_s) if sustain_s > 0 else [], noise)
-        for kernel in _fastest(samples).values()
-    )
+def peaks(
+    samples: Samples[Kernel],
+    device: Device,
+    *,
+    noise: float,
+    sustain_s: float,
+    left_s: Callable[[], float] = lambda: inf,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> tuple[Peak, ...]:
+    """One per type that was measured, in the order in which they were. Keeps the device busy for as long as told.
+
+    Where that time is not left for every type, the last ones have no sustained rate.
+    """
+    chosen = list(_fastest(samples).values())
+    found = []
+    for number, kernel in enumerate(chosen):
+        tell(number, len(chosen))
+        bins = _busy(kernel, device, sustain_s) if 0 < sustain_s < left_s() else []
+        found.append(_peak(kernel, samples.passes[kernel], bins, noise))
+    return tuple(found)
 
 
 def _fastest(samples: Samples[Kernel]) -> dict[str, Kernel]:

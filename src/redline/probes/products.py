@@ -22,6 +22,7 @@ _BLOCK = 1 << 16  # numbers that repeat in an operand: random ones for all of it
 _SMALL = Product(64, 64, 64)
 _EMULATED_FLOPS_PER_S = 1e9  # a matmul that is slower than this is not computed by the hardware
 _FIRST_NS, _FEWEST_CALLS, _MOST_CALLS = 150_000_000, 4, 50
+_FIRST_SIZES, _FIRST_CALL_S = (64, 128, 256, 512), 0.03
 _LEAST_INT8_ROWS = 17  # of cuBLAS
 _FP8_CAPABILITY = (8, 9)
 
@@ -161,11 +162,17 @@ class NotHereError(Exception):
 def first_flops_per_s(number: Number, device: Device) -> float:
     """About how fast matmuls in this type are here. Raises where they are not computed in it."""
     _refuse(number, device)
-    product = Product(4096, 4096, 4096) if device.is_cuda else Product(512, 512, 512)
-    operands = Operands(device, [product])
+    sizes = (4096,) if device.is_cuda else _FIRST_SIZES
     if number.relaxed:
-        _refuse_unchanged(number, operands, product)
-    return _speed(number, product, operands)
+        product = Product(sizes[-1], sizes[-1], sizes[-1])
+        _refuse_unchanged(number, Operands(device, [product]), product)
+    speed = 0.0
+    for size in sizes:
+        product = Product(size, size, size)
+        speed = _speed(number, product, Operands(device, [product]))
+        if product.cost(1, 1).flops / speed > _FIRST_CALL_S:  # the next would take eight times as long, or more
+            break
+    return speed
 
 
 def suits(number: Number, product: Product, device: Device) -> bool:

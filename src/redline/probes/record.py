@@ -27,6 +27,11 @@ class Estimate:
         """Half of the interval, as a share of the value."""
         return (self.high - self.low) / 2 / self.value if self.value else 0.0
 
+    @property
+    def reach(self) -> float:
+        """From the value to the further end of the interval, as a share of the value."""
+        return max(self.value - self.low, self.high - self.value) / self.value if self.value else 0.0
+
 
 def rate(amount: float, time_ns: Estimate) -> Estimate:
     """So much work in that time, per second. The ends change places."""
@@ -303,7 +308,22 @@ class Conditions:
     beat_spread: float
     """How far the same short piece of work varied during the calibration. It widens every interval."""
     noisy: tuple[str, ...]
-    """Which of these is too large, by name: steal, other, throttled, load, frequency, beat."""
+    """Which of these is too large, by name: steal, other, throttled, load, frequency, beat, waited."""
+    waited_share: float = -1.0
+    """Of the time in which threads of ours wanted to run, waiting for a processor; -1 where the system does not say."""
+    other_before: float = -1.0
+    """Of the processors' time, used by other processes just before it began; -1 where the system does not say."""
+    quota: float = -1.0
+    """Processors' worth of time that the control group allows; -1 where there is no limit."""
+
+    @property
+    def taken_share(self) -> float:
+        """Of the processor time that we could have used: what others got. A figure may be better by 1 / (1 - this)."""
+        waited = self.waited_share if self.waited_share >= 0 else self.other_share
+        kept = 1.0
+        for share in (waited, self.steal_share, self.throttled_share):
+            kept *= 1 - min(max(share, 0.0), 1.0)
+        return 1 - kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,6 +356,10 @@ class Calibration:
     seconds: float
     quick: bool
     conditions: Conditions
+    budget_s: float = 0.0
+    """Wall time that it was given; 0 where that was not said."""
+    partial: str = ""
+    """What ended it early, such as SIGINT; "" where it ended by itself."""
     kernels: tuple[KernelPoint, ...] = ()
     laws: tuple[Law, ...] = ()
     peaks: tuple[Peak, ...] = ()

@@ -1,6 +1,7 @@
-"""Names of the figures of a machine, for people."""
+"""Names of the figures of a machine, and why some are not used, for people."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from redline.hardware.machine import (
     BEST_MATMUL,
@@ -11,8 +12,11 @@ from redline.hardware.machine import (
     PEAK,
     RATE,
     SUSTAINED_MATMUL,
+    Machine,
 )
-from redline.report.language import _, marked
+from redline.hardware.machine import why_unusable as unusable_line
+from redline.report.language import _, marked, retold
+from redline.report.words import clipped
 
 LABELS: Mapping[str, str] = {
     PEAK: marked("peak"),
@@ -45,3 +49,35 @@ def label(name: str) -> str:
 
 def label_of(quantity: str) -> str:
     return _(LABELS[quantity]) if quantity in LABELS else quantity
+
+
+# --- not used ---------------------------------------------------------------------------------------------------------
+
+WHY_UNUSABLE: Sequence[str] = (
+    marked("its interval reaches {reach} % to one side, more than {widest} %"),
+    marked("it was timed {samples} times, less than {fewest}"),
+    marked("{share} % of the processor time that it asked for went to others"),
+)
+"""Why a figure cannot be used, as `hardware` and `probes` say it."""
+UNUSED = marked("measured figures are not used: {names} ({name}: {why}); calibrate again on a quiet machine")
+_UNUSED = re.compile(
+    r"measured figures are not used: (.*) \((\S+): (.*)\); calibrate again on a quiet machine", re.DOTALL
+)
+
+
+def why_unusable(reason: str) -> str:
+    return clipped(retold(reason, WHY_UNUSABLE), 200)
+
+
+def unused(line: str) -> str:
+    """What `hardware.machine.why_unusable` said, in the language that is spoken now."""
+    found = _UNUSED.fullmatch(line)
+    if found is None:
+        return clipped(line, 400)
+    return clipped(_(UNUSED).format(names=found[1], name=found[2], why=why_unusable(found[3])), 400)
+
+
+def unused_of(machine: Machine) -> str:
+    """As a sentence; "" where all figures of the machine can be used."""
+    line = unusable_line(machine)
+    return _("Of the profile, {what}.").format(what=unused(line)) if line else ""

@@ -1,16 +1,43 @@
-"""Text on a terminal: how many columns it takes, how it is padded, and where its lines break.
+"""Text on a terminal: how many columns it takes, how it is padded, where its lines break, and what may not stand in it.
 
 Chinese letters take two columns each, and lines may break between them.
 """
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _CLOSING = "，。；：、）》”！？"  # never first on a line
 _OPENING = "（《“"  # never last on one
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|x\b|[num]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
 _GLUE = "\u00a0"
 _PIECE = re.compile(r"[ \n]+|[^ \n]+")
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
+
+
+def is_hidden(letter: str) -> bool:
+    """Whether it is not seen itself, but may move the cursor, change the direction of others or break a line."""
+    return unicodedata.category(letter) in _HIDDEN
+
+
+def visible(line: str) -> str:
+    """One line that does nothing to a terminal but stand there: ? for every hidden letter, line breaks too."""
+    if line.isprintable():
+        return line
+    return "".join("?" if is_hidden(letter) else letter for letter in line)
+
+
+def visible_lines(text: str) -> str:
+    """Text whose line breaks are meant, and where nothing else is hidden."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def as_text(blocks: Iterable[Iterable[str]]) -> str:
+    """Blocks of lines with a blank line between them: how every report for a terminal is written.
+
+    Names in them come from strangers' files. Here, and not where each name is put in, they are made harmless.
+    """
+    return "\n\n".join("\n".join(map(visible, block)) for block in map(tuple, blocks) if block) + "\n"
 
 
 def width_of(text: str) -> int:

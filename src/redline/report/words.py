@@ -1,19 +1,15 @@
-"""Small pieces of text that every report uses: safe names, shares, lists of ranks, aligned tables."""
+"""Small pieces of text that every report uses: names cut short, shares, lists of ranks, aligned tables."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from redline.report.language import _
 from redline.report.layout import left, right, width_of
 
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
 
-
-def printable(text: str, limit: int = 120) -> str:
-    """Text from a trace, made harmless: nothing in it can move the cursor, change direction or break the line."""
-    shown = "".join("?" if unicodedata.category(letter) in _HIDDEN else letter for letter in text[: limit + 1])
-    return shown if len(text) <= limit else f"{shown[: limit - 3]}..."
+def clipped(text: str, limit: int = 120) -> str:
+    """No longer than so many letters; what is left out at the end is shown by dots."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def share(part: int, whole: int) -> str:

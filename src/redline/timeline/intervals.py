@@ -66,13 +66,15 @@ class Intervals:
     def __and__(self, other: "Intervals") -> "Intervals":
         if not len(self) or not len(other):
             return Intervals.empty()
-        points = _distinct(self.start, self.end, other.start, other.end)
+        other = other.clip(int(self.start[0]), int(self.end[-1]))  # of many, few may matter
+        points = distinct_times(self.start, self.end, other.start, other.end)
         return _where(points, self.contains(points) & other.contains(points))
 
     def __sub__(self, other: "Intervals") -> "Intervals":
         if not len(self) or not len(other):
             return self
-        points = _distinct(self.start, self.end, other.start, other.end)
+        other = other.clip(int(self.start[0]), int(self.end[-1]))
+        points = distinct_times(self.start, self.end, other.start, other.end)
         return _where(points, self.contains(points) & ~other.contains(points))
 
     def contains(self, points: Times) -> Mask:
@@ -138,7 +140,7 @@ def sweep(starts: Times, ends: Times) -> tuple[Times, Times]:
     """
     starts, ends = _checked(starts, ends)
     starts, ends = np.sort(starts), np.sort(ends)
-    boundaries = _distinct(starts, ends)
+    boundaries = distinct_times(starts, ends)
     opened = np.searchsorted(starts, boundaries, side="right")
     closed = np.searchsorted(ends, boundaries, side="right")
     depth = (opened - closed).astype(np.int64, copy=False)
@@ -146,7 +148,7 @@ def sweep(starts: Times, ends: Times) -> tuple[Times, Times]:
     return boundaries[changes], depth[changes]
 
 
-def _distinct(*sorted_times: Times) -> Times:
+def distinct_times(*sorted_times: Times) -> Times:
     """The times of all arrays, sorted, each once."""
     # A stable sort merges arrays that are already sorted; np.unique would take ten times as long.
     times = np.sort(np.concatenate(sorted_times), kind="stable")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
+from redline.artifacts.masking import masked
 from redline.timeline.table import encodable
 
 
@@ -60,6 +61,7 @@ class Reason(Enum):
     LOST_NAMES = (Effect.NOTED, "names with non-ASCII letters were lost by the profiler (written as 'unknown')")
     NO_DEVICE_EVENTS = (Effect.NOTED, "GPU work was launched but no kernel was recorded")
     SUSPICIOUS_KERNEL = (Effect.NOTED, "kernels on a CPU thread: a name may have injected fields")
+    TOO_MANY_PROCESSES = (Effect.DROPPED, "events of processes that are too many to be ranks; the busiest were kept")
     RANK_INFERRED = (Effect.NOTED, "the rank is not in the trace and was inferred")
 
     @property
@@ -98,7 +100,7 @@ class ProblemLog:
             return
         self._counts[reason] += count
         if reason not in self._first:
-            self._first[reason] = Problem(reason, count, offset, encodable(example[:200]))
+            self._first[reason] = Problem(reason, count, offset, encodable(masked(example[:1000])[:200]))
 
     def __contains__(self, reason: Reason) -> bool:
         return reason in self._first

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from redline.timeline.problems import Problem
-from redline.timeline.table import I32, I64, Column, Table, column
+from redline.timeline.table import I32, I64, Column, Table, column, grouped
 
 NONE = -1
+_FAR_NS = 2**62  # times below can be added
 
 
 class Kind(IntEnum):
@@ -76,9 +77,9 @@ class Spans(Table):
     start_ns: I64 = column(np.int64)
     dur_ns: I64 = column(np.int64)
     kind: Column = column(np.uint8)
-    name: I32 = column(np.int32)  # text
-    lane: Column = column(np.int32)
-    parent: I32 = column(np.int32)  # the span that encloses it on its thread; operators, calls and Python only
+    name: I32 = column(np.int32, "texts")  # text
+    lane: Column = column(np.int32, "lanes")
+    parent: I32 = column(np.int32, "spans")  # the span that encloses it on its thread; operators, calls and Python only
 
     @property
     def end_ns(self) -> I64:
@@ -93,22 +94,22 @@ class Spans(Table):
 class Operators(Table):
     """What the profiler knows of operators and annotations beyond their time."""
 
-    row: I32 = column(np.int32)
+    row: I32 = column(np.int32, "spans")
     external_id: Column = column(np.int64)
     sequence: Column = column(np.int64)  # autograd sequence number
     forward_thread: Column = column(np.int64)  # > 0 in operators of the backward pass
-    shapes: I32 = column(np.int32)  # text: a JSON list
-    dtypes: I32 = column(np.int32)
-    strides: I32 = column(np.int32)
-    values: I32 = column(np.int32)  # concrete scalar arguments
-    forward: I32 = column(np.int32)  # row of the forward operator that this backward operator belongs to
+    shapes: I32 = column(np.int32, "texts")  # text: a JSON list
+    dtypes: I32 = column(np.int32, "texts")
+    strides: I32 = column(np.int32, "texts")
+    values: I32 = column(np.int32, "texts")  # concrete scalar arguments
+    forward: I32 = column(np.int32, "spans")  # row of the forward operator that this backward operator belongs to
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls(Table):
     """Runtime and driver calls."""
 
-    row: I32 = column(np.int32)
+    row: I32 = column(np.int32, "spans")
     correlation: Column = column(np.int64)
     external_id: Column = column(np.int64)
 
@@ -117,29 +118,29 @@ class Calls(Table):
 class DeviceWork(Table):
     """Kernels, copies, sets and waits of a device, and what on the host they belong to."""
 
-    row: I32 = column(np.int32)
+    row: I32 = column(np.int32, "spans")
     correlation: Column = column(np.int64)
     external_id: Column = column(np.int64)
     bytes: I64 = column(np.int64)
-    grid: I32 = column(np.int32)  # text: a JSON list
-    block: I32 = column(np.int32)
+    grid: I32 = column(np.int32, "texts")  # text: a JSON list
+    block: I32 = column(np.int32, "texts")
     graph_node: Column = column(np.int64)
-    launch: I32 = column(np.int32)  # row of the call that launched it
-    operator: I32 = column(np.int32)  # row of the innermost operator around that call
-    annotation: I32 = column(np.int32)  # row of the innermost annotation around that call
+    launch: I32 = column(np.int32, "spans")  # row of the call that launched it
+    operator: I32 = column(np.int32, "spans")  # row of the innermost operator around that call
+    annotation: I32 = column(np.int32, "spans")  # row of the innermost annotation around that call
 
 
 @dataclass(frozen=True, kw_only=True)
 class Communications(Table):
     """Spans that move data between ranks, with the profiler's metadata where it wrote any."""
 
-    row: I32 = column(np.int32)
-    collective: I32 = column(np.int32)  # text: our word, e.g. all_reduce
+    row: I32 = column(np.int32, "spans")
+    collective: I32 = column(np.int32, "texts")  # text: our word, e.g. all_reduce
     in_elements: I64 = column(np.int64)
     out_elements: I64 = column(np.int64)
-    dtype: I32 = column(np.int32)  # text
-    group: I32 = column(np.int32)  # text
-    group_ranks: I32 = column(np.int32)  # text: a JSON list
+    dtype: I32 = column(np.int32, "texts")  # text
+    group: I32 = column(np.int32, "texts")  # text
+    group_ranks: I32 = column(np.int32, "texts")  # text: a JSON list
     group_size: I32 = column(np.int32)
     source: I32 = column(np.int32)  # of a send or receive: who sends, as a rank of the group; none if it is this rank
     destination: I32 = column(np.int32)
@@ -150,7 +151,7 @@ class Communications(Table):
 class PythonCalls(Table):
     """Call-stack ids of Python spans, as the profiler gave them."""
 
-    row: I32 = column(np.int32)
+    row: I32 = column(np.int32, "spans")
     id: Column = column(np.int64)
     parent_id: Column = column(np.int64)
     module_id: Column = column(np.int64)
@@ -161,7 +162,7 @@ class MemoryMarks(Table):
     """Allocator events: instants with the bytes allocated (or freed, negative) and the totals after."""
 
     at_ns: I64 = column(np.int64)
-    lane: Column = column(np.int32)
+    lane: Column = column(np.int32, "lanes")
     device: Column = column(np.int32)
     bytes: I64 = column(np.int64)
     allocated_bytes: I64 = column(np.int64)
@@ -174,7 +175,7 @@ class Steps(Table):
 
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
-    label: I32 = column(np.int32)  # text
+    label: I32 = column(np.int32, "texts")  # text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,25 +251,43 @@ class Timeline:
             return (0, 0)
         return int(spans.start_ns[work].min()), int((spans.start_ns[work] + spans.dur_ns[work]).max())
 
+    def rows_of_lane(self, lane: int) -> I64:
+        """Spans of a lane, in time order."""
+        return self._rows_by_lane.get(lane, np.empty(0, np.int64))
+
+    @cached_property
+    def _rows_by_lane(self) -> dict[int, I64]:
+        return dict(grouped(self.spans.lane))
+
     def self_check(self) -> None:
         """What every timeline promises, as assertions."""
-        for table in TABLES:
-            value: Table = getattr(self, table)
-            value.self_check()
-            row = value.columns().get("row")
-            if row is not None and len(row):
-                _expect(bool((np.diff(row) > 0).all()), f"{table}.row ascends")
-                _expect(0 <= int(row[0]) and int(row[-1]) < len(self.spans), f"{table}.row points into spans")
+        sizes = {"texts": len(self.texts), "lanes": len(self.lanes), "spans": len(self.spans)}
+        for name in TABLES:
+            table: Table = getattr(self, name)
+            table.self_check()
+            for place, into in table.places().items():
+                least = 0 if place == "row" else NONE
+                _expect(table.within(place, least, sizes[into]), f"{name}.{place} points into {into}")
+            row = table.columns().get("row")
+            _expect(row is None or bool((np.diff(row) > 0).all()), f"{name}.row ascends")
+        self._check_spans()
+        starts, ends = self.steps.start_ns, self.steps.end_ns
+        _expect(bool((starts[1:] >= ends[:-1]).all()), "steps do not overlap")
+        _expect(bool((starts <= ends).all()), "no step is negative")
+        _expect(all(self.steps.within(times, -_FAR_NS, _FAR_NS) for times in ("start_ns", "end_ns")), "times fit")
+        _expect(self.memory.within("at_ns", -_FAR_NS, _FAR_NS), "times fit")
+
+    def _check_spans(self) -> None:
         spans = self.spans
         _expect(bool((np.diff(spans.start_ns) >= 0).all()), "spans are ordered by start")
         _expect(bool((spans.dur_ns >= 0).all()), "no span is negative")
-        _expect(bool((spans.parent < len(spans)).all()), "parents exist")
+        _expect(all(spans.within(times, -_FAR_NS, _FAR_NS) for times in ("start_ns", "dur_ns")), "times fit")
+        _expect(bool(np.isin(spans.kind, np.array(Kind, np.uint8)).all()), "kinds are known")
+        _expect(bool(((spans.name >= 0) & (spans.lane >= 0)).all()), "spans have names and lanes")
+        # Whoever climbs from parent to parent arrives.
+        _expect(bool((spans.parent < np.arange(len(spans))).all()), "parents come first")
         has_parent = np.flatnonzero(spans.parent >= 0)
         _expect(bool((spans.lane[has_parent] == spans.lane[spans.parent[has_parent]]).all()), "parents share the lane")
-        _expect(bool((self.steps.start_ns[1:] >= self.steps.end_ns[:-1]).all()), "steps do not overlap")
-        if len(spans):
-            _expect(int(spans.lane.max()) < len(self.lanes), "lanes exist")
-            _expect(int(spans.name.max()) < len(self.texts), "names exist")
 
 
 TABLES = {

@@ -1,77 +1,57 @@
 """Where read timelines are kept between commands, and for how long. Losing the cache costs time, nothing else."""
 
-import hashlib
 import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from redline.errors import InputError, OutputError
+from redline.errors import InputError
 from redline.timeline.timeline import Timeline
-from redline.trace import store
+from redline.trace import entries, store
+from redline.trace.cache_key import READING, FileState, code_key, state_of
+from redline.trace.entries import Entry
 from redline.trace.reader import Reading, ReadOptions, read_file, refuse_damage, with_steps
 
 ENVIRONMENT = "REDLINE_CACHE"  # a folder, or "off"
 OFF = "off"
-LIMIT_BYTES = 4_000_000_000
 WORTH_BYTES = 1_000_000  # smaller traces are read again as fast
-_SUFFIX = ".timelines"
-_READER_VERSION = 6  # raise it whenever the same file would be read differently
 
 
 def cache_folder() -> Path | None:
-    """The folder for cached timelines; None where the user turned the cache off."""
+    """The folder of the cache; None where the user turned it off, or has no home to keep it in."""
     named = os.environ.get(ENVIRONMENT, "")
-    if named == OFF:
-        return None
     if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "redline" / "traces"
+        return None if named == OFF else Path(named)
+    with suppress(RuntimeError):  # a container may run as a user that nobody has heard of
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(base) / "redline" / "traces"
+    return None
 
 
 def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> Reading:
     """The same as read_file, from the cache where the file has not changed since it was put there."""
-    if folder is None:
+    code = code_key(*READING)
+    if folder is None or not code:
         return read_file(path, options)
-    key = _key(path)
-    kept = folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:32]}{_SUFFIX}"
+    state = state_of(path)
+    entry = Entry(kind=store.KIND, schema_version=store.SCHEMA_VERSION, key=f"{state.key}|{options.limits}|{code}")
     timelines: tuple[Timeline, ...] = ()
     with suppress(InputError, OSError):
-        timelines = store.load(kept, key)
+        timelines = store.unpacked(entries.load(folder, entry))
     if timelines:
         return _as_asked(timelines, options)
     lenient = replace(options, strict=False, step_regex=None)
     reading = read_file(path, lenient)
-    size = sum(timeline.source.inflated_bytes for timeline in reading.timelines)
-    if size >= WORTH_BYTES and not reading.failures:
-        with suppress(OutputError, OSError, ValueError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            store.save(kept, reading.timelines, key)
+    if worth_keeping(reading, state):
+        with suppress(InputError, OSError, ValueError):
+            entries.save(folder, entry, store.packed(reading.timelines))
     return replace(_as_asked(reading.timelines, options), failures=reading.failures)
 
 
-def prune(folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> None:
-    """Remove what was used longest ago until the rest fits."""
-    if folder is None or not folder.is_dir():
-        return
-    with suppress(OSError):
-        kept = sorted((file.stat().st_atime, file.stat().st_size, file) for file in folder.glob(f"*{_SUFFIX}"))
-        total = sum(size for _, size, _ in kept)
-        for _, size, file in kept:
-            if total <= limit_bytes:
-                break
-            file.unlink(missing_ok=True)
-            total -= size
-
-
-def _key(path: Path) -> str:
-    """Changes whenever the file, or the way it is read, does."""
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror}).") from error
-    return f"{path}|{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{_READER_VERSION}"
+def worth_keeping(reading: Reading, state: FileState) -> bool:
+    """Whether what was made of a file in this state would save time, and be right, the next time."""
+    size = sum(timeline.source.inflated_bytes for timeline in reading.timelines)
+    return size >= WORTH_BYTES and not reading.failures and state.settled
 
 
 def _as_asked(timelines: tuple[Timeline, ...], options: ReadOptions) -> Reading:

@@ -1,13 +1,13 @@
 """The same collective on different ranks: which of their spans belong to one operation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from redline.timeline.table import I64, Column, Table, column
+from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Communications, Timeline
 from redline.trace.schema import ENDS_TOGETHER
 
@@ -23,7 +23,7 @@ Series = tuple[str, str, int]  # collective, group, size: what all ranks of one 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals(Table):
-    """Collectives without a root that one rank took part in, in order; times on the rank's own clock, Unix ns."""
+    """Collectives without a root that one rank took part in, in order; times on the rank's own clock."""
 
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
@@ -37,6 +37,13 @@ class RankArrivals:
 
     arrivals: Arrivals
     series: tuple[Series, ...]
+    zero_ns: int = 0  # Unix time of 0 in the arrivals
+
+    def take(self, places: Column) -> Arrivals:
+        """Some of them, in Unix time."""
+        some = self.arrivals.take(places)
+        zero = np.int64(self.zero_ns)
+        return replace(some, start_ns=some.start_ns + zero, end_ns=some.end_ns + zero)
 
 
 def arrivals_of(timeline: Timeline) -> RankArrivals:
@@ -83,37 +90,41 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
     Where ranks saw different numbers of them (a window that began a step earlier), the shift is chosen that makes the
     distances between the ranks most equal.
     """
-    parts: list[Matched] = []
+    found = _by_series(ranks)
+    table = _Filled(sum(len(places) for members in found.values() for places in members.values()))
     operations = 0
-    for members in _by_series(ranks).values():
+    while found:  # each series is forgotten once it is matched: there are as many as ranks
+        members = found.pop(next(iter(found)))
         if len(members) < 2:
             continue
-        arrivals = {index: ranks[index].arrivals.take(places) for index, places in members.items()}
+        arrivals = {index: ranks[index].take(places) for index, places in members.items()}
         shifts = _shifts(arrivals)
         lowest = min(shifts.values())
+        parts = []
         for index, places in members.items():
             numbers = np.arange(len(places)) + (shifts[index] - lowest) + operations
             parts.append(_part(numbers, index, places, arrivals[index]))
         operations += max(len(members[index]) + shift - lowest for index, shift in shifts.items())
-    return _shared(parts)
+        table.add(_shared(parts))
+    return table.whole()
 
 
-def _by_series(ranks: Sequence[RankArrivals]) -> dict[Series, dict[int, I64]]:
+def _by_series(ranks: Sequence[RankArrivals]) -> dict[Series, dict[int, I32]]:
     """For each series its ranks, and which of their arrivals belong to it."""
-    found: dict[Series, dict[int, I64]] = {}
+    found: dict[Series, dict[int, I32]] = {}
     for index, rank in enumerate(ranks):
-        order = np.argsort(rank.arrivals.series, kind="stable")
+        order = np.argsort(rank.arrivals.series, kind="stable").astype(np.int32)
         edges = np.searchsorted(rank.arrivals.series[order], np.arange(len(rank.series) + 1))
         for number, name in enumerate(rank.series):
             found.setdefault(name, {})[index] = order[edges[number] : edges[number + 1]]
     return found
 
 
-def _part(operation: I64, index: int, places: I64, arrivals: Arrivals) -> Matched:
+def _part(operation: I64, index: int, places: I32, arrivals: Arrivals) -> Matched:
     return Matched(
         operation=operation,
         rank=np.full(len(places), index, np.int32),
-        place=places.astype(np.int32),
+        place=places,
         start_ns=arrivals.start_ns,
         end_ns=arrivals.end_ns,
     )
@@ -135,6 +146,22 @@ def _shift(reference: Arrivals, other: Arrivals) -> int:
     best = min(_fit(reference, other, shift) for shift in range(-most, surplus + most + 1))
     clearly_better = (best.unlike, best.spread_ns * _CLEARLY + _CLOCK_NOISE_NS) < (usual.unlike, usual.spread_ns)
     return best.shift if clearly_better else usual.shift
+
+
+class _Filled:
+    """A table that is filled from its beginning."""
+
+    def __init__(self, most: int) -> None:
+        self._columns = {name: np.empty(most, dtype) for name, dtype in Matched.layout().items()}
+        self._rows = 0
+
+    def add(self, part: Matched) -> None:
+        for name, values in part.columns().items():
+            self._columns[name][self._rows : self._rows + len(part)] = values
+        self._rows += len(part)
+
+    def whole(self) -> Matched:
+        return Matched(**{name: values[: self._rows] for name, values in self._columns.items()})
 
 
 class _Fit(NamedTuple):
@@ -171,8 +198,6 @@ def _fit(reference: Arrivals, other: Arrivals, shift: int) -> _Fit:
 
 def _shared(parts: list[Matched]) -> Matched:
     """The parts in one table, without operations that only one rank took part in."""
-    if not parts:
-        return Matched.empty()
     table = Matched(**{name: np.concatenate([part.columns()[name] for part in parts]) for name in Matched.layout()})
     table = table.take(np.lexsort((table.rank, table.operation)))
     _, counts = np.unique(table.operation, return_counts=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from redline.timeline.table import I32, I64
+from redline.timeline.table import I32, I64, grouped
 from redline.timeline.timeline import NONE
 from redline.trace.columns import RawColumns
 
@@ -23,8 +23,8 @@ def launching_calls(raw: RawColumns) -> tuple[I32, I64]:
     chosen = first.copy()
     several = np.flatnonzero(known & (last - first > 1))
     work_start = raw.spans.start_ns[work.row]
-    for one in np.unique(work.correlation[several]).tolist():
-        group = several[work.correlation[several] == one]
+    for _, places in grouped(work.correlation[several]):
+        group = several[places]
         low, high = first[group[0]], last[group[0]]
         if len(group) == high - low:
             chosen[group] = np.arange(low, high)

@@ -6,7 +6,6 @@ again; where that fails too, each event is decoded, mended or dropped by itself,
 
 import re
 from collections.abc import Iterator
-from operator import attrgetter
 
 import msgspec
 
@@ -14,38 +13,48 @@ from redline.timeline.problems import Reason
 from redline.trace.document import BETWEEN_EVENTS, Batch, Document
 from redline.trace.loose import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
-from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, Event, ExactEvent
-from redline.trace.times import NO_TIME, Decoded, with_exact_times, with_times
+from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, ExactEvent
+from redline.trace.sound import UNREADABLE, as_list, decoded_fast, repeats_keys
+from redline.trace.times import Decoded, with_exact_times
 
 _PUT_BACK_LIMIT_BYTES = 256 << 10
 _REPAIR_LIMIT_BYTES = 1 << 20
 _PATIENCE = 1000
 _JOIN_LIMIT = 32  # pieces that a nested list of objects may have split one event into
 _BETWEEN_VALUES = re.compile(r"[ \t\r\n,\0]*")
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ArithmeticError)
 
-_FAST = msgspec.json.Decoder(list[Event])
 _EXACT = msgspec.json.Decoder(list[ExactEvent])
 _EXACT_ONE = msgspec.json.Decoder(ExactEvent)
 
 
 def decoded_batches(document: Document) -> Iterator[Decoded]:
     """All events of a document that can be had."""
-    decoder = _Decoder(document)
+    decoder = Decoder(document)
     for batch in document.batches():
         yield from decoder.decode(batch)
-    if not document.ended and Reason.TRUNCATED_FILE not in document.log:
-        document.log.add(Reason.TRUNCATED_FILE, offset=document.offset, example="no end of the event list")
+    decoder.finish()
 
 
-class _Decoder:
+class Decoder:
     """Decodes batch after batch; remembers which speed the file needs."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._log = document.log
         self._needs_exact = False
-        self._joins, self._repairs = _Luck(), _Luck()
+        self._joins, self._repairs, self._walks = _Luck(), _Luck(), _Luck(retry_every=16)
+        self._oddities: set[Reason] = set()
+        self._loose = loose_decoder(self._oddities)
+
+    @property
+    def needs_exact(self) -> bool:
+        """Whether a batch had times that only exact decimals hold: then all after it are read so."""
+        return self._needs_exact
+
+    def finish(self) -> None:
+        """Say so where the list of events has no end; to be called after the last batch."""
+        if not self._document.ended and Reason.TRUNCATED_FILE not in self._log:
+            self._log.add(Reason.TRUNCATED_FILE, offset=self._document.offset, example="no end of the event list")
 
     def decode(self, batch: Batch) -> Iterator[Decoded]:
         if not batch.last:
@@ -66,31 +75,31 @@ class _Decoder:
             decoded = self._at_once(text)
         except msgspec.ValidationError:
             return None
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._whole_mended(text, offset)
-        return None if _repeats_keys(text, decoded) else decoded
+        return None if repeats_keys(text, decoded) else decoded
 
     def _whole_mended(self, text: bytes, offset: int) -> Decoded | None:
         for mends in mends_of(text):
             mended = _mended_by(mends, text)
             try:
                 decoded = self._at_once(mended)
-            except _UNREADABLE:
+            except UNREADABLE:
                 continue
             self._count_mended(text, offset, mends)
-            return None if _repeats_keys(mended, decoded) else decoded
+            return None if repeats_keys(mended, decoded) else decoded
         return None
 
     def _at_once(self, text: bytes) -> Decoded:
-        as_list = b"[" + text.rstrip().removesuffix(b",") + b"]"
+        events_text = as_list(text)
         if not self._needs_exact:
             try:
-                fast = with_times(_FAST.decode(as_list), as_list)
+                fast = decoded_fast(events_text)
             except msgspec.ValidationError:
                 fast = None
             if fast is not None:
                 return fast
-        events = _EXACT.decode(as_list)
+        events = _EXACT.decode(events_text)
         self._needs_exact = True
         self._log.add(Reason.NUMBER_AS_STRING, len(TIME_AS_STRING.findall(text)))
         return with_exact_times(events, self._log)
@@ -133,16 +142,18 @@ class _Decoder:
             if ended:
                 self._document.end_events(left)
                 return found, len(pieces) - index
-        found, left, ended = self._walk(piece, offset + position)
-        following = text[position + len(piece) :]
+        found, left, ended = [], piece, False
+        if not self._walks.exhausted or b"]" in piece:
+            found, left, ended = self._walk(piece, offset + position)
+        self._walks.note(success=bool(found) or ended)
         if ended:
-            self._document.end_events(left + following)
+            self._document.end_events(left + text[position + len(piece) :])
         elif left.strip():
             mended = self._mended(left, offset + position)
             if mended is not None:
                 found.append(mended)
             else:
-                self._give_up(left, offset + position, is_last_piece=not following, is_last_batch=last)
+                self._give_up(left, offset + position, is_last_piece=index + 1 == len(pieces), is_last_batch=last)
         return found, 1
 
     def _joined(self, text: bytes, pieces: list[tuple[int, bytes]], index: int) -> tuple[ExactEvent | None, int]:
@@ -177,15 +188,15 @@ class _Decoder:
         """Value after value of the event list as plain JSON, what is left, and whether the list ended before that."""
         text, position = piece.decode("utf-8", "replace"), 0
         events: list[ExactEvent] = []
-        oddities: set[Reason] = set()
-        decoder = loose_decoder(oddities)
+        oddities = self._oddities
+        oddities.clear()
         while True:
             between = _BETWEEN_VALUES.match(text, position)
             position = between.end() if between else position
             if text.startswith("]", position):
                 return events, text[position + 1 :].encode(), True
             try:
-                value, end = decoder.raw_decode(text, position)
+                value, end = self._loose.raw_decode(text, position)
             except (ValueError, RecursionError, ArithmeticError):
                 return events, text[position:].encode(), False
             # Sound events are decoded as all others are, so that their texts are the same.
@@ -242,12 +253,14 @@ class _Decoder:
 class _Luck:
     """Whether an attempt that has failed many times in a row is still worth its time, on rubbish without end."""
 
-    def __init__(self) -> None:
+    def __init__(self, retry_every: int = 0) -> None:
         self._failures = 0
+        self._retry_every = retry_every  # of what was not tried, too, the failure is noted
 
     @property
     def exhausted(self) -> bool:
-        return self._failures >= _PATIENCE
+        is_retry = self._retry_every and self._failures % self._retry_every == 0
+        return self._failures >= _PATIENCE and not is_retry
 
     def note(self, *, success: bool) -> None:
         self._failures = 0 if success else self._failures + 1
@@ -257,16 +270,6 @@ def _mended_by(mends: tuple[Mend, ...], text: bytes) -> bytes:
     for mend, _, _ in mends:
         text = mend(text)
     return text
-
-
-def _repeats_keys(text: bytes, decoded: Decoded) -> bool:
-    """Whether there are more categories or durations in the text than events that have one.
-
-    A name that was not escaped can bring its own fields along, so that an annotation poses as a kernel.
-    """
-    categories = sum(map(bool, map(attrgetter("cat"), decoded.events)))
-    durations = int((decoded.dur_ns != NO_TIME).sum())
-    return text.count(CATEGORY_KEY) > categories or text.count(DURATION_KEY) > durations
 
 
 def _split_last(text: bytes) -> tuple[bytes, bytes]:
@@ -289,7 +292,7 @@ def _pieces(text: bytes) -> Iterator[tuple[int, bytes]]:
 def _decoded_one(text: bytes) -> ExactEvent | None:
     try:
         return _EXACT_ONE.decode(text.strip().removesuffix(b",").rstrip())
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
@@ -299,7 +302,7 @@ def _is_unfinished(text: bytes) -> bool:
         _EXACT_ONE.decode(text)
     except msgspec.DecodeError as error:
         return "truncated" in str(error)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
     return False
 

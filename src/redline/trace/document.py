@@ -3,11 +3,12 @@
 import codecs
 import json
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redline.errors import NotATraceError, RefusedInputError
+from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace.inflate import PIECE_BYTES, Content, Readable
 from redline.trace.repair import double_backslashes
@@ -18,7 +19,7 @@ DEPTH_LIMIT = 1000
 _KEY_BYTES = 64  # in which the key of the event list fits, with any sane white space
 TAIL_LIMIT_BYTES = 4 << 20  # of metadata after the last event; a second document may follow, and is not wanted
 EVENT_LIMIT_BYTES = 16 << 20  # of text without any sign of an event's end
-_LOOK_BACK_BYTES = 16 << 10
+_LOOK_BACK_BYTES = 2 << 10
 _FILL_BYTES = 512 << 10
 _FIRST_LOOK_BYTES = 256 << 10
 
@@ -41,6 +42,15 @@ class Batch:
     last: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place between two batches."""
+
+    offset: int
+    buffer: bytes
+    pieces: int
+
+
 class Document:
     """Reads one trace document forward, once, holding no more than a batch of it.
 
@@ -52,15 +62,20 @@ class Document:
         self.name = content.name
         self.log = content.log
         self.offset = 0  # of the first byte of the buffer in the inflated document
-        self._stream = _as_utf8(content.stream, content.log)
+        self._stream = _Kept(_as_utf8(content.stream, content.log))
         self._buffer = b""
         self._head = b""
         self._tail: bytes | None = None
         self._bare_list = False
+        self._again: bytes | None = None  # metadata between two lists of events
 
     def batches(self) -> Iterator[Batch]:
         """The events, some 1 MB at a time. The last batch may hold a cut event, and what follows the list."""
         self._find_events()
+        yield from self.further_batches()
+
+    def further_batches(self) -> Iterator[Batch]:
+        """The batches from here on, of a document whose first ones were taken."""
         more = True
         while more and not self.ended:
             more = self._fill()
@@ -71,6 +86,21 @@ class Document:
                 cut = len(self._buffer)
             yield self._take(cut, last=not more)
 
+    def mark(self) -> Mark:
+        """Where the next batch begins, to go back to. What is read from now on is kept until a later mark is passed."""
+        self._stream.keeps = True
+        return Mark(self.offset, self._buffer, self._stream.pieces)
+
+    def pass_by(self, mark: Mark) -> None:
+        """Nobody will go back to before this mark any more."""
+        self._stream.forget(mark.pieces)
+
+    def go_back(self, mark: Mark) -> None:
+        """Read on as if nothing had been read since the mark; nothing further is kept without another mark."""
+        self.offset, self._buffer = mark.offset, mark.buffer
+        self._stream.pieces = mark.pieces
+        self._stream.keeps = False
+
     def put_back(self, text: bytes) -> None:
         """Give the unfinished end of a batch back, to be continued by the next."""
         self._buffer = text + self._buffer
@@ -80,13 +110,38 @@ class Document:
         """The event list ended; `rest` is what followed its bracket in the batch."""
         self._tail = rest + self._buffer
         self.offset += len(self._buffer)
-        while len(self._tail) <= TAIL_LIMIT_BYTES:
+        while len(self._tail) <= TAIL_LIMIT_BYTES and self._second_list() is None:
             piece = self._stream.read(PIECE_BYTES)
             if not piece:
                 return
             self._tail += piece
             self.offset += len(piece)
-        self.log.add(Reason.TRAILING_CONTENT, example="a very long tail")
+        if self._second_list() is None:
+            self.log.add(Reason.TRAILING_CONTENT, example="a very long tail")
+
+    def begins_again(self) -> bool:
+        """Whether the object names a second list of events: then `further_batches` gives those."""
+        match = self._second_list()
+        if match is None or self._tail is None:
+            return False
+        self.log.add(Reason.DUPLICATE_KEY, example=f"a second {EVENTS_NAME}; its events were read, too")
+        self._again = (self._again or b"") + self._tail[: match.start()].rstrip().removesuffix(b",")
+        self._buffer, self._tail = self._tail[match.end() :], None
+        self.offset -= len(self._buffer)
+        self._stream.keeps = False  # nobody goes back from here
+        return True
+
+    def _second_list(self) -> re.Match[bytes] | None:
+        """In what follows the events, if it is a part of the same object."""
+        match = None if self._bare_list else _EVENTS_START.search(self._tail or b"")
+        if match is None or match.group(1) != b"[":
+            return None
+        try:
+            between = (self._tail or b"")[: match.start()].strip(b" \t\r\n,").decode("utf-8", "replace")
+            _DECODER.decode("{" + between + "}")
+        except (ValueError, RecursionError):
+            return None
+        return match
 
     @property
     def ended(self) -> bool:
@@ -103,14 +158,12 @@ class Document:
         found = {} if self._bare_list else _object_from(self._head.rstrip().rstrip(b",") + b"}", self.log)
         if self._tail is None:
             return found
-        text = self._tail.lstrip()
+        text = (self._again or b"") + self._tail.lstrip()
         if self._bare_list:
             self._note_trailing(text)
             return found
         if text.startswith(b","):
             after, rest = _leading_object(b"{" + text[1:], self.log)
-            if EVENTS_NAME in after:
-                self.log.add(Reason.DUPLICATE_KEY, example=f"a second {EVENTS_NAME}")
             found = {**after, **found}
         else:
             rest = text.removeprefix(b"}") if text.startswith(b"}") else text
@@ -156,22 +209,28 @@ class Document:
 
     def _find_events(self) -> None:
         """Read up to the first event; refuse what is no trace, saying what it seems to be."""
-        while not self._buffer.lstrip() and self._fill():
-            pass
-        text = self._buffer.lstrip()
+        text = self._first_word()
         if text.startswith(b"["):
             self._bare_list = True
             self._drop(self._buffer.index(b"[") + 1)
             self._refuse_list_of_lists()
             return
         if not text.startswith(b"{"):
-            raise NotATraceError(_what_it_seems(self.name, text))
+            raise NotATraceError(_what_it_seems(self.name, text, self.log))
         match = self._find_events_key()
         if match.group(1) != b"[":
             raise NotATraceError(f"{self.name}: its traceEvents is not a list, so there are no events in it.")
         self._head = self._buffer[: match.start()]
         self._drop(match.end())
         self._refuse_list_of_lists()
+
+    def _first_word(self) -> bytes:
+        """The buffer from the next byte on that is no white space; a file may hold any amount of that."""
+        while True:
+            text = self._buffer.lstrip()
+            self._drop(len(self._buffer) - len(text))
+            if text or not self._fill():
+                return text
 
     def _find_events_key(self) -> re.Match[bytes]:
         searched = 0
@@ -194,14 +253,15 @@ class Document:
             )
 
     def _refuse_list_of_lists(self) -> None:
-        while not self._buffer.strip() and self._fill():
-            pass
-        if self._buffer.lstrip().startswith(b"["):
+        if self._first_word().startswith(b"["):
             raise NotATraceError(f"{self.name}: a list of lists, so there are no events in it.")
 
 
-def _what_it_seems(name: str, text: bytes) -> str:
+def _what_it_seems(name: str, text: bytes, log: ProblemLog) -> str:
     if not text:
+        for problem in log.freeze():
+            if problem.reason is Reason.TRUNCATED_FILE:
+                return f"{name}: broken at its beginning, so nothing can be read ({problem.example}). Copy it again."
         return f"{name}: the file is empty: the disk was full or the export died. Record it again."
     seems = {
         b"<": "an HTML page (a failed download?)",
@@ -244,6 +304,44 @@ class _Continued:
             piece, self._ahead = self._ahead, b""
             return piece
         return self._raw.read(size)
+
+
+class _Kept:
+    """A stream of which pieces can be read again, and errors met again, from the oldest that is kept."""
+
+    def __init__(self, raw: Readable) -> None:
+        self._raw = raw
+        self._kept: deque[bytes | Exception] = deque()
+        self._first = 0  # number of the first piece that is kept
+        self.pieces = 0  # read so far
+        self.keeps = False
+
+    def read(self, size: int, /) -> bytes:
+        self.pieces += 1
+        place = self.pieces - 1 - self._first
+        if place < len(self._kept):
+            piece = self._kept[place]
+        else:
+            piece = self._next(size)
+            if self.keeps:
+                self._kept.append(piece)
+            else:
+                self._kept.clear()
+                self._first = self.pieces
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    def _next(self, size: int) -> bytes | Exception:
+        try:
+            return self._raw.read(size)
+        except (InputError, OSError) as error:  # raised when it is read, each time
+            return error
+
+    def forget(self, before: int) -> None:
+        while self._kept and self._first < before:
+            self._kept.popleft()
+            self._first += 1
 
 
 def _as_utf8(stream: Readable, log: ProblemLog) -> Readable:

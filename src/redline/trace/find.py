@@ -73,7 +73,15 @@ def _number(path: Path, prefix: str) -> int:
 def _looks_like_a_trace(path: Path) -> bool:
     """By its name; a merged trace beside the traces that it was made of would count every rank twice."""
     named_so = path.name.endswith(_ENDINGS) and path.name not in _NOT_TRACES
-    return named_so and path.is_file() and not _is_merged(path)
+    return named_so and _is_file(path) and not _is_merged(path)
+
+
+def _is_file(path: Path) -> bool:
+    """Also where that cannot be told: then reading it says why."""
+    try:
+        return path.is_file()
+    except OSError:
+        return True
 
 
 def _is_merged(path: Path) -> bool:

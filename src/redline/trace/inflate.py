@@ -3,7 +3,6 @@
 import os
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
@@ -13,12 +12,15 @@ from isal import isal_zlib
 
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
+from redline.trace.regular import RegularFile
 from redline.units import format_bytes
 
 PIECE_BYTES = 1 << 20
 FEED_BYTES = 64 << 10  # of compressed data at a time: what a broken spot may cost
 TAR_READ_BYTES = 4 << 10  # a read that meets the end of a cut archive gives nothing at all
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+ZSTD_BEGINNINGS = (ZSTD_MAGIC, *(bytes([number]) + b"\x2a\x4d\x18" for number in range(0x50, 0x60)))
+"""Of a frame, and of a frame that is to be skipped: pzstd and seekable files have them."""
 TAR_MAGIC_AT, TAR_MAGIC = 257, b"ustar"
 WRAPPERS_DEEP = 3  # a gzip of a tar of gzips is normal, more is not
 _GZIP_TRAILER_BYTES = 8
@@ -168,14 +170,16 @@ def _gzip_header_bytes(data: bytes) -> int:
         end += 2 + int.from_bytes(data[end : end + 2], "little")
     for text in (name, comment):
         if flags & text:
-            end = data.index(b"\0", end) + 1
+            end = data.find(b"\0", end) + 1
+            if not end:
+                raise ValueError("a damaged gzip header")
     return end + 2 if flags & checksum else end
 
 
 class _ZstdPart:
     """One zstd frame. Fed little by little: a few bytes can hold a block, and what a call inflates has no cap."""
 
-    magic = ZSTD_MAGIC
+    magic = ZSTD_BEGINNINGS
     feed_bytes = 512
 
     def __init__(self) -> None:
@@ -229,19 +233,9 @@ class Content:
 
 def contents(path: Path, limits: Limits | None = None) -> Iterator[Content]:
     """Each document of a file, to be read before the next is asked for; archives are streamed, never extracted."""
-    with _open(path) as file:
-        counted = _Counted(cast(Readable, file), os.fstat(file.fileno()).st_size)
+    with RegularFile(path) as file:
+        counted = _Counted(file, os.fstat(file.fileno()).st_size)
         yield from _unwrap(counted, counted, limits or Limits(), str(path), "", ProblemLog(), depth=0)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(path.open("rb", buffering=0))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be opened ({error.strerror}).") from error
-        yield file
 
 
 def _unwrap(
@@ -249,7 +243,7 @@ def _unwrap(
 ) -> Iterator[Content]:
     stream = _Peeked(raw)
     head = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
-    part = _GzipPart if head.startswith(GZIP_MAGIC) else _ZstdPart if head.startswith(ZSTD_MAGIC) else None
+    part = _GzipPart if head.startswith(GZIP_MAGIC) else _ZstdPart if head.startswith(ZSTD_BEGINNINGS) else None
     if part is not None and depth < WRAPPERS_DEEP:
         inflated = _Limited(_Packed(stream, log, new_part=part), compressed, limits, name)
         yield from _unwrap(inflated, compressed, limits, name, member, log, depth + 1)

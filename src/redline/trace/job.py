@@ -1,21 +1,27 @@
 """All ranks of a job, one summary each: read in parallel, placed in order, their clocks compared."""
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from redline.errors import InputError
-from redline.trace.cache import cache_folder, prune, read_cached
+import redline
+from redline.artifacts.masking import masked
+from redline.errors import InputError, UnexpectedError, first_line
+from redline.trace.cache import cache_folder, read_cached
 from redline.trace.clocks import Clocks, align
 from redline.trace.collectives import matched
-from redline.trace.pool import WorkerDied, over_files
+from redline.trace.entries import prune
+from redline.trace.pool import WorkerDied, over_files, processes_for
 from redline.trace.ranks import job_ranks
 from redline.trace.reader import ReadOptions
 from redline.trace.summary import RankSummary, summarise
 
 Result = TypeVar("Result")
+_PACKAGE = Path(redline.__file__).parent
+_LONGEST_REASON = 120  # letters, so that reports do not cut off what follows
 Progress = Callable[[int, int], None]  # files done, files in all
 
 
@@ -27,13 +33,21 @@ class JobOptions:
     jobs: int | None = None  # processes; None: one per core
     use_cache: bool = True
 
+    def reading_of(self, paths: Sequence[Path]) -> ReadOptions:
+        """How to read each of these files: a single one may take all processes, several are read side by side."""
+        return replace(self.reading, processes=processes_for(self.jobs)) if len(paths) == 1 else self.reading
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A file, or a member of an archive, that could not be read."""
+    """A file, or a member of an archive, that could not be read or analysed."""
 
     path: str
     message: str
+    traceback: str = ""  # where the failure is a bug of Redline
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", masked(self.message))  # it may quote the file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +74,14 @@ class OfFile(Generic[Result]):
 def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | None = None) -> Job:
     """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""
     folder = cache_folder() if options.use_cache else None
-    results, failures = gather(partial(_summarised, options=options.reading, folder=folder), paths, options, progress)
+    results, failures = gather(
+        partial(_summarised, options=options.reading_of(paths), folder=folder), paths, options, progress
+    )
     return _job(paths, results, failures)
 
 
 def gather(
-    work: Callable[[Path], OfFile[Result] | InputError],
+    work: Callable[[Path], OfFile[Result]],
     paths: Sequence[Path],
     options: JobOptions,
     progress: Progress | None = None,
@@ -73,15 +89,13 @@ def gather(
     """The work done on every file, by its index, and what failed. Raises InputError only where nothing succeeded."""
     results: dict[int, OfFile[Result]] = {}
     failures: list[Failure] = []
-    for done, (index, outcome) in enumerate(over_files(work, paths, options.jobs), start=1):
-        if isinstance(outcome, InputError):
+    errors: dict[int, InputError] = {}
+    for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.jobs), start=1):
+        if isinstance(outcome, InputError | WorkerDied):
+            errors[index] = _of_worker(paths[index], outcome)
             if options.reading.strict:
-                raise outcome
-            failures.append(Failure(path=str(paths[index]), message=str(outcome)))
-        elif isinstance(outcome, WorkerDied):
-            failures.append(
-                Failure(path=str(paths[index]), message=f"{paths[index]}: its reader died (out of memory?).")
-            )
+                raise errors[index]
+            failures.append(failure_of(paths[index], errors[index]))
         else:
             results[index] = outcome
             failures += [Failure(path=str(paths[index]), message=message) for message in outcome.failures]
@@ -90,16 +104,45 @@ def gather(
     if options.use_cache:
         prune(cache_folder())
     if not results:
-        raise InputError(failures[0].message)
+        raise errors[min(errors)]
     return results, sorted(failures, key=lambda failure: failure.path)
 
 
-def _summarised(path: Path, options: ReadOptions, folder: Path | None) -> OfFile[RankSummary] | InputError:
-    """Errors are returned, so that one bad file among a thousand ends nothing."""
+def attempted(work: Callable[[Path], Result], path: Path) -> Result | InputError:
+    """What the work on one file gives, or why there is nothing: one bad file among a thousand ends nothing."""
     try:
-        reading = read_cached(path, options, folder)
-    except InputError as error:
+        return work(path)
+    except Exception as error:  # noqa: BLE001 (the work on a file begins here: a bug that it meets costs this file only)
+        return explained(path, error)
+
+
+def _of_worker(path: Path, outcome: InputError | WorkerDied) -> InputError:
+    return outcome if isinstance(outcome, InputError) else InputError(f"{path}: its reader died (out of memory?).")
+
+
+def failure_of(path: Path, error: InputError) -> Failure:
+    return Failure(path=str(path), message=str(error), traceback=getattr(error, "traceback", ""))
+
+
+def explained(path: Path, error: Exception) -> InputError:
+    """Why a file cannot be used. Of a bug it says which exception was raised where: by the innermost line of ours."""
+    if isinstance(error, InputError):
         return error
+    if isinstance(error, MemoryError):
+        return InputError(f"{path}: there is not enough memory to read it.")
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents] or frames
+    at = ours[-1]
+    place = f"{Path(*Path(at.filename).parts[-3:])}:{at.lineno}, {at.name}"
+    return UnexpectedError(
+        f"{path}: Redline failed on it: {type(error).__name__}: {first_line(error)[:_LONGEST_REASON]} ({place}).\n"
+        "This is a bug; please report this line, or all of what -v prints.",
+        "".join(traceback.format_exception(error)),
+    )
+
+
+def _summarised(path: Path, options: ReadOptions, folder: Path | None) -> OfFile[RankSummary]:
+    reading = read_cached(path, options, folder)
     return OfFile(ranks=tuple(map(summarise, reading.timelines)), failures=reading.failures)
 
 

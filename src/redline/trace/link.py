@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from redline.timeline.nesting import innermost_at, parents_of
+from redline.timeline.nesting import innermost_at, lumps_of, nearest_of, parents_of
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I32, I64, Column
+from redline.timeline.table import I32, I64, Column, grouped, numbers_in
 from redline.timeline.timeline import (
     NESTED_KINDS,
     NONE,
@@ -66,8 +66,8 @@ def _classified(raw: RawColumns, log: ProblemLog) -> Spans:
         (Kind.ANNOTATION, schema.is_host_communication, Kind.COMMUNICATION),
     ):
         rows = np.flatnonzero(kind == old)
-        names = np.unique(spans.name[rows])
-        meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
+        names = numbers_in(spans.name[rows])
+        meant = np.array([name for name in names if is_meant(texts[name])], np.int32)
         kind[rows[np.isin(spans.name[rows], meant)]] = new
     regions = spans.name[kind == Kind.ANNOTATION]
     log.add(Reason.LOST_NAMES, sum(1 for name in regions.tolist() if texts[name] == schema.LOST_NAME))
@@ -78,10 +78,12 @@ def _parents(spans: Spans, log: ProblemLog) -> I32:
     """Enclosing spans among operators, calls and Python. Annotations cross Python's, so they take no part."""
     nested = np.isin(spans.kind, np.array(NESTED_KINDS, np.uint8))
     parent = np.full(len(spans), NONE, np.int32)
-    for lane in np.unique(spans.lane[nested]).tolist():  # one at a time: what a large trace needs for it is much
-        rows = np.flatnonzero(nested & (spans.lane == lane)).astype(np.int32)
-        start_ns = spans.start_ns[rows]
-        inner, crossing = parents_of(start_ns, start_ns + spans.dur_ns[rows])
+    nested_rows = np.flatnonzero(nested).astype(np.int32)
+    lane, start_ns = spans.lane[nested_rows], spans.start_ns[nested_rows]
+    end_ns = start_ns + spans.dur_ns[nested_rows]
+    for places, shift_ns in lumps_of(lane, start_ns, end_ns):
+        rows = nested_rows[places]
+        inner, crossing = parents_of(start_ns[places] + shift_ns, end_ns[places] + shift_ns)
         log.add(Reason.CHILD_OUTLIVES_PARENT, int(crossing.sum()))
         has = np.flatnonzero(inner != NONE)
         parent[rows[has]] = rows[inner[has]]
@@ -103,12 +105,7 @@ def _launches(raw: RawColumns, log: ProblemLog) -> I32:
 def _operators(raw: RawColumns, launch: I32) -> I32:
     """The innermost operator around each launch; where there is no launch, the one that the external id names."""
     spans = raw.spans
-    operator = np.where(launch != NONE, launch, NONE).astype(np.int32)
-    climbing = np.flatnonzero(operator != NONE)
-    while climbing.size:
-        climbing = climbing[spans.kind[operator[climbing]] != Kind.OPERATOR]
-        operator[climbing] = spans.parent[operator[climbing]]
-        climbing = climbing[operator[climbing] != NONE]
+    operator = nearest_of(spans.kind == Kind.OPERATOR, spans.parent, launch).astype(np.int32)
     missing = np.flatnonzero(operator == NONE)
     operator[missing] = _by_external_id(raw, missing)
     return operator
@@ -145,9 +142,11 @@ def _annotations(raw: RawColumns, launch: I32, operator: I32) -> I32:
     if not len(regions) or not len(known):
         return annotation
     lane = spans.lane[host[known]]
-    for number in np.unique(lane).tolist():
-        here = known[lane == number]
-        annotation[here] = _region_at(spans, host[here], regions[spans.lane[regions] == number])
+    of_lane = {number: regions[places] for number, places in grouped(spans.lane[regions])}
+    for number, places in grouped(lane):
+        if number in of_lane:
+            here = known[places]
+            annotation[here] = _region_at(spans, host[here], of_lane[number])
     elsewhere = known[annotation[known] == NONE]
     annotation[elsewhere] = _region_at(spans, host[elsewhere], regions)
     return annotation
@@ -186,10 +185,10 @@ def _operators_at(raw: RawColumns, at_ns: I64, lane: Column) -> I64:
     spans = raw.spans
     found = np.full(len(at_ns), NONE, np.int64)
     rows = raw.operators.row[spans.kind[raw.operators.row] == Kind.OPERATOR]
-    for number in np.unique(lane).tolist():
-        here = rows[spans.lane[rows] == number]
-        asked = np.flatnonzero(lane == number)
-        if not len(here):
+    of_lane = {number: rows[places] for number, places in grouped(spans.lane[rows])}
+    for number, asked in grouped(lane):
+        here = of_lane.get(number)
+        if here is None:
             continue
         at = np.maximum(np.searchsorted(spans.start_ns[here], at_ns[asked], "right") - 1, 0)
         exact = spans.start_ns[here[at]] == at_ns[asked]
@@ -291,17 +290,23 @@ def _tensor_shapes(value: Any) -> Iterator[list[int]]:
                 yield from _tensor_shapes(inner)
 
 
+def _number_of(text: str, texts: list[str]) -> int:
+    if text not in texts:
+        texts.append(text)
+    return texts.index(text)
+
+
 def _words(raw: RawColumns, rows: I64, metadata: I64, region: I32, texts: list[str]) -> I32:
     """Our word for each collective: from the metadata, else from the backend's region, else from the kernel's name."""
-    index = {text: number for number, text in enumerate(texts)}
+    index: dict[str, int] = {}
     region_name = np.where(region != NONE, raw.spans.name[region], NONE)
     words: dict[tuple[int, int, int], int] = {}
     for key in set(zip(metadata.tolist(), region_name.tolist(), raw.spans.name[rows].tolist(), strict=True)):
         described, around, kernel = (raw.texts[number] if number != NONE else "" for number in key)
         names = (described, around if schema.is_backend_region(around) else "", kernel)
         word = next(filter(None, map(schema.collective_of, names)), "")
-        words[key] = index.setdefault(word, len(texts))
-        if words[key] == len(texts):
-            texts.append(word)
+        if word not in index:
+            index[word] = _number_of(word, texts)
+        words[key] = index[word]
     keys = zip(metadata.tolist(), region_name.tolist(), raw.spans.name[rows].tolist(), strict=True)
     return np.array([words[key] for key in keys], np.int32)

@@ -1,21 +1,22 @@
 """Many ranks into one Perfetto trace within a size budget, and the proof that nothing planned is missing in it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
-from redline.errors import ClockError, InputError, OutputError
+from redline.errors import ClockError, InputError, OutputError, UnexpectedError
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
 from redline.trace.find import MERGED_KIND
 from redline.trace.inflate import contents
-from redline.trace.job import Failure, Job
+from redline.trace.job import Failure, Job, explained, failure_of
 from redline.trace.metadata import written_metadata
-from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
+from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents, Written
 from redline.trace.summary import RankSummary
 from redline.trace.write import SEPARATOR, TAIL, compressed, head
 from redline.units import format_bytes, format_ns
@@ -35,6 +36,14 @@ LEVELS: tuple[tuple[str, frozenset[Kind]], ...] = (
 """What is left out, more from line to line, until the rest fits the budget; after that, whole ranks go."""
 
 Read = Callable[[Path, int], Timeline]
+
+
+class RankFailedError(UnexpectedError):
+    """A file that could be read could not be merged, or not be read again."""
+
+    def __init__(self, message: str, traceback: str = "", path: Path | None = None) -> None:
+        super().__init__(message, traceback)
+        self.path = path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +138,7 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
     """What fits: as many kinds as possible for all ranks, else as many ranks as possible, spread over the job."""
     everyone = tuple(range(len(job.ranks)))
     largest = max(everyone, key=lambda index: job.ranks[index].spans)
-    bytes_by_category = _bytes_by_category(read(*job.places[largest]))
+    bytes_by_category = _bytes_by_category(job.places[largest][0], lambda: read(*job.places[largest]))
     sizes: list[float] = []
     left_out, kinds = LEVELS[-1]
     for left_out, kinds in LEVELS:
@@ -148,9 +157,9 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
     return _Plan(indices=tuple(sorted(spread)), kinds=kinds, left_out=left_out, budget_bytes=budget_bytes)
 
 
-def _bytes_by_category(timeline: Timeline) -> Counter[str]:
+def _bytes_by_category(path: Path, timeline: Callable[[], Timeline]) -> Counter[str]:
     sizes: Counter[str] = Counter()
-    for category, text in RankEvents(timeline, 0, _EVERYTHING, memory=True):
+    for category, text in _of_file(path, lambda: RankEvents(timeline(), 0, _EVERYTHING, memory=True)):
         sizes[category] += len(text) + len(SEPARATOR)
     return sizes
 
@@ -191,14 +200,28 @@ def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[t
     separator = b""
     for index in plan.indices:
         rank = job.ranks[index].rank
-        timeline = replace(read(*job.places[index]), rank=rank)
-        shift_ns = timeline.zero_ns - job.clocks.offset_ns[index] - zero_ns
-        for category, text in RankEvents(timeline, shift_ns, plan.kinds, memory=not plan.left_out):
+        events = partial(_events_of_rank, job, read, plan, zero_ns, index)
+        for category, text in _of_file(job.places[index][0], events):
             if category:
                 counts[rank, category] += 1
             yield separator + text
             separator = SEPARATOR
     yield TAIL
+
+
+def _events_of_rank(job: Job, read: Read, plan: _Plan, zero_ns: int, index: int) -> RankEvents:
+    timeline = replace(read(*job.places[index]), rank=job.ranks[index].rank)
+    shift_ns = timeline.zero_ns - job.clocks.offset_ns[index] - zero_ns
+    return RankEvents(timeline, shift_ns, plan.kinds, memory=not plan.left_out)
+
+
+def _of_file(path: Path, events: Callable[[], Iterable[Written]]) -> Iterator[Written]:
+    """Events made of one file; whatever goes wrong with it is told as its failure."""
+    try:
+        yield from events()
+    except Exception as error:
+        failure = failure_of(path, explained(path, error))
+        raise RankFailedError(failure.message, failure.traceback, path) from error
 
 
 def _about(job: Job, zero_ns: int) -> dict[str, object]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from redline.artifacts.masking import masked
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable
 from redline.timeline.timeline import NONE, Device, Metadata, Origin
@@ -81,7 +82,7 @@ def as_int(value: Any, otherwise: int) -> int:
 
 def _text(value: Any) -> str:
     """What a field says, "" where it says nothing; half of a surrogate pair cannot be written anywhere."""
-    return encodable(str(value)) if value else ""
+    return masked(encodable(str(value))) if value else ""
 
 
 def _devices(properties: Any) -> tuple[Device, ...]:

@@ -1,12 +1,13 @@
 """The same function over many files, on several processes; a worker that dies costs its file a second try, no more."""
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Result = TypeVar("Result")
 WORTH_BYTES = 8_000_000  # of compressed traces; less is read sooner than processes start
@@ -21,7 +22,7 @@ def over_files(
     work: Callable[[Path], Result], paths: Sequence[Path], jobs: int | None = None
 ) -> Iterator[tuple[int, Result | WorkerDied]]:
     """Index and result for each path, in the order in which they finish."""
-    processes = min(jobs or len(os.sched_getaffinity(0)), len(paths))
+    processes = min(processes_for(jobs), len(paths))
     if processes <= 1 or (jobs is None and _total_bytes(paths) < WORTH_BYTES):
         for index, path in enumerate(paths):
             yield index, work(path)
@@ -37,10 +38,20 @@ def over_files(
                 yield index, WorkerDied()
 
 
+def processes_for(jobs: int | None) -> int:
+    """How many processes may work at once: as many as asked for, else one per core."""
+    return jobs or len(os.sched_getaffinity(0))
+
+
 def _until_broken(
     work: Callable[[Path], Result], paths: Sequence[Path], waiting: list[int], suspects: list[int], processes: int
 ) -> Iterator[tuple[int, Result]]:
     """Work through `waiting` with one pool; if a worker is killed, what was under way goes to `suspects`."""
+    # A fifth of the import of a verb, and most commands read one file.
+    import multiprocessing
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+    from concurrent.futures.process import BrokenProcessPool
+
     running: dict[Future[Result], int] = {}
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
@@ -56,4 +67,8 @@ def _until_broken(
 
 
 def _total_bytes(paths: Sequence[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())
+    total = 0
+    for path in paths:
+        with suppress(OSError):  # reading it says what is wrong
+            total += path.stat().st_size
+    return total

@@ -1,32 +1,48 @@
 """Which rank a span belongs to, where one file holds several: host spans by process, device spans by their launch."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from redline.timeline.table import I64, Column
+from redline.timeline.problems import ProblemLog, Reason
+from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
-from redline.trace.columns import RawColumns
+from redline.trace.columns import RawColumns, TableType
 from redline.trace.correlate import launching_calls
 from redline.trace.growing import LaneKey
 from redline.trace.ranks import rank_from
-from redline.trace.sanity import reindexed
+from redline.trace.sanity import SIDE_TABLES, reindexed
 from redline.trace.schema import RANK_PROCESS_NAME
 
 _WORK_OF_HOST = (Kind.OPERATOR, *CALL_KINDS)
 _WHOLE_LANE = 0.8  # share of a stream's launches by one process that makes the stream that process's
+_MOST_RANKS = 64  # in a small file; a process with fewer spans than below may be one of so many ranks, no more
+_LEAST_SPANS = 100
 _LEAST_SHARE = 0.01  # of the largest process; a stray event or two does not make another rank
 
 
-def by_process(raw: RawColumns) -> list[tuple[int | str, RawColumns]]:
+def by_process(raw: RawColumns, log: ProblemLog) -> list[tuple[int | str, RawColumns]]:
     """The columns of each process that ran work, with the device work that it launched."""
-    processes = _working_processes(raw)
-    if len(processes) < 2:
-        return [(processes[0] if processes else NONE, raw)]
-    number = {process: index for index, process in enumerate(processes)}
-    lane_owner = np.array([_lane_owner(raw, lane, number) for lane in raw.lanes], np.int64)
+    homes = _Homes(raw)
+    work = _working_processes(raw, homes)
+    if len(work) < 2:
+        return [(next(iter(work), NONE), raw)]
+    ranks = _busiest(work, max(_MOST_RANKS, len(raw.spans) // _LEAST_SPANS))
+    number = {process: index for index, process in enumerate(ranks)}
+    number |= dict.fromkeys(work.keys() - number.keys(), len(ranks))
+    lane_owner = np.array([_lane_owner(homes, lane, number) for lane in raw.lanes], np.int64)
     owner = _owners(raw, lane_owner)
-    return [(process, _part(raw, owner, lane_owner, index)) for index, process in enumerate(processes)]
+    log.add(Reason.TOO_MANY_PROCESSES, int((owner == len(ranks)).sum()), example=f"{len(work)} processes ran operators")
+    return list(zip(ranks, _parts(raw, owner, lane_owner, len(ranks)), strict=True))
+
+
+def _busiest(work: dict[int | str, int], most: int) -> list[int | str]:
+    """In order of first appearance."""
+    if len(work) <= most:
+        return list(work)
+    kept = set(sorted(work, key=lambda process: -work[process])[:most])
+    return [process for process in work if process in kept]
 
 
 def named_rank(raw: RawColumns, process: int | str) -> int:
@@ -38,27 +54,35 @@ def named_rank(raw: RawColumns, process: int | str) -> int:
     return NONE
 
 
-def _home(raw: RawColumns, process: int | str) -> int | str:
+class _Homes:
     """The process that a process of the trace belongs to: devices named after a rank go with that rank's host."""
-    rank = named_rank(raw, process)
-    if rank == NONE:
-        return process
-    return next(other for other in raw.process_names if named_rank(raw, other) == rank)
+
+    def __init__(self, raw: RawColumns) -> None:
+        self.rank = {process: named_rank(raw, process) for process in raw.process_names}
+        self._first: dict[int, int | str] = {}
+        for process, rank in self.rank.items():
+            self._first.setdefault(rank, process)
+
+    def named(self, process: int | str) -> bool:
+        return self.rank.get(process, NONE) != NONE
+
+    def of(self, process: int | str) -> int | str:
+        return self._first[self.rank[process]] if self.named(process) else process
 
 
-def _working_processes(raw: RawColumns) -> list[int | str]:
-    """Processes with a fair share of the operators and calls, or named as a rank; in order of first appearance."""
+def _working_processes(raw: RawColumns, homes: _Homes) -> dict[int | str, int]:
+    """Processes with a fair share of the operators and calls, or named as a rank, and how many of these they have."""
     at_work = np.isin(raw.spans.kind, np.array(_WORK_OF_HOST, np.uint8))
     work_per_lane = np.bincount(raw.spans.lane[at_work], minlength=len(raw.lanes)).tolist()
     spans_per_lane = np.bincount(raw.spans.lane, minlength=len(raw.lanes)).tolist()
     totals: dict[int | str, int] = {}
     for (process, _, _), work, spans in zip(raw.lanes, work_per_lane, spans_per_lane, strict=True):
-        count = spans if named_rank(raw, process) != NONE else work
+        count = spans if homes.named(process) else work
         if count:
-            home = _home(raw, process)
+            home = homes.of(process)
             totals[home] = totals.get(home, 0) + count
     least = _LEAST_SHARE * max(totals.values(), default=0)
-    return [process for process, count in totals.items() if count >= least]
+    return {process: count for process, count in totals.items() if count >= least}
 
 
 def _owners(raw: RawColumns, lane_owner: I64) -> I64:
@@ -73,12 +97,12 @@ def _owners(raw: RawColumns, lane_owner: I64) -> I64:
     return owner
 
 
-def _lane_owner(raw: RawColumns, lane: LaneKey, number: dict[int | str, int]) -> int:
+def _lane_owner(homes: _Homes, lane: LaneKey, number: dict[int | str, int]) -> int:
     """The process of a thread; of a stream only where its process is named after a rank."""
     process, _, on_device = lane
-    if on_device and named_rank(raw, process) == NONE:
+    if on_device and not homes.named(process):
         return NONE
-    return number.get(_home(raw, process), NONE)
+    return number.get(homes.of(process), NONE)
 
 
 def _follow_the_lane(raw: RawColumns, owner: I64) -> None:
@@ -86,8 +110,11 @@ def _follow_the_lane(raw: RawColumns, owner: I64) -> None:
 
     Only where processes share a stream's number (each with its own GPU 0), its work is told apart launch by launch.
     """
-    for lane in np.unique(raw.spans.lane[raw.device_work.row]).tolist():
-        here = np.flatnonzero(raw.spans.lane == lane)
+    streams = np.zeros(len(raw.lanes), bool)
+    streams[raw.spans.lane[raw.device_work.row]] = True
+    rows = np.flatnonzero(streams[raw.spans.lane])
+    for _, places in grouped(raw.spans.lane[rows]):
+        here = rows[places]
         known = owner[here][owner[here] != NONE]
         if not known.size:
             continue
@@ -96,11 +123,46 @@ def _follow_the_lane(raw: RawColumns, owner: I64) -> None:
         owner[here if whole else here[owner[here] == NONE]] = votes.argmax()
 
 
-def _part(raw: RawColumns, owner: Column, lane_owner: Column, index: int) -> RawColumns:
-    part = reindexed(raw, np.flatnonzero(owner == index))
-    lanes = np.flatnonzero(lane_owner == index)
-    return replace(
-        part,
-        memory=raw.memory.take(np.isin(raw.memory.lane, lanes)),
-        flows=raw.flows.take(np.isin(raw.flows.lane, lanes)),
-    )
+def _parts(raw: RawColumns, owner: I64, lane_owner: I64, count: int) -> Iterator[RawColumns]:
+    """The columns of each owner but the last. All are put in order of owner once, so that each part is a slice."""
+    ordered = reindexed(raw, np.argsort(owner, kind="stable"))
+    edges = np.searchsorted(np.sort(owner), np.arange(count + 1))
+    memory, memory_edges = _by_owner(raw.memory, lane_owner, count)
+    flows, flow_edges = _by_owner(raw.flows, lane_owner, count)
+    for index in range(count):
+        first, end = edges[index : index + 2].tolist()
+        tables = {name: _rows_between(getattr(ordered, name), first, end) for name in SIDE_TABLES}
+        part = replace(
+            raw,
+            spans=ordered.spans.take(slice(first, end)),
+            memory=memory.take(slice(*memory_edges[index : index + 2])),
+            flows=flows.take(slice(*flow_edges[index : index + 2])),
+            **tables,
+        )
+        yield _with_own_lanes(part)
+
+
+def _by_owner(table: TableType, lane_owner: I64, count: int) -> tuple[TableType, I64]:
+    """A table in order of whose its lanes are, and where each owner's rows begin."""
+    owner = lane_owner[table.columns()["lane"]]
+    order = np.argsort(owner, kind="stable")
+    return table.take(order), np.searchsorted(owner[order], np.arange(count + 1))
+
+
+def _rows_between(table: TableType, first: int, end: int) -> TableType:
+    """What a side table has of these spans, as a table of theirs alone."""
+    row = table.columns()["row"]
+    part = table.take(slice(*np.searchsorted(row, (first, end)).tolist()))
+    return replace(part, row=part.columns()["row"] - np.int32(first))  # type: ignore[call-arg]  # all have it
+
+
+def _with_own_lanes(part: RawColumns) -> RawColumns:
+    """Without the threads and streams of other processes."""
+    tables = {name: getattr(part, name) for name in ("spans", "memory", "flows")}
+    used = np.unique(np.concatenate([table.lane for table in tables.values()]))
+    moved = {
+        name: replace(table, lane=np.searchsorted(used, table.lane).astype(np.int32)) for name, table in tables.items()
+    }
+    numbers = used.tolist()
+    streams = {new: part.lane_streams[old] for new, old in enumerate(numbers) if old in part.lane_streams}
+    return replace(part, lanes=[part.lanes[old] for old in numbers], lane_streams=streams, **moved)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -81,7 +82,7 @@ def job_ranks(claims: Sequence[tuple[int, str]], world_size: int) -> JobRanks:
             ranks.append(next(number for number in free if number not in taken))
             taken.add(ranks[-1])
             origins.append(FROM_ORDER)
-    doubles = tuple(sorted({rank for rank in ranks if ranks.count(rank) > 1})) if len(set(ranks)) < len(ranks) else ()
+    doubles = tuple(sorted(rank for rank, times in Counter(ranks).items() if times > 1))
     absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in taken)
     missing = tuple(islice(absent, MOST_MISSING))
     return JobRanks(ranks=tuple(ranks), origins=tuple(origins), doubles=doubles, missing=missing)

@@ -1,28 +1,34 @@
 """One trace file to timelines: the pure function that a loop, a process pool or a cluster can run."""
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from redline.artifacts.masking import masked, masked_texts
 from redline.errors import DamagedError, InputError
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import encodable
+from redline.timeline.table import encodable, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
 from redline.trace import ranks, schema
-from redline.trace.columns import Collector, RawColumns
-from redline.trace.decode import decoded_batches
+from redline.trace.columns import RawColumns
 from redline.trace.document import Document
 from redline.trace.growing import LaneKey
 from redline.trace.inflate import Content, Limits, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank
+from redline.trace.parallel import collected
 from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import sane
 from redline.trace.steps import find_steps
+from redline.trace.workers import Worker, workers
 
 _MOST_DEVICES = 256
+_LARGE_BYTES = 40_000_000  # of text
+_INFLATES = 13  # times, at least: so much do real traces
 HARMLESS = frozenset({Reason.STREAM_OVERLAP, Reason.CHILD_OUTLIVES_PARENT, Reason.RANK_INFERRED, Reason.UNKNOWN_PHASE})
 """Notes that say nothing against a trace, so that even a strict reading accepts them."""
 
@@ -33,6 +39,7 @@ class ReadOptions:
 
     step_regex: str | None = None
     strict: bool = False
+    processes: int = 1  # that one large file may take; more than a few have nothing to do
     limits: Limits = field(default_factory=Limits)
 
 
@@ -50,13 +57,14 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
     timelines: list[Timeline] = []
     failures: list[str] = []
     try:
-        for content in contents(path, options.limits):
-            try:
-                timelines += _read_document(path, content, options)
-            except InputError as error:
-                if not content.member or options.strict:
-                    raise
-                failures.append(str(error))
+        with workers(options.processes - 1 if _is_large(path) else 0) as team:
+            for content in contents(path, options.limits):
+                try:
+                    timelines += _read_document(path, content, options, team)
+                except InputError as error:
+                    if not content.member or options.strict:
+                        raise
+                    failures.append(str(error))
     except InputError as error:
         if not timelines or options.strict:
             raise
@@ -66,38 +74,54 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
     return Reading(timelines=tuple(timelines), failures=tuple(failures))
 
 
-def _read_document(path: Path, content: Content, options: ReadOptions) -> list[Timeline]:
+def _is_large(path: Path) -> bool:
+    """Whether decoding takes so long that starting processes for it is worth their time."""
+    if not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        is_plain = file.read(1) in (b"{", b"[")
+        return os.fstat(file.fileno()).st_size >= (_LARGE_BYTES if is_plain else _LARGE_BYTES // _INFLATES)
+    return False
+
+
+def _read_document(path: Path, content: Content, options: ReadOptions, team: list[Worker]) -> list[Timeline]:
     if path.suffix == ".tmp":
         content.log.add(Reason.UNFINISHED_EXPORT)
     document = Document(content)
-    collector = Collector(content.log)
-    for batch in decoded_batches(document):
-        collector.add(batch)
+    raw = collected(document, team)
     metadata = document.metadata()
-    raw = collector.finish()
     document.refuse_if_void(sum(raw.events.values()))
     raw = sane(raw, content.log)
     _note_absences(raw, content.log)
     zero_ns = _from_zero(raw, base_time_ns(metadata))
     source = Source(path=encodable(str(path)), member=content.member, inflated_bytes=document.offset, events=raw.events)
-    parts = by_process(raw)
+    parts = by_process(raw, content.log)
     described = metadata_of(metadata, content.log)
+    texts = list(raw.texts)  # of all ranks: each would need nearly all of them
     timelines = []
     for process, part in parts:
         log = ProblemLog()
         log.extend(content.log.freeze())
         claim = _rank_claim(metadata if len(parts) == 1 else {}, part, process, source)
-        timeline = replace(_timeline(part, zero_ns, claim, described, source, log), origin=stated_origin(metadata))
+        timeline = replace(
+            _timeline(part, texts, zero_ns, claim, described, source, log), origin=stated_origin(metadata)
+        )
         if options.strict:
             refuse_damage(timeline.source)
-        timelines.append(with_steps(timeline, options.step_regex))
-    return timelines
+        timelines.append(timeline)
+    shared = tuple(masked_texts(texts))
+    return [with_steps(replace(timeline, texts=shared), options.step_regex) for timeline in timelines]
 
 
 def _timeline(
-    raw: RawColumns, zero_ns: int, claim: tuple[int, str], metadata: Metadata, source: Source, log: ProblemLog
+    raw: RawColumns,
+    texts: list[str],
+    zero_ns: int,
+    claim: tuple[int, str],
+    metadata: Metadata,
+    source: Source,
+    log: ProblemLog,
 ) -> Timeline:
-    texts = list(raw.texts)
     links = linked(raw, texts, log)
     if claim[1] not in ranks.STATED:
         log.add(Reason.RANK_INFERRED, example=claim[1])
@@ -106,7 +130,7 @@ def _timeline(
         rank=claim[0],
         rank_origin=claim[1],
         zero_ns=zero_ns,
-        texts=tuple(texts),
+        texts=(),  # shared by all ranks, once they are complete
         lanes=_lanes(raw),
         spans=links.spans,
         operators=links.operators,
@@ -156,7 +180,7 @@ def _lanes(raw: RawColumns) -> tuple[Lane, ...]:
 
 def _lane(raw: RawColumns, index: int, key: LaneKey) -> Lane:
     process, thread, on_device = key
-    label = raw.thread_names.get((process, thread), "")
+    label = masked(raw.thread_names.get((process, thread), ""))
     if not on_device:
         return Lane(process=str(process), thread=str(thread), label=label)
     device, stream = raw.lane_streams.get(index, (NONE, NONE))
@@ -172,7 +196,7 @@ def _note_absences(raw: RawColumns, log: ProblemLog) -> None:
         log.add(Reason.NO_EVENTS)
         return
     calls = spans.rows_of(*CALL_KINDS)
-    names = np.unique(spans.name[calls]).tolist()
+    names = numbers_in(spans.name[calls])
     if (
         not len(raw.device_work)
         and Reason.TRUNCATED_FILE not in log

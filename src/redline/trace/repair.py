@@ -9,12 +9,12 @@ from redline.trace.schema import FIRST_KEYS
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _RARE_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _CONTROLS_TO_SPACES = bytes.maketrans(bytes(range(32)), b" " * 32)
-_BACKSLASH = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+_ESCAPES = re.compile(rb'(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++|\\')  # as many as there are, or a lone backslash
 _BARE_WORD = re.compile(
-    rb'("(?:[^"\\]|\\.)*")|(?<=[:,\[])(\s*)(?:-?(?:inf(?:inity)?|nan)|N/A)(?=\s*[,}\]])', re.IGNORECASE | re.DOTALL
+    rb'("(?:[^"\\]++|\\.)*+")|(?<=[:,\[])(\s*)(?:-?(?:inf(?:inity)?|nan)|N/A)(?=\s*[,}\]])', re.IGNORECASE | re.DOTALL
 )
 _UNOPENED_KEY = re.compile(rb'(?<=[{,])(\s*)([A-Za-z_][\w ]*)"(\s*:)')
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TEXT_FIELD = re.compile(rb'"[^"\\]{1,40}"\s*:\s*"')
 _END_OF_VALUE = re.compile(rb'"(?=\s*(?:,\s*"[^"\\]{1,40}"\s*:|[}\]]))')
 _END_OF_NAME = re.compile(rb'"(?=\s*(?:,\s*"(?:' + b"|".join(FIRST_KEYS) + rb')"\s*:|\}[\s,}]*\Z))')
@@ -77,9 +77,16 @@ def _as_utf8(text: bytes) -> bytes:
 
 
 def double_backslashes(text: bytes) -> bytes:
+    """Not by `sub`: its list of millions of matches would take a hundred times the memory of the text."""
     if b"\\" not in text:
         return text
-    return _BACKSLASH.sub(lambda match: match.group() if match.group(1) else b"\\\\", text)
+    doubled, position = bytearray(), 0
+    for match in _ESCAPES.finditer(text):
+        if match.end() == match.start() + 1:
+            doubled += text[position : match.end()]
+            doubled += b"\\"
+            position = match.end()
+    return bytes(doubled + text[position:]) if position else text
 
 
 def _blank_controls(text: bytes) -> bytes:

@@ -128,9 +128,15 @@ KEPT_FIRST = frozenset({"ph", "cat", "name"})
 """Where a field is written twice: these precede free text, so the first value is the profiler's; of others the last."""
 
 TIME_AS_STRING = re.compile(rb'"ts"\s*:\s*"')
-LARGE_FRACTION = re.compile(rb'"ts"\s*:\s*[0-9]{13,}\.[0-9]*[1-9]')
-"""A stamp that a double cannot hold: many digits, and some after the point that matter."""
+_LARGE_FRACTION = re.compile(rb'"ts"\s*:\s*[0-9]{13,}\.[0-9]*[1-9]')
+_LARGE_NUMBER = re.compile(rb"\.(?<=[0-9]{13}\.)")  # begins with one byte: many times faster to look for
 CATEGORY_KEY, DURATION_KEY = b'"cat"', b'"dur"'
+
+
+def has_large_fraction(text: bytes) -> bool:
+    """Whether there is a stamp that a double cannot hold: many digits, and some after the point that matter."""
+    return _LARGE_NUMBER.search(text) is not None and _LARGE_FRACTION.search(text) is not None
+
 
 # --- categories -------------------------------------------------------------------------------------------------------
 

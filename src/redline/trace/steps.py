@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.timeline.table import I64, Column
+from redline.timeline.table import I64, Column, numbers_in
 from redline.timeline.timeline import NONE, Kind, Spans, Steps
 from redline.trace import schema
 
@@ -79,8 +79,8 @@ def _by_repetition(spans: Spans, _: Sequence[str], window_ns: tuple[int, int]) -
         rows = spans.rows_of(*kinds)
         if len(rows) < 4:
             continue
-        lanes, counts = np.unique(spans.lane[rows], return_counts=True)
-        rows = rows[spans.lane[rows] == lanes[counts.argmax()]][:_LONGEST_SEQUENCE]
+        busiest = np.bincount(spans.lane[rows]).argmax()
+        rows = rows[spans.lane[rows] == busiest][:_LONGEST_SEQUENCE]
         first, period = repeating_part(spans.name[rows])
         if period:
             at = rows[first::period]
@@ -119,8 +119,8 @@ def _named(
 ) -> I64:
     """Rows of regions whose name is meant, in time order, outermost only."""
     rows = spans.rows_of(*kinds)
-    names = np.unique(spans.name[rows])
-    meant = np.array([name for name in names.tolist() if is_meant(texts[name])], np.int32)
+    names = numbers_in(spans.name[rows])
+    meant = np.array([name for name in names if is_meant(texts[name])], np.int32)
     return _apart(spans, rows[np.isin(spans.name[rows], meant)])
 
 

@@ -1,115 +1,152 @@
-"""Timelines as a file of columns: what was read once need not be decoded again.
+"""Timelines as bytes of columns: what was read once need not be decoded again. What is loaded is checked like a trace.
 
-Layout: magic, length of the header, checksum, header (JSON, zstd), then each column (little-endian, zstd) in order.
+Layout: length of the header, header (JSON, zstd), then each column (little-endian, zstd) in order.
 """
 
 import struct
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import zstandard
-from isal import isal_zlib
 
-from redline.artifacts import Envelope, check_envelope, write_atomic
 from redline.errors import InputError
 from redline.timeline.problems import Problem, Reason
-from redline.timeline.table import Column
-from redline.timeline.timeline import TABLES, Lane, Metadata, Origin, Source, Timeline
+from redline.timeline.table import Column, Table
+from redline.timeline.timeline import NONE, TABLES, Lane, Metadata, Origin, Source, Timeline
+from redline.trace.entries import most_inflated_bytes
+from redline.trace.ranks import LARGEST_JOB, is_rank
 
 KIND = "timelines"
-SCHEMA_VERSION = 1
-_MAGIC = b"REDLINE\n"
-_FRAME = struct.Struct("<QI")  # length of the header, checksum of it and all that follows
+SCHEMA_VERSION = 2  # 2: sizes of columns in place of their starts
+_LENGTH = struct.Struct("<Q")
 _LEVEL = 1  # a third more speed than the default, for a tenth more size
 _REASONS = {reason.code: reason for reason in Reason}
+_UNSOUND = (zstandard.ZstdError, msgspec.MsgspecError, struct.error, ValueError, TypeError, KeyError, AssertionError)
+_PLAIN = ("origin", "rank", "rank_origin", "zero_ns", "texts", "lanes", "step_anchor", "metadata")
 
 
-def save(path: Path, timelines: tuple[Timeline, ...], key: str) -> None:
-    """Write the timelines; `key` says what they were read from and is checked when they are loaded."""
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    """A timeline without its columns."""
+
+    origin: Origin
+    rank: int
+    rank_origin: str
+    zero_ns: int
+    texts: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+    step_anchor: str
+    metadata: Metadata
+    path: str
+    member: str
+    inflated_bytes: int
+    events: Mapping[str, int]
+    problems: tuple[tuple[str, int, int, str], ...]
+    columns: tuple[tuple[str, str, str, int], ...]  # table, name, type and stored bytes of each
+
+
+def packed(timelines: tuple[Timeline, ...]) -> list[bytes]:
+    """The timelines in pieces of bytes."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    blobs: list[bytes] = []
-    described = [_described(timeline, compressor, blobs) for timeline in timelines]
-    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline.trace.store")
-    header = compressor.compress(msgspec.json.encode({**envelope.to_dict(), "key": key, "timelines": described}))
-    checksum = isal_zlib.crc32(header)
-    for blob in blobs:
-        checksum = isal_zlib.crc32(blob, checksum)
-    with write_atomic(path, force=True) as file:
-        file.write(_MAGIC + _FRAME.pack(len(header), checksum) + header)
-        for blob in blobs:
-            file.write(blob)
+    columns: list[bytes] = []
+    header = compressor.compress(msgspec.json.encode([_header(one, compressor, columns) for one in timelines]))
+    return [_LENGTH.pack(len(header)), header, *columns]
 
 
-def load(path: Path, key: str) -> tuple[Timeline, ...]:
-    """The timelines that were saved under this key. Raises InputError where the file is another's or damaged."""
-    data = path.read_bytes()
-    try:
-        header, position = _header(data)
-        check_envelope(header, KIND, SCHEMA_VERSION, where=str(path))
-        if header["key"] != key:
-            raise InputError(f"{path}: made from another state of the trace")
-        body = memoryview(data)[position:]
-        return tuple(_restored(one, body) for one in header["timelines"])
-    except (zstandard.ZstdError, msgspec.MsgspecError, struct.error, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: damaged ({error})") from error
-
-
-def _header(data: bytes) -> tuple[dict[str, Any], int]:
-    start = len(_MAGIC) + _FRAME.size
-    if not data.startswith(_MAGIC):
-        raise ValueError("not a file of timelines")
-    length, checksum = _FRAME.unpack(data[len(_MAGIC) : start])
-    if isal_zlib.crc32(memoryview(data)[start:]) != checksum:
-        raise ValueError("its checksum is wrong")
-    end = start + length
-    header: dict[str, Any] = msgspec.json.decode(zstandard.ZstdDecompressor().decompress(data[start:end]))
-    return header, end
-
-
-def _described(timeline: Timeline, compressor: zstandard.ZstdCompressor, blobs: list[bytes]) -> dict[str, Any]:
+def _header(timeline: Timeline, compressor: zstandard.ZstdCompressor, blobs: list[bytes]) -> _Header:
     columns = []
     for table in TABLES:
         for name, array in getattr(timeline, table).columns().items():
             little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            blob = compressor.compress(little.view(np.uint8).data)
-            columns.append((table, name, little.dtype.str, sum(map(len, blobs)), len(blob)))
-            blobs.append(blob)
-    problems = [(one.reason.code, one.count, one.first_offset, one.example) for one in timeline.source.problems]
-    plain = ("rank", "rank_origin", "zero_ns", "texts", "lanes", "step_anchor", "metadata")
-    source = {name: getattr(timeline.source, name) for name in ("path", "member", "inflated_bytes", "events")}
-    return {
-        **{name: getattr(timeline, name) for name in plain},
-        "origin": str(timeline.origin),
-        "source": source,
-        "problems": problems,
-        "columns": columns,
-    }
-
-
-def _restored(one: dict[str, Any], body: memoryview) -> Timeline:
-    problems = tuple(
-        Problem(_REASONS[code], count, offset, example) for code, count, offset, example in one["problems"]
-    )
-    return Timeline(
-        origin=Origin(one["origin"]),
-        rank=one["rank"],
-        rank_origin=one["rank_origin"],
-        zero_ns=one["zero_ns"],
-        texts=tuple(one["texts"]),
-        lanes=msgspec.convert(one["lanes"], tuple[Lane, ...]),
-        step_anchor=one["step_anchor"],
-        metadata=msgspec.convert(one["metadata"], Metadata),
-        source=Source(**one["source"], problems=problems),
-        **_tables(one["columns"], body),
+            blobs.append(compressor.compress(little.view(np.uint8).data))
+            columns.append((table, name, little.dtype.str, len(blobs[-1])))
+    source = timeline.source
+    return _Header(
+        **{name: getattr(timeline, name) for name in _PLAIN},
+        **{name: getattr(source, name) for name in ("path", "member", "inflated_bytes", "events")},
+        problems=tuple((one.reason.code, one.count, one.first_offset, one.example) for one in source.problems),
+        columns=tuple(columns),
     )
 
 
-def _tables(columns: list[tuple[str, str, str, int, int]], body: memoryview) -> dict[str, Any]:
-    decompressor = zstandard.ZstdDecompressor()
+def unpacked(data: memoryview) -> tuple[Timeline, ...]:
+    """The timelines that were packed. Raises InputError where they cannot be what a trace was read as."""
+    try:
+        (length,) = _LENGTH.unpack(data[: _LENGTH.size])
+        inflating = _Inflating(len(data))
+        text = inflating.inflated(data[_LENGTH.size : _LENGTH.size + length])
+        headers = msgspec.json.decode(text, type=tuple[_Header, ...])
+        rest = data[_LENGTH.size + length :]
+        timelines = []
+        for header in headers:
+            size = sum(column[3] for column in header.columns)
+            timelines.append(_restored(header, rest[:size], inflating))
+            rest = rest[size:]
+        return tuple(timelines)
+    except _UNSOUND as error:
+        raise InputError(f"damaged ({error})") from error
+
+
+class _Inflating:
+    """Inflates pieces as long as all of them together stay within what the size of the entry allows."""
+
+    def __init__(self, stored_bytes: int) -> None:
+        self._left = most_inflated_bytes(stored_bytes)
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def inflated(self, blob: memoryview) -> bytes:
+        # A frame that does not state its size is not ours; one that does gets that much memory at once.
+        size = zstandard.get_frame_parameters(blob).content_size
+        if not 0 <= size <= self._left:
+            raise ValueError(f"{size} bytes inflated")
+        self._left -= size
+        data: bytes = self._decompressor.decompress(blob, max_output_size=size, allow_extra_data=False)
+        return data
+
+
+def _restored(header: _Header, body: memoryview, inflating: _Inflating) -> Timeline:
+    problems = tuple(Problem(_REASONS[code], count, offset, text) for code, count, offset, text in header.problems)
+    timeline = Timeline(
+        **{name: getattr(header, name) for name in _PLAIN},
+        source=Source(
+            path=header.path,
+            member=header.member,
+            inflated_bytes=header.inflated_bytes,
+            events=header.events,
+            problems=problems,
+        ),
+        **_tables(header, body, inflating),
+    )
+    _check_numbers(timeline)
+    timeline.self_check()
+    return timeline
+
+
+def _tables(header: _Header, body: memoryview, inflating: _Inflating) -> dict[str, Any]:
     arrays: dict[str, dict[str, Column]] = {table: {} for table in TABLES}
-    for table, name, dtype, start, size in columns:
-        raw = decompressor.decompress(body[start : start + size])
-        arrays[table][name] = np.frombuffer(raw, np.dtype(dtype))
+    for table, name, dtype, size in header.columns:
+        kind: type[Table] = TABLES[table]
+        declared = kind.layout()[name]
+        narrow = np.dtype(np.int32) if declared == np.int64 else declared
+        if np.dtype(dtype) not in (declared, narrow) or size < 0:
+            raise ValueError(f"{table}.{name} holds {dtype}")
+        arrays[table][name] = np.frombuffer(inflating.inflated(body[:size]), np.dtype(dtype))
+        body = body[size:]
     return {table: TABLES[table](**arrays[table]) for table in TABLES}
+
+
+def _check_numbers(timeline: Timeline) -> None:
+    """Numbers beside the columns are within what the reader lets pass."""
+    metadata, source = timeline.metadata, timeline.source
+    if not (timeline.rank == NONE or is_rank(timeline.rank)) or not 0 <= metadata.world_size <= LARGEST_JOB:
+        raise ValueError("no job has such a rank")
+    numbers = [timeline.zero_ns, source.inflated_bytes, *source.events.values()]
+    numbers += [number for lane in timeline.lanes for number in (lane.device, lane.stream)]
+    numbers += [value for device in metadata.devices for value in asdict(device).values() if isinstance(value, int)]
+    numbers += [number for problem in source.problems for number in (problem.count, problem.first_offset)]
+    numbers += [rank for ranks in metadata.group_ranks.values() for rank in ranks]
+    if max(map(abs, numbers)) >= 2**63:
+        raise ValueError("a number beyond 64 bits")

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from operator import attrgetter
 
 import numpy as np
 
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import I64
-from redline.trace.schema import LARGE_FRACTION, AnyEvent, Event, ExactEvent
+from redline.trace.schema import AnyEvent, Event, ExactEvent, has_large_fraction
 
 NO_TIME = int(np.iinfo(np.int64).min)
 _LARGEST_NS = 2**62 // 1000 * 1000  # times beyond are held here, so that no sum or difference leaves 64 bits
@@ -29,10 +28,10 @@ class Decoded:
 def with_times(events: list[Event], text: bytes) -> Decoded | None:
     """Times of the fast path, or None where a double cannot hold them exactly."""
     count = len(events)
-    ts = np.fromiter(map(attrgetter("ts"), events), np.float64, count)
-    dur = np.fromiter(map(attrgetter("dur"), events), np.float64, count)
+    ts = np.fromiter([event.ts for event in events], np.float64, count)
+    dur = np.fromiter([event.dur for event in events], np.float64, count)
     with np.errstate(invalid="ignore"):
-        if bool((np.abs(ts) > _DOUBLE_HOLDS_US).any()) and LARGE_FRACTION.search(text):
+        if bool((np.abs(ts) > _DOUBLE_HOLDS_US).any()) and has_large_fraction(text):
             return None
     return Decoded(events, _ns_of(ts), _ns_of(dur))
 

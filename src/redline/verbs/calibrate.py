@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import msgspec
 from redline.errors import InputError, UsageError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import load_calibration, save_profile
+from redline.probes.budget import FULL_S, QUICK_S, Budget
 from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
 from redline.probes.record import FAMILIES, Calibration
@@ -45,27 +47,37 @@ def calibrate(
     only: Sequence[str] | None = None,
     torchrun: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
+    budget: float | Budget | None = None,
 ) -> Calibrated | None:
-    """Measure this machine, or only some families of it.
+    """Measure this machine, or only some families of it, in `budget` seconds of wall time: what matters most first.
 
     Collectives are measured among processes that torchrun starts with its options `torchrun`. None on a machine that
     took part in the collectives of others and keeps no result of its own.
     """
     _require_torch()
     families = chosen(only, has_processes=bool(torchrun))
-    from redline.probes.conditions import start_now
+    if not isinstance(budget, Budget):
+        budget = budget_of(budget, quick=quick)
+    from redline.probes.conditions import seen, start_now
 
     start = start_now()
-    collectives = _collectives(torchrun, quick=quick, tell=tell) if "collectives" in families else None
+    tell(f"{seen(start)}; at most {budget.seconds:g} s")
+    collectives = _collectives(torchrun, quick=quick, tell=tell, budget=budget) if "collectives" in families else None
     if torchrun and collectives is None:
         return None
     from redline.probes.calibrate import calibrate_device
     from redline.probes.figures import machine_of
 
+    budget.has_results = collectives is not None
     others = [one for one in families if one != "collectives"]
-    calibration = calibrate_device(others, start, quick=quick, tell=tell)
+    calibration = calibrate_device(others, start, quick=quick, tell=tell, budget=budget, is_all=collectives is None)
     calibration = replace(calibration, collectives=collectives)
     return Calibrated(calibration=calibration, machine=machine_of(calibration))
+
+
+def budget_of(seconds: float | None, *, quick: bool) -> Budget:
+    """As long as was said, else as long as such a calibration may take; it begins now."""
+    return Budget(seconds if seconds is not None else QUICK_S if quick else FULL_S)
 
 
 def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...]:
@@ -83,11 +95,13 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
     return wanted if has_processes else tuple(one for one in wanted if one != "collectives")
 
 
-def _collectives(torchrun: Sequence[str], *, quick: bool, tell: Callable[[str], None]) -> Collectives | None:
+def _collectives(
+    torchrun: Sequence[str], *, quick: bool, tell: Callable[[str], None], budget: Budget
+) -> Collectives | None:
     from redline.probes.collectives.start import measure_collectives
 
     tell("collectives")
-    return measure_collectives(torchrun, quick=quick)
+    return measure_collectives(torchrun, quick=quick, left_s=budget.left_s())
 
 
 def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
@@ -110,9 +124,11 @@ def load_calibrated(path: str | Path) -> Calibrated:
     machine, record = load_calibration(Path(path))
     try:
         calibration = msgspec.convert(record, Calibration)
-        list(figures(calibration))
-    except (msgspec.ValidationError, ZeroDivisionError) as error:
+        found = [one.estimate for one in figures(calibration)]
+    except (msgspec.ValidationError, ZeroDivisionError, OverflowError) as error:
         raise InputError(f"{path}: its measurements are not sound: {error}; calibrate anew") from error
+    if not all(map(isfinite, (number for one in found for number in (one.value, one.low, one.high)))):
+        raise InputError(f"{path}: its measurements are not sound: a figure is not finite; calibrate anew")
     return Calibrated(calibration=calibration, machine=machine)
 
 

@@ -10,18 +10,20 @@ from redline.analysis.job.digests import digest_job, scene_again
 from redline.analysis.job.outline import Outline, outline_of
 from redline.analysis.job.typical import typical_place
 from redline.analysis.rank.digest_file import is_digest
-from redline.analysis.rank.strip import Strip, strip_of
-from redline.errors import UsageError
+from redline.errors import InputError, UsageError
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Findings
+from redline.findings.needed import check_sightings
 from redline.findings.observe import observe
 from redline.launch.captured import Captured, captured_of
-from redline.report.redaction.redactor import Redactor, Removed
 from redline.trace.find import find_traces
-from redline.trace.job import Failure, JobOptions, Progress
+from redline.trace.job import Failure, JobOptions, Progress, attempted, failure_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from redline.analysis.rank.strip import Strip
+    from redline.report.redaction.redactor import Redactor, Removed
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,12 +34,14 @@ class Diagnosed:
     outline: Outline
     findings: Findings
     failures: tuple[Failure, ...]
-    strip: Strip | None = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
-    removed: tuple[Removed, ...] | None = None  # by redaction; None where nothing was looked for
+    strip: "Strip | None" = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
+    removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
-    def redacted(self, redactor: Redactor | None = None) -> "Diagnosed":
+    def redacted(self, redactor: "Redactor | None" = None) -> "Diagnosed":
         """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""
+        from redline.report.redaction.redactor import Redactor
+
         redactor = redactor or Redactor()
         clean = redactor.redacted(self)
         return replace(clean, removed=redactor.removed)
@@ -81,28 +85,48 @@ def diagnose(
     options = options or JobOptions()
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"--machine": machine, "--step-regex": options.reading.step_regex})
-    found = digest_job(files, machine, options, progress, observe)
-    diagnosis = combine(found.digests)
+    diagnosis, failures = _combined(files, machine, options, progress)
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
-    strip = _typical_step(diagnosis, files, machine, options) if draw_step else None
+    strip, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
     return Diagnosed(
         diagnosis=diagnosis,
         outline=outline,
         findings=findings,
-        failures=found.failures,
+        failures=(*failures, *undrawn),
         strip=strip,
         captured=captured_of(files),
     )
 
 
+def _combined(
+    files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress | None
+) -> tuple[Diagnosis, tuple[Failure, ...]]:
+    """On return nothing is left of the digests but what the diagnosis has of them."""
+    found = digest_job(files, machine, options, progress, observe, check_sightings)
+    return combine(found.digests), found.failures
+
+
 def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
-) -> Strip | None:
+) -> tuple["Strip | None", tuple[Failure, ...]]:
+    """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
+    from redline.analysis.rank.strip import strip_of
+
     place = typical_place(diagnosis)
     rank = diagnosis.ranks[place]
-    scene = scene_again(rank, files, machine, options)
-    return None if scene is None else strip_of(scene, diagnosis.waiting[place], rank.origin.rank)
+
+    def drawn(_: Path) -> "Strip | None":
+        scene = scene_again(rank, files, machine, options)
+        return None if scene is None else strip_of(scene, diagnosis.waiting[place], rank.origin.rank)
+
+    source = Path(rank.origin.source)
+    strip = attempted(drawn, source)
+    if not isinstance(strip, InputError):
+        return strip, ()
+    if options.reading.strict:
+        raise strip
+    return None, (failure_of(source, strip),)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

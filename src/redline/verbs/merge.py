@@ -8,8 +8,8 @@ from redline.report.redaction.redactor import Redactor
 from redline.timeline.timeline import Timeline
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.find import find_traces
-from redline.trace.job import JobOptions, Progress, read_job
-from redline.trace.merge import Merged, check_output, write_merged
+from redline.trace.job import Failure, JobOptions, Progress, failure_of, read_job
+from redline.trace.merge import Merged, RankFailedError, Read, check_output, write_merged
 
 BUDGET_BYTES = 200_000_000
 
@@ -30,9 +30,25 @@ def merge(
     """
     check_output(Path(output), force=force)
     options = options or JobOptions()
-    job = read_job(find_traces(paths), options, progress)
-    if redactor is not None:
-        job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
+    files = find_traces(paths)
+    failed: list[Failure] = []
+    while True:
+        job = read_job(files, options, progress)
+        job = replace(job, failures=(*job.failures, *failed))
+        if redactor is not None:
+            job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
+        read = _reader(options, redactor)
+        try:
+            return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force)
+        except RankFailedError as error:  # what was written so far is gone: once more, without that file
+            if options.reading.strict or error.path is None or files == [error.path]:
+                raise
+            files.remove(error.path)
+            failed.append(failure_of(error.path, error))
+
+
+def _reader(options: JobOptions, redactor: Redactor | None) -> Read:
+    """Gives the timelines of a file again, holding those of one file at a time."""
     folder = cache_folder() if options.use_cache else None
     last: dict[Path, tuple[Timeline, ...]] = {}
 
@@ -43,4 +59,4 @@ def merge(
             last[path] = timelines if redactor is None else redactor.redacted(timelines)
         return last[path][number]
 
-    return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force)
+    return read

@@ -1,15 +1,18 @@
 """`redline run`: start a job unchanged, watch it, capture a few steps, and leave a folder that `diagnose` reads."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
 from redline.artifacts import write_atomic
+from redline.artifacts.masking import masked, masked_words
 from redline.errors import OutputError
 from redline.launch.board import Board
 from redline.launch.outside import folder as run_folder
@@ -20,7 +23,7 @@ from redline.launch.outside.machine import machine
 from redline.launch.outside.record import rank_record
 from redline.launch.outside.requests import Requests
 from redline.launch.outside.stall import Stall, StallWatch
-from redline.launch.outside.supervise import Ended, Supervisor, make_board
+from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_board
 from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 
@@ -48,6 +51,8 @@ class Watching:
 
     stall_after_s: float = 0.0
     capture_signal: int | None = None
+    mask: SignalMask | None = None
+    """Of the signals that the job begins with, where the caller holds some; None for those that are held now."""
     stalled: Callable[[Stall, Path | None], None] = lambda stall, path: None
 
 
@@ -55,21 +60,20 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     """Run the job to its end. It runs whatever happens to us."""
     watching = watching or Watching()
     where = None if command.elastic else position()
-    folder, notes = make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
+    folder, notes = _prepared(command, named, where)
     settings.follow = where is None and not command.elastic
-    expected = command.processes * (1 + min(command.restarts, _MOST_RESTARTS))
-    board = make_board(expected + (max(_MOST_OFFSPRING, os.cpu_count() or 1) if settings.follow else 0))
-    if board is None:
+    board = None if command.blind else make_board(_slots(command, settings))
+    if board is None and not command.blind:
         notes.append("no shared memory could be had; the job ran unwatched")
     _tell(settings, command, where, folder, board)
     job = _Job(command, settings, board, folder, watching)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ended = job.supervisor.run()
-    if job.requests is not None:
-        job.unharmed(job.requests.forget)
-    own = job.records()
+    # From here on nothing may fail: how the job ended is all that counts.
+    job.unharmed(job.supervisor.wait_for_writers)
+    own = job.unharmed(job.records) or ()
     record = RunRecord(
-        command=command.arguments,
+        command=tuple(masked_words(command.arguments)),
         folder=str(folder or ""),
         launcher="torchrun" if command.elastic else where.launcher if where else "python",
         world=job.unharmed(lambda: _world(own, where)) or 1,
@@ -81,15 +85,27 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         machine=job.unharmed(lambda: machine(own)) or {},
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
         watcher_cpu_ns=time.process_time_ns(),
-        notes=(*notes, *job.troubles.values()),
-        stalls=tuple(_without_stacks(stall) for stall in job.stalls),
+        notes=tuple(map(masked, (*notes, *job.troubles.values()))),
+        stalls=job.unharmed(lambda: tuple(_without_stacks(stall) for stall in job.stalls)) or (),
     )
-    if folder is not None and named is None and where is None and remove_if_nothing_happened(folder, record):
-        folder = None
     if folder is not None:
-        slots, helpers = job.supervisor.slots(), job.supervisor.helpers()
-        record = job.unharmed(lambda: leave_behind(folder, record, slots, helpers, where)) or record
+        may_remove = named is None and where is None
+        record, folder = job.unharmed(partial(job.leave, folder, record, where, may_remove)) or (record, folder)
+    record = replace(record, notes=tuple(dict.fromkeys((*record.notes, *map(masked, job.troubles.values())))))
     return Ran(record=record, ended=ended, folder=folder, speaks=where is None or where.rank == 0)
+
+
+def _prepared(command: Command, named: str | None, where: Position | None) -> tuple[Path | None, list[str]]:
+    """The folder of the run, and what is to be said of it; none for a job that cannot be watched."""
+    if command.blind:
+        return None, []
+    return make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
+
+
+def _slots(command: Command, settings: Settings) -> int:
+    """For how many processes there is to be room."""
+    expected = command.processes * (1 + min(command.restarts, _MOST_RESTARTS))
+    return expected + (max(_MOST_OFFSPRING, os.cpu_count() or 1) if settings.follow else 0)
 
 
 class _Job:
@@ -99,6 +115,7 @@ class _Job:
         self, command: Command, settings: Settings, board: Board | None, folder: Path | None, watching: Watching
     ) -> None:
         self.supervisor = Supervisor(command, settings, board, self._tick)
+        self.supervisor.mask = watching.mask
         self.supervisor.capture_signal = watching.capture_signal
         self.supervisor.capture_asked = self._ask
         self.stalls: list[Stall] = []
@@ -132,6 +149,17 @@ class _Job:
         known = [one for one in found if one is not None]
         return tuple(sorted(known, key=lambda one: (one.restart, one.rank)))
 
+    def leave(
+        self, folder: Path, record: RunRecord, where: Position | None, may_remove: bool
+    ) -> tuple[RunRecord, Path | None]:
+        """What stays in the folder; None where nothing does."""
+        if self.requests is not None:
+            self.unharmed(self.requests.forget)
+        if may_remove and remove_if_nothing_happened(folder, record):
+            return record, None
+        slots, helpers = self.supervisor.slots(), self.supervisor.helpers()
+        return leave_behind(folder, record, slots, helpers, where), folder
+
     def _stalled(self, stall: Stall) -> None:
         self.stalls.append(stall)
         path = None
@@ -139,7 +167,7 @@ class _Job:
             path = self._folder / f"stall-{len(self.stalls)}.txt"
             text = "".join(f"rank {one.rank}, step {one.steps}, {one.state}\n{one.stacks}\n\n" for one in stall.ranks)
             with suppress(OutputError), write_atomic(path, force=True) as file:
-                file.write(text.encode())
+                file.write(masked(text).encode())
         self._watching.stalled(stall, path)
 
 
@@ -149,10 +177,16 @@ def _tell(
     settings.folder = str(folder or "")
     settings.board = board.path if board else ""
     settings.slots = board.slots if board else 0
+    settings.sitecustomize_failed = _has_failed("sitecustomize")
     settings.elastic = command.elastic
     settings.local_size = command.processes
     if where is not None:
         settings.rank = where.rank
+
+
+def _has_failed(name: str) -> bool:
+    """Whether this module, which Python imports when it starts, is there and was not imported."""
+    return name not in sys.modules and PathFinder.find_spec(name, sys.path[1:]) is not None
 
 
 def _world(own: Sequence[RankRecord], where: Position | None) -> int:

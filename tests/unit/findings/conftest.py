@@ -13,6 +13,7 @@ from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.sighting import Sighting
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Finding
+from redline.findings.needed import check_sightings
 from redline.findings.observe import observe
 from redline.hardware.machine import Machine
 from tests.conftest import Event, figure, kernel, launch, op, read_one, region
@@ -22,7 +23,9 @@ def digest(data: bytes, machine: Machine | None = None) -> Digest:
     """Of the only rank in a document, seen by all rules."""
     with TemporaryDirectory() as folder:
         timeline = read_one(data, Path(folder))
-    return digest_of(timeline, machine, observe=observe)
+    found = digest_of(timeline, machine, observe=observe)
+    check_sightings(found, "this digest")  # what a rule sees is what it needs
+    return found
 
 
 def diagnosis(*documents: bytes, machine: Machine | None = None) -> Diagnosis:

@@ -184,3 +184,40 @@ def test_where_the_host_limits_kernels_are_said_to_gain_little() -> None:
     assert both.findings[1].evidence[-1].values == {"code": "RL-H01"}
     _, alone = diagnosed([kernel_time])
     assert len(alone.findings[0].evidence) == 1
+
+
+# --- what is not said, and what is said with a caveat -----------------------------------------------------------------
+
+
+def time_between(*edges_ns: int) -> Intervals:
+    return Intervals(np.array(edges_ns[::2]), np.array(edges_ns[1::2]))
+
+
+def test_what_is_too_little_for_one_rule_another_may_claim() -> None:
+    computing = time_between(10_000, 20_000)
+    demanding, modest = rules_for([(computing, False), (computing, False)])
+    (only,) = diagnosed([replace(demanding, least_share=0.5), modest])[1].findings
+    assert (only.code, only.bound_ns) == (modest.code, only.alone_ns)
+
+
+def test_what_is_too_little_for_one_rule_of_communication_another_may_claim() -> None:
+    exposed = time_between(80_000, 90_000)
+    demanding, modest = rules_for([(exposed, True), (exposed, True)])
+    (only,) = diagnosed([replace(demanding, least_share=0.5), modest])[1].findings
+    assert only.bound_ns > 0
+    assert (only.code, only.bound_ns) == (modest.code, only.alone_ns)
+
+
+def test_shorter_kernels_gain_little_while_the_host_limits() -> None:
+    launching, smaller, larger, idle = rules_for(
+        [
+            (time_between(0, 10_000, 160_000, 170_000), False),
+            (time_between(10_000, 20_000), False),
+            (time_between(120_000, 160_000), False),
+            (time_between(40_000, 45_000), False),
+        ]
+    )
+    _, found = diagnosed([replace(launching, code="RL-H01"), smaller, larger, idle])
+    warned = [one.code for one in found.findings if any("The host limits" in said.message for said in one.evidence)]
+    assert {one.code for one in found.findings} == {"RL-H01", smaller.code, larger.code, idle.code}
+    assert warned == [smaller.code]

@@ -33,7 +33,7 @@ def test_a_file_a_folder_and_its_content_give_the_same(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"hidden_size": None}, "a model of type 'llama' needs the field 'hidden_size'.\nAdd it"),
-        ({"hidden_size": -48}, "'hidden_size' is -48, but a whole number of at least 1 belongs there."),
+        ({"hidden_size": -48}, "'hidden_size' is -48, but a whole number from 1 to 20,000,000 belongs there."),
         ({"hidden_size": 4.5}, "'hidden_size' is 4.5, but a whole number"),
         ({"num_hidden_layers": "three"}, "'num_hidden_layers' is 'three', but a whole number"),
         ({"num_hidden_layers": True}, "'num_hidden_layers' is True, but a whole number"),
@@ -41,7 +41,7 @@ def test_a_file_a_folder_and_its_content_give_the_same(tmp_path: Path) -> None:
         ({"num_attention_heads": 5}, "5 heads do not divide a hidden width of 48.\nAdd 'head_dim'"),
         (
             {"model_type": "mistral", "sliding_window": 4, "layer_types": 3},
-            "'layer_types' is 3, but a list belongs there.",
+            "'layer_types' is 3, but a list of at most 10,000 belongs there.",
         ),
         ({"model_type": "mamba"}, "its model_type 'mamba' is not known; known are bert, "),
         ({"model_type": None}, "it has no 'model_type' (nor '_class_name'); known are bert, "),
@@ -105,8 +105,39 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> 
     (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not JSON"):
         read_config(tmp_path)
-    with pytest.raises(InputError, match=r"cannot read .*No such file or directory\. Give the config\.json"):
+    with pytest.raises(InputError, match=r"cannot read .* as the config\.json of .*: No such file or directory"):
         read_config(tmp_path / "none.json")
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="/dev/zero is a device; give the name of an ordinary file"):
+        read_config("/dev/zero")
+    (tmp_path / "config.json").write_bytes(b" " * 10_000_001)
+    with pytest.raises(InputError, match=r"is above 10 MB, so it is not the config\.json of a Hugging Face model"):
+        read_config(tmp_path)
+
+
+HUGE = [2**31, 2**63, 1e300, -1, -(2**63), float("nan"), float("inf"), "x" * 1_000_000, [1] * 1_000_000, {}, True]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3_text", "deepseek_v3", "nemotron_h", "gpt2", "bert"])
+def test_no_number_is_too_large_to_be_refused_in_a_line(family: str) -> None:
+    for name, value in SMALL[family].items():
+        for huge in HUGE if isinstance(value, int | float) and not isinstance(value, bool) else ():
+            try:
+                total = count_parameters(read_config({**SMALL[family], name: huge})).total
+            except InputError as error:
+                said = str(error)
+                assert name in said or "parameters" in said or "heads do not divide" in said, (name, huge)
+                assert len(said) < 400
+            else:
+                assert total < 10**15, (name, huge)
+
+
+def test_a_model_that_nobody_can_plan_for_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({**SMALL["llama"], "hidden_size": 10**7, "intermediate_size": 10**7, "num_hidden_layers": 1000})
+    assert "parameters, which nobody can plan for. Check its numbers." in str(caught.value)
 
 
 def test_the_language_part_of_a_model_with_eyes_is_read() -> None:

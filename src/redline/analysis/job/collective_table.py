@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.analysis.job.meetings import Meetings, rows_by_rank
 from redline.analysis.rank.digest import Digest
-from redline.timeline.table import I64
+from redline.timeline.table import I64, narrowed
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.
 _TRAFFIC = {
@@ -57,38 +57,69 @@ class CollectiveRow:
 
 def collective_table(ranks: Sequence[Digest], meetings: Meetings) -> tuple[CollectiveRow, ...]:
     """All rows, the longest first."""
-    parts: dict[tuple[str, int, int], list[tuple[str, I64]]] = {}
+    found: dict[tuple[str, int, int], _Calls] = {}
     for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
-        calls = _calls(digest, meetings, rows)
+        calls, sums = _calls(digest, meetings, rows)
         for number, series in enumerate(digest.series):
             key = (series.collective, series.group_size, series.payload_bytes)
-            parts.setdefault(key, []).append((series.group, calls[:, digest.exchanges.series == number]))
-    table = [_row(key, found) for key, found in parts.items()]
+            mine = digest.exchanges.series == number
+            found.setdefault(key, _Calls()).add(series.group, calls[:, mine], sums[:, number].tolist())
+    table = [_row(key, calls) for key, calls in found.items()]
     return tuple(sorted(table, key=lambda row: (-row.residence_ns, row.collective, row.payload_bytes)))
 
 
-def _calls(digest: Digest, meetings: Meetings, rows: I64) -> I64:
-    """Of each exchange of a rank: its length, what of it was hidden, exposed, waiting; the shortest part; if it met."""
+class _Calls:
+    """Calls of one kind, added up; what is needed of each single one is how long it took."""
+
+    def __init__(self) -> None:
+        self.groups: set[str] = set()
+        self.sums = [0] * _SUMS
+        self.dur_ns: list[I64] = []  # of those that met nobody
+        self.shortest_ns: list[I64] = []  # of the others
+
+    def add(self, group: str, calls: I64, sums: list[int]) -> None:
+        self.groups.add(group)
+        self.sums = [total + more for total, more in zip(self.sums, sums, strict=True)]
+        dur_ns, shortest_ns, is_met = calls
+        self.shortest_ns.append(narrowed(shortest_ns[is_met == 1]))
+        if len(self.shortest_ns[-1]) < len(dur_ns):
+            self.dur_ns.append(narrowed(dur_ns[is_met == 0]))
+
+
+_SUMS = 6
+
+
+def _calls(digest: Digest, meetings: Meetings, rows: I64) -> tuple[I64, I64]:
+    """Of each exchange of a rank its length, the shortest part in it, and if it met others; and sums by series: calls,
+    length, hidden, exposed, waiting, met."""
     exchanges, place = digest.exchanges, meetings.place[rows]
-    met = np.zeros((3, len(exchanges)), np.int64)
-    met[:, place] = [meetings.wait_ns[rows], meetings.shortest_ns[rows], np.ones(len(rows), np.int64)]
-    return np.vstack([exchanges.end_ns - exchanges.start_ns, exchanges.hidden_ns, exchanges.exposed_ns, met])
+    dur_ns = exchanges.end_ns - exchanges.start_ns
+    wait_ns, shortest_ns, is_met = np.zeros((3, len(exchanges)), np.int64)
+    wait_ns[place], is_met[place] = meetings.wait_ns[rows], 1
+    shortest_ns[place] = meetings.shortest_ns[meetings.operation[rows]]
+    amounts = (np.ones(len(exchanges), np.int64), dur_ns, exchanges.hidden_ns, exchanges.exposed_ns, wait_ns, is_met)
+    by_series = np.zeros((_SUMS, len(digest.series)), np.int64)
+    for total, amount in zip(by_series, amounts, strict=True):
+        np.add.at(total, exchanges.series, amount)
+    return np.vstack([dur_ns, shortest_ns, is_met]), by_series
 
 
-def _row(key: tuple[str, int, int], found: list[tuple[str, I64]]) -> CollectiveRow:
-    columns = np.concatenate([calls for _, calls in found], axis=1)
-    dur_ns, hidden_ns, exposed_ns, wait_ns, shortest_ns, is_met = columns
-    transfer_ns = shortest_ns[is_met == 1] if is_met.any() else dur_ns
+def _row(key: tuple[str, int, int], found: _Calls) -> CollectiveRow:
+    calls, residence_ns, hidden_ns, exposed_ns, wait_ns, matched = found.sums
     return CollectiveRow(
         collective=key[0],
         group_size=key[1],
         payload_bytes=key[2],
-        groups=len({group for group, _ in found}),
-        calls=len(dur_ns),
-        residence_ns=int(dur_ns.sum()),
-        hidden_ns=int(hidden_ns.sum()),
-        exposed_ns=int(exposed_ns.sum()),
-        wait_ns=int(wait_ns.sum()),
-        matched=int(is_met.sum()),
-        typical_ns=float(np.median(transfer_ns)),
+        groups=len(found.groups),
+        calls=calls,
+        residence_ns=residence_ns,
+        hidden_ns=hidden_ns,
+        exposed_ns=exposed_ns,
+        wait_ns=wait_ns,
+        matched=matched,
+        typical_ns=_median(found.shortest_ns if matched else found.dur_ns),
     )
+
+
+def _median(parts: list[I64]) -> float:
+    return float(np.median(np.concatenate(parts))) if any(map(len, parts)) else float("nan")

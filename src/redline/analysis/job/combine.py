@@ -9,10 +9,11 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.collective_table import CollectiveRow, collective_table
 from redline.analysis.job.lateness import Lateness, lateness_of
-from redline.analysis.job.meetings import Meetings, meet, rows_by_rank, waiting_times
+from redline.analysis.job.meetings import Meetings, meet, rows_by_rank, waiting_time
+from redline.analysis.job.row_tables import doing_of_all, kernels_of
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import Doing, added
-from redline.analysis.rank.kernel_table import KernelRow, merged
+from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts, Ledger
 from redline.analysis.rank.likeness import kinds_of
 from redline.timeline.intervals import Intervals
@@ -29,8 +30,8 @@ class Diagnosis:
     clocks: Clocks
     lateness: Lateness | None
     collectives: tuple[CollectiveRow, ...]
-    kernels: tuple[KernelRow, ...]  # over all ranks
-    doing: tuple[Doing, ...]
+    kernels: Sequence[KernelRow]  # over all ranks
+    doing: Sequence[Doing]
     world_size: int
     doubles: tuple[int, ...]
     missing: tuple[int, ...]
@@ -63,15 +64,17 @@ class Diagnosis:
 def combine(digests: Sequence[Digest]) -> Diagnosis:
     ranks, doubles, missing, world_size = _in_order(digests)
     meetings = meet(ranks)
+    lateness, collectives, clocks = lateness_of(meetings, ranks), collective_table(ranks, meetings), meetings.clocks
     ranks, waiting, unmatched_ns = _resolved(ranks, meetings)
+    del meetings  # as large as all digests
     return Diagnosis(
         ranks=ranks,
         kinds=kinds_of([rank.signature for rank in ranks], [_kernels_per_step(rank) for rank in ranks]),
-        clocks=meetings.clocks,
-        lateness=lateness_of(meetings, ranks),
-        collectives=collective_table(ranks, meetings),
-        kernels=merged(row for rank in ranks for row in rank.kernels),
-        doing=added(row for rank in ranks for row in rank.doing),
+        clocks=clocks,
+        lateness=lateness,
+        collectives=collectives,
+        kernels=kernels_of(ranks),
+        doing=doing_of_all(ranks),
         world_size=world_size,
         doubles=doubles,
         missing=missing,
@@ -100,9 +103,9 @@ def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest
     resolved, waited = [], []
     met_ns = 0
     rows_of = rows_by_rank(meetings.rank, len(ranks))
-    for digest, rows, waiting in zip(ranks, rows_of, waiting_times(meetings, ranks), strict=True):
+    for digest, rows in zip(ranks, rows_of, strict=True):
         met_ns += int(digest.exchanges.exposed_ns[meetings.place[rows]].sum())
-        waited.append(digest.exposed & waiting)
+        waited.append(digest.exposed & waiting_time(meetings, digest, rows))
         ledger = _without_waiting(digest.ledger, waited[-1])
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))

@@ -1,18 +1,21 @@
 """The digests of a job: from traces, read in parallel, or from files that were digested before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from redline.analysis.job.kept import Kept, kept_digests
 from redline.analysis.rank.digest import Digest, Observer, digest_of
 from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.errors import InputError, UnknownHardwareError
-from redline.hardware.machine import Machine
+from redline.hardware.machine import Machine, why_unusable
 from redline.hardware.profile import choose
 from redline.timeline.timeline import Timeline
-from redline.trace.cache import cache_folder, read_cached
+from redline.trace.cache import cache_folder, read_cached, worth_keeping
+from redline.trace.cache_key import FileState, state_of
 from redline.trace.job import Failure, JobOptions, OfFile, Progress, gather
 from redline.trace.reader import ReadOptions
 from redline.trace.summary import devices_of
@@ -32,15 +35,19 @@ def digest_job(
     options: JobOptions,
     progress: Progress | None = None,
     observe: Observer | None = None,
+    check: Callable[[Digest, str], None] | None = None,
 ) -> Digested:
     """`machine` is what the user chose: a record of the catalogue or a profile; None matches each trace's device.
 
-    `observe` looks for causes on each rank while its trace is open.
+    `observe` looks for causes on each rank while its trace is open; `check` raises InputError where those in the digest
+    of a file, which is named to it, or of the cache are not whole.
     """
     chosen = choose(machine, "") if machine is not None else None
     folder = cache_folder() if options.use_cache else None
-    work = partial(_digested, options=options.reading, folder=folder, chosen=chosen, observe=observe)
-    if all(map(is_digest, paths)):
+    kept = kept_digests(folder, options.reading, chosen, observe)
+    reading = options.reading_of(paths)
+    work = partial(_digested, options=reading, folder=folder, chosen=chosen, observe=observe, kept=kept, check=check)
+    if all(is_digest(path) or _is_kept(path, kept) for path in paths):
         options = replace(options, jobs=1)  # passing digests between processes would cost more than reading them
     results, failures = gather(work, paths, options, progress)
     digests = tuple(digest for index in sorted(results) for digest in results[index].ranks)
@@ -49,16 +56,45 @@ def digest_job(
     return Digested(digests=digests, failures=tuple(failures))
 
 
+def _is_kept(path: Path, kept: Kept | None) -> bool:
+    with suppress(InputError):
+        return kept is not None and kept.holds(state_of(path))
+    return False
+
+
+def _from_cache(kept: Kept, state: FileState, check: Callable[[Digest, str], None] | None) -> tuple[Digest, ...]:
+    """Those that are whole: a cache is believed no more than a file."""
+    with suppress(InputError):
+        digests = kept.load(state)
+        if check is not None:
+            for digest in digests:
+                check(digest, "the cache")
+        return digests
+    return ()
+
+
 def _digested(
-    path: Path, options: ReadOptions, folder: Path | None, chosen: Machine | None, observe: Observer | None
-) -> OfFile[Digest] | InputError:
-    try:
-        if is_digest(path):
-            return OfFile(ranks=(load_digest(path),), failures=())
-        reading = read_cached(path, options, folder)
-    except InputError as error:
-        return error
+    path: Path,
+    options: ReadOptions,
+    folder: Path | None,
+    chosen: Machine | None,
+    observe: Observer | None,
+    kept: Kept | None,
+    check: Callable[[Digest, str], None] | None,
+) -> OfFile[Digest]:
+    if is_digest(path):
+        digest = load_digest(path)
+        if check is not None:
+            check(digest, str(path))
+        return OfFile(ranks=(digest,), failures=())
+    state = state_of(path)
+    digests = _from_cache(kept, state, check) if kept is not None else ()
+    if digests:
+        return OfFile(ranks=digests, failures=())
+    reading = read_cached(path, options, folder)
     digests = tuple(_one(timeline, chosen, observe) for timeline in reading.timelines)
+    if kept is not None and worth_keeping(reading, state):
+        kept.save(state, digests)
     return OfFile(ranks=digests, failures=reading.failures)
 
 
@@ -70,7 +106,7 @@ def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, opti
     for path in paths:
         if is_digest(path) or not (source == str(path) or source.startswith(f"{path}!")):
             continue
-        for timeline in read_cached(path, options.reading, folder).timelines:
+        for timeline in read_cached(path, options.reading_of([path]), folder).timelines:
             scene = scene_of(timeline, _machine(timeline, chosen)[0])
             if (timeline.zero_ns, scene.activity.window_ns) == (digest.zero_ns, digest.window_ns):
                 return scene
@@ -83,9 +119,9 @@ def _one(timeline: Timeline, chosen: Machine | None, observe: Observer | None) -
 
 
 def _machine(timeline: Timeline, chosen: Machine | None) -> tuple[Machine | None, str]:
-    """What the user chose, else the trace's own device; or why there is none."""
+    """What the user chose, else the trace's own device; or why there is none, or not all of it is used."""
     if chosen is not None:
-        return chosen, ""
+        return chosen, why_unusable(chosen)
     device = next(iter(devices_of(timeline)), None)
     if device is None:
         return None, "the trace does not say which device it ran on; give it with --machine"

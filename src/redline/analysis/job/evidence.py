@@ -1,7 +1,9 @@
 """What stands behind the accounts: the places, kernels, collectives and steps that most of their time belongs to."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Literal
 
 import numpy as np
@@ -67,12 +69,16 @@ def _place(row: Doing) -> tuple[Literal["site", "region", "kind"], str]:
     return ("region", row.region) if row.region else ("kind", row.name or row.kind)
 
 
-def kernel_shares(diagnosis: Diagnosis, account: Account) -> tuple[KernelShare, ...]:
-    """Rows of kernels by their part in memory, kernel loss or unrated compute, the largest first."""
-    parts = [(row, _part_ns(row, account)) for row in diagnosis.kernels]
-    total_ns = sum(part_ns for _, part_ns in parts)
-    shares = [KernelShare(row=row, share=part_ns / total_ns) for row, part_ns in parts if part_ns > 0]
-    return tuple(sorted(shares, key=lambda one: -one.share))
+def kernel_shares(diagnosis: Diagnosis, account: Account, most: int) -> tuple[KernelShare, ...]:
+    """The rows of kernels with the largest parts in memory, kernel loss or unrated compute, the largest first."""
+    parts = array("d", (_part_ns(row, account) for row in diagnosis.kernels))
+    total_ns = sum(parts)
+    largest = nlargest(most, range(len(parts)), key=lambda place: parts[place])
+    return tuple(
+        KernelShare(row=diagnosis.kernels[place], share=parts[place] / total_ns)
+        for place in largest
+        if parts[place] > 0
+    )
 
 
 def _part_ns(row: KernelRow, account: Account) -> float:

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from redline.analysis.job.meetings import Mask, Meetings, rows_by_rank
+from redline.analysis.job.meetings import Mask, Meetings, blocks_by_rank, numbered, rows_by_rank
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import SPENT
 from redline.analysis.rank.owned import Owned
-from redline.timeline.table import I64
+from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE
 
 Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]
@@ -18,6 +19,7 @@ BEFORE, OTHER = "before the window", "other"
 CAUSES = (BEFORE, *SPENT, OTHER)
 _MOSTLY = 0.6  # of all waiting
 _MOST_IN_FLIGHT = 16  # exchanges of a rank that may overlap each other
+_OPERATIONS_AT_ONCE = 4096  # so that what is made on the way is small however many ranks there are
 _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
 
 
@@ -55,42 +57,40 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
     """
     if not meetings.together.any():
         return None
-    rows = np.flatnonzero(meetings.together)
-    _, first, operation = np.unique(meetings.operation[rows], return_index=True, return_inverse=True)
-    dur_ns = (meetings.end_ns - meetings.start_ns)[rows]
-    median_row, last = _median_and_last(dur_ns, operation, first)
-    wait_ns = np.add.reduceat(meetings.wait_ns[rows], first)
-    order = np.argsort(meetings.start_ns[rows[last]], kind="stable")
+    meetings = meetings.those_together()
+    first = meetings.first
+    compared = _median_and_last(meetings)
+    last = compared[1]
+    wait_ns = np.add.reduceat(meetings.wait_ns, first)
+    order = np.argsort(meetings.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
-    steps = _steps(meetings, digests, rows[last])
-    first_share, pattern = _pattern(wait_ns, steps, meetings.rank[rows[last]])
+    steps = _steps(meetings, digests, last)
+    first_share, pattern = _pattern(wait_ns, steps, meetings.rank[last])
     return Lateness(
         operations=len(first),
-        residence_ns=int(dur_ns.sum()),
+        residence_ns=int(meetings.end_ns.sum() - meetings.start_ns.sum()),
         wait_ns=int(wait_ns.sum()),
-        intrinsic_ns=int(np.minimum.reduceat(dur_ns, first).sum()),
-        last_ranks=tuple(numbers[meetings.rank[rows[last[order]]]].tolist()),
-        ranks=_late_ranks(meetings, digests, rows, operation, (median_row, last)),
+        intrinsic_ns=int(meetings.shortest_ns.sum()),
+        last_ranks=tuple(numbers[meetings.rank[last[order]]].tolist()),
+        ranks=_late_ranks(meetings, digests, compared),
         pattern=pattern,
         first_step_share=first_share,
     )
 
 
-def _median_and_last(dur_ns: I64, operation: I64, first: I64) -> tuple[I64, I64]:
+def _median_and_last(meetings: Meetings) -> tuple[I64, I64]:
     """For each operation the row of median length (of two, the longer), and the shortest: who came last."""
-    order = np.lexsort((dur_ns, operation))
-    count = np.diff(np.append(first, len(dur_ns)))
+    first = meetings.first
+    order = np.lexsort((meetings.end_ns - meetings.start_ns, meetings.operation))
+    count = np.diff(np.append(first, len(order)))
     return order[first + count // 2], order[first]
 
 
-def _late_ranks(
-    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64]
-) -> tuple[Late, ...]:
+def _late_ranks(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I64, I64]) -> tuple[Late, ...]:
     usual, last = compared
-    dur_ns = (meetings.end_ns - meetings.start_ns)[rows]
-    late_ns = dur_ns[usual] - dur_ns[last]
-    more = _excess(meetings, digests, rows, operation, compared, late_ns)
-    who, mine = np.unique(meetings.rank[rows[last]], return_inverse=True)
+    late_ns = _lengths_ns(meetings, usual) - _lengths_ns(meetings, last)
+    more = _excess(meetings, digests, compared, late_ns)
+    who, mine = np.unique(meetings.rank[last], return_inverse=True)
     notable = late_ns > _NOTABLE_NS
 
     def total(amount: I64) -> I64:
@@ -98,7 +98,8 @@ def _late_ranks(
 
     causes = np.stack([total(more[cause] * notable) for cause in CAUSES])
     worst = causes.argmax(axis=0)
-    caused_ns = _caused_ns(meetings, rows, mine[operation], len(who))
+    caused_ns = _caused_ns(meetings, len(digests), mine, len(who))
+    all_caused_ns = max(int(caused_ns.sum()), 1)
     late_times = np.maximum(total(notable.astype(np.int64)), 1)
     late_sums = total(late_ns * notable)
     causes_ns = causes // late_times
@@ -108,7 +109,7 @@ def _late_ranks(
             rank=digests[index].origin.rank,
             last=last_count,
             caused_ns=int(caused_ns[number]),
-            share=float(caused_ns[number] / max(int(caused_ns.sum()), 1)),
+            share=float(caused_ns[number] / all_caused_ns),
             cause=CAUSES[worst[number]],
             cause_ns=int(causes_ns[worst[number], number]),
             late_ns=int(late_sums[number] // late_times[number]),
@@ -118,24 +119,35 @@ def _late_ranks(
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
 
 
-def _excess(
-    meetings: Meetings, digests: Sequence[Digest], rows: I64, operation: I64, compared: tuple[I64, I64], late_ns: I64
-) -> dict[str, I64]:
+def _lengths_ns(meetings: Meetings, rows: I64) -> I64:
+    return meetings.end_ns[rows] - meetings.start_ns[rows]
+
+
+def _excess(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64) -> dict[str, I64]:
     """For each operation how its lateness came about: by cause, what its last rank did more than the median one."""
-    usual, last = compared
-    level = _level_rows(meetings, rows, operation)
-    spent = _spent_since(meetings, digests, rows, level)
-    more = {name: amount[last] - amount[usual] for name, amount in spent.items()}
+    level = _level_rows(meetings, len(digests))
+    usual, last = (_spent_since(meetings, digests, rows, level[rows]) for rows in compared)
+    more = {name: last[name] - usual[name] for name in SPENT}
     unexplained_ns = late_ns - sum(more.values())
-    more[BEFORE] = np.where(level[last] == NONE, unexplained_ns, 0)
+    more[BEFORE] = np.where(level[compared[1]] == NONE, unexplained_ns, 0)
     more[OTHER] = unexplained_ns - more[BEFORE]
     return more
 
 
-def _caused_ns(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I64:
-    """What all ranks waited for each culprit; an instant in which a rank waited in two exchanges counts once."""
+def _caused_ns(meetings: Meetings, ranks: int, culprit: I64, culprits: int) -> I64:
+    """What all ranks waited for each culprit, who is known of each operation; an instant in which a rank waited in two
+    exchanges counts once."""
+    caused_ns = np.zeros(culprits, np.int64)
+    for block in blocks_by_rank(meetings.rank, ranks):
+        rows = block[meetings.wait_ns[block] > 0]
+        if len(rows):
+            caused_ns += _caused_on(meetings, rows, culprit[meetings.operation[rows]], culprits)
+    return caused_ns
+
+
+def _caused_on(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I64:
     start_ns, wait_ns = meetings.start_ns[rows] + meetings.shift_ns[rows], meetings.wait_ns[rows]
-    _, group = np.unique(meetings.rank[rows] * culprits + culprit, return_inverse=True)
+    _, group = np.unique(meetings.rank[rows].astype(np.int64) * culprits + culprit, return_inverse=True)
     # Each waiting rank and culprit gets a stretch of time to itself, so that one pass tells all of them apart.
     start_ns = start_ns - int(start_ns.min())
     begin_ns = start_ns + group * (int((start_ns + wait_ns).max()) + 1)
@@ -143,63 +155,87 @@ def _caused_ns(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I6
     return np.bincount(owned.row, weights=owned.dur_ns, minlength=culprits).astype(np.int64)
 
 
-def _level_rows(meetings: Meetings, rows: I64, operation: I64) -> I64:
+def _level_rows(meetings: Meetings, ranks: int) -> I32:
     """For each row the last earlier one of its rank that all ranks of its operation had left when this one began.
 
     From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
     Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is. Where
     ranks have exchanged much with others in between, one looks at exchanges of the same ranks only.
     """
-    shift_ns, who = meetings.shift_ns[rows], meetings.rank[rows]
-    times_ns = (meetings.start_ns[rows] + shift_ns, meetings.end_ns[rows] + shift_ns)  # on the rank's own clock
-    level = np.full(len(rows), NONE, np.int64)
-    undecided = np.ones(int(operation.max()) + 1, bool)
-    _look_back(level, undecided, who, operation, times_ns)
-    company = _company(who, operation)
-    if len(np.unique(company)) > len(np.unique(who)):
-        _look_back(level, undecided, company, operation, times_ns)
+    level = np.full(len(meetings.rank), NONE, np.int32)
+    undecided = np.ones(len(meetings.first), bool)
+    company = _company(meetings)
+    _look_back(level, undecided, meetings, ranks, np.zeros_like(company))
+    if undecided.any() and company.any():
+        _look_back(level, undecided, meetings, ranks, company)
     return level
 
 
-def _company(who: I64, operation: I64) -> I64:
-    """A number for each rank and the ranks that it meets; those are known well enough by the first and the sum."""
-    first = np.searchsorted(operation, np.arange(int(operation.max()) + 1))
-    total = np.add.reduceat(who, first)
-    groups, group = np.unique(np.minimum.reduceat(who, first) * (total.max() + 1) + total, return_inverse=True)
-    company: I64 = who * len(groups) + group[operation]
-    return company
+def _company(meetings: Meetings) -> I32:
+    """For each operation a number of the ranks that meet; they are known well enough by the first and the sum."""
+    total = np.add.reduceat(meetings.rank, meetings.first, dtype=np.int64)
+    lowest = np.minimum.reduceat(meetings.rank, meetings.first)
+    return np.unique(lowest * (total.max() + 1) + total, return_inverse=True)[1].astype(np.int32)
 
 
-def _look_back(level: I64, undecided: Mask, line: I64, operation: I64, times_ns: tuple[I64, I64]) -> None:
-    """Fill in the level of undecided operations from exchanges of the same line (of a rank, or of it with others)."""
-    start_ns, end_ns = times_ns
-    order = np.lexsort((start_ns, line))
-    position = np.empty(len(line), np.int64)
-    position[order] = np.arange(len(line))
+def _look_back(level: I32, undecided: Mask, meetings: Meetings, ranks: int, company: I32) -> None:
+    """Fill in the level of undecided operations from exchanges of the same rank in the same company."""
+    order = _lines(meetings, ranks, company)
+    position = np.empty(len(order), np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
+    borders = np.append(meetings.first[::_OPERATIONS_AT_ONCE], len(order)).tolist()
+    for begin, end in pairwise(borders):
+        _look_back_from(np.arange(begin, end), level, undecided, meetings, (order, position, company))
+
+
+def _lines(meetings: Meetings, ranks: int, company: I32) -> I32:
+    """All rows in order of rank, of company, and of start on the clock of the rank."""
+    order = np.empty(len(meetings.rank), np.int32)
+    done = 0
+    for rows in blocks_by_rank(meetings.rank, ranks):
+        start_ns = meetings.start_ns[rows] + meetings.shift_ns[rows]
+        by = np.lexsort((start_ns, company[meetings.operation[rows]], meetings.rank[rows]))
+        order[done : done + len(rows)] = rows[by]
+        done += len(rows)
+    return order
+
+
+def _look_back_from(rows: I64, level: I32, undecided: Mask, meetings: Meetings, lines: tuple[I32, I32, I32]) -> None:
+    order, position, company = lines
+    asked = undecided[meetings.operation[rows]]
     for back in range(1, _MOST_IN_FLIGHT + 1):
-        before = order[np.maximum(position - back, 0)]
-        exists = (position >= back) & (line[before] == line)
-        left = exists & (end_ns[before] <= start_ns)
-        unfit = np.bincount(operation, weights=~left, minlength=len(undecided)) > 0
+        rows = rows[asked]
+        if not len(rows):
+            return
+        operation, first = numbered(meetings.operation[rows])
+        before = order[np.maximum(position[rows] - back, 0)]
+        met = meetings.operation[before]
+        exists = (position[rows] >= back) & (meetings.rank[before] == meetings.rank[rows])
+        exists &= company[met] == company[meetings.operation[rows]]
+        left_ns = meetings.end_ns[before] + meetings.shift_ns[before]
+        left = exists & (left_ns <= meetings.start_ns[rows] + meetings.shift_ns[rows])
         # All ranks must look back to one and the same exchange.
-        lowest, highest = np.full(len(undecided), len(line)), np.full(len(undecided), NONE)
-        np.minimum.at(lowest, operation, operation[before])
-        np.maximum.at(highest, operation, operation[before])
-        decided = undecided & ~unfit & (lowest == highest)
-        level[decided[operation]] = before[decided[operation]]
-        undecided &= ~decided
+        decided = np.logical_and.reduceat(left, first)
+        decided &= np.minimum.reduceat(met, first) == np.maximum.reduceat(met, first)
+        chosen = decided[operation]
+        level[rows[chosen]] = before[chosen]
+        undecided[meetings.operation[rows[first]][decided]] = False
+        asked = (~decided & np.logical_and.reduceat(exists, first))[operation]  # else nothing is farther back
 
 
-def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I64) -> dict[str, I64]:
+def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I32) -> dict[str, I64]:
     """What each row's rank did between the row that it was level at, or the start of its window, and this one; ns."""
     columns = {name: np.empty(len(rows), np.int64) for name in SPENT}
     for digest, here in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
+        if not len(here):
+            continue
         place = meetings.place[rows[here]]
         from_start = level[here] == NONE
-        before = np.where(from_start, place, meetings.place[rows[level[here]]])  # another rank's where there is none
+        before = np.where(from_start, place, meetings.place[level[here]])  # another rank's where there is none
+        spent = digest.spent.unpacked()
         for name in SPENT:
-            until_us = getattr(digest.exchanges, f"{name}_at_start_us")[place]
-            since_us = getattr(digest.exchanges, f"{name}_at_end_us")[before]
+            until_us = getattr(spent, f"{name}_at_start_us")[place]
+            since_us = getattr(spent, f"{name}_at_end_us")[before]
             columns[name][here] = 1000 * (until_us - np.where(from_start, 0, since_us))
     return columns
 
@@ -208,12 +244,13 @@ def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:
     """The step of its rank in which each row began."""
     step = np.empty(len(rows), np.int64)
     for digest, mine in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
-        start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]] - digest.zero_ns
-        step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
+        if len(mine):
+            start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]]
+            step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
     return step
 
 
-def _pattern(wait_ns: I64, steps: I64, who: I64) -> tuple[float, Pattern]:
+def _pattern(wait_ns: I64, steps: I64, who: I32) -> tuple[float, Pattern]:
     total_ns = max(int(wait_ns.sum()), 1)
     first_share = float(wait_ns[steps <= steps.min()].sum() / total_ns)
     by_rank = np.bincount(who, weights=wait_ns)

@@ -65,6 +65,7 @@ class Unseen(StrEnum):
     PREDICTED = "predicted"
     NO_PEAK = "no_peak"
     NO_DTYPE_PEAK = "no_dtype_peak"
+    UNUSABLE_FIGURES = "unusable_figures"
     UNKNOWN_WORK = "unknown_work"
     ABOVE_ROOF = "above_roof"
     NO_HOST = "no_host"
@@ -262,6 +263,9 @@ def _of_hardware(diagnosis: Diagnosis) -> Iterator[Remark]:
     )
     if lacking:
         yield Remark(what=Unseen.NO_DTYPE_PEAK, detail=", ".join(lacking))
+    declined = [rank for rank in ranks if rank.facts.machine and rank.facts.why_no_machine]
+    if declined:
+        yield Remark(what=Unseen.UNUSABLE_FIGURES, ranks=len(declined), detail=declined[0].facts.why_no_machine)
     kernel_ns = sum(rank.facts.kernel_ns for rank in ranks)
     unknown_ns = kernel_ns - sum(rank.facts.known_work_ns for rank in ranks)
     if unknown_ns > _NOTABLE * kernel_ns:

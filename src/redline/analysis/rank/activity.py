@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.owned import Owned
-from redline.timeline.intervals import Intervals
-from redline.timeline.nesting import innermost_segments
-from redline.timeline.table import I64
+from redline.timeline.intervals import Intervals, distinct_times
+from redline.timeline.nesting import innermost_segments, lumps_of
+from redline.timeline.table import I64, Column, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
@@ -102,17 +102,32 @@ def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
     works = _works(timeline, operators)
     loading = loader_time(timeline)
     parts: list[tuple[I64, I64, I64]] = []
-    for lane in np.unique(spans.lane[operators]).tolist():
-        rows = operators[spans.lane[operators] == lane]
-        start_ns, end_ns, index = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
-        if lane in loading:
-            start_ns, end_ns, index = _apart_from(loading[lane], start_ns, end_ns, index)
-        keep = works[np.searchsorted(operators, rows[index])]
-        parts.append((rows[index][keep], start_ns[keep], end_ns[keep]))
+    starts_ns, ends_ns = spans.start_ns[operators], spans.end_ns[operators]
+    for places, shift_ns in lumps_of(spans.lane[operators], starts_ns, ends_ns):
+        start_ns, end_ns, index = innermost_segments(starts_ns[places] + shift_ns, ends_ns[places] + shift_ns)
+        start_ns, end_ns = start_ns - shift_ns[index], end_ns - shift_ns[index]
+        place = places[index]
+        if loading:
+            start_ns, end_ns, place = _outside_loaders(loading, spans.lane[operators], start_ns, end_ns, place)
+        keep = works[place]
+        parts.append((operators[place[keep]], start_ns[keep], end_ns[keep]))
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     row, start_ns, end_ns = (np.concatenate([part[place] for part in parts]) for place in range(3))
-    return row, start_ns, end_ns
+    order = np.argsort(spans.lane[row], kind="stable")
+    return row[order], start_ns[order], end_ns[order]
+
+
+def _outside_loaders(
+    loading: dict[int, Intervals], lane: Column, start_ns: I64, end_ns: I64, place: I64
+) -> tuple[I64, I64, I64]:
+    """Stretches in order of lane, without what of them lies in the lane's data loader."""
+    parts = [(start_ns[:0], end_ns[:0], place[:0])]
+    for number, here in grouped(lane[place]):
+        part = start_ns[here], end_ns[here], place[here]
+        parts.append(_apart_from(loading[number], *part) if number in loading else part)
+    starts, ends, places = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return starts, ends, places
 
 
 def _apart_from(time: Intervals, start_ns: I64, end_ns: I64, index: I64) -> tuple[I64, I64, I64]:
@@ -128,7 +143,7 @@ def cut_at(borders: I64, start_ns: I64, end_ns: I64) -> tuple[I64, I64, I64]:
         return start_ns, end_ns, np.empty(0, np.int64)
     around = np.searchsorted(start_ns, borders, side="right") - 1
     inside = (around >= 0) & (borders < end_ns[around])
-    starts = np.union1d(start_ns, borders[inside])
+    starts = distinct_times(start_ns, np.sort(borders[inside]))
     of = np.searchsorted(start_ns, starts, side="right") - 1
     return starts, np.minimum(end_ns[of], np.append(starts[1:], end_ns[-1])), of
 
@@ -146,8 +161,8 @@ def loader_time(timeline: Timeline) -> dict[int, Intervals]:
     rows = rows[matching(timeline, rows, schema.is_data_loader)]
     return {
         lane: Intervals.union_of(spans.start_ns[here], spans.end_ns[here])
-        for lane in np.unique(spans.lane[rows]).tolist()
-        for here in (rows[spans.lane[rows] == lane],)
+        for lane, places in grouped(spans.lane[rows])
+        for here in (rows[places],)
     }
 
 

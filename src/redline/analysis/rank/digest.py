@@ -1,18 +1,19 @@
 """One rank in a few kilobytes: its ledger, its tables, its exchanges. A pure function of its timeline and machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Activity, Mask, compute_ns, loader_time
+from redline.analysis.rank.bounds import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
 from redline.analysis.rank.doing import Doing, doing_of
-from redline.analysis.rank.exchanges import Exchanges, Series, exchanges_of
+from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, exchanges_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
 from redline.analysis.rank.kernels import Calls
 from redline.analysis.rank.ledger import Ledger
-from redline.analysis.rank.likeness import signature_of
+from redline.analysis.rank.likeness import Signature, signature_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.analysis.rank.sighting import Sighting
@@ -27,71 +28,71 @@ SHORT_KERNEL_NS = 10_000
 Observer = Callable[[Scene], tuple[Sighting, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Arithmetic:
     """Floating-point operations of one type inside steps, and at which peak they count."""
 
     dtype: str
-    flops: int
-    recomputed_flops: int  # of these: forward work that the backward pass did again
-    peak_flops_per_s: float  # 0 where it is not known
+    flops: Amount
+    recomputed_flops: Amount  # of these: forward work that the backward pass did again
+    peak_flops_per_s: Measure  # 0 where it is not known
     peak_origin: str = ""  # catalogue or calibrated; digests of before this was kept do not say
-    peak_spread: float = 0.0  # of a calibrated one
+    peak_spread: Share = 0.0  # of a calibrated one
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
     """Figures of a rank that its ledger does not hold; times are of the whole window."""
 
-    device: str  # gpu or cpu
+    device: Device
     device_name: str  # as the driver says it; "" where the trace does not
     machine: str  # whose roofs were used; "" for none
     machine_origin: str
     why_no_machine: str  # what to do about it, where none was used
-    fabric_bytes_per_s: float  # of the machine, to all others of its domain; 0 where it is not known
-    pair_bytes_per_s: float  # to one other of them
-    fabric_devices: int  # how many devices that domain has
-    trace_ns: int  # from the first to the last event, watchdogs included
-    device_window_ns: int  # from the first to the last piece of device work
-    computing_ns: int
-    communicating_ns: int  # hidden or not
-    loading_ns: int  # in a data loader, whether the device was idle or not
-    kernels: int
-    short_kernels: int  # below SHORT_KERNEL_NS
-    kernel_ns: int  # summed durations
-    known_work_ns: int  # of kernels whose work is known
-    rated_ns: int  # of kernels whose work and roofs are known
-    above_roof: int  # calls of operators that were faster than their roof
-    without_launch: int
-    without_launch_ns: int
-    launches: int
-    launches_without_work: int  # calls that launch a kernel which was not recorded, unless graphs were captured
-    graph_launches: int
-    first_queue_ns: int  # queue time before the first recorded work of a stream
-    longest_queue_ns: int  # the longest stretch of queue time
+    fabric_bytes_per_s: Measure  # of the machine, to all others of its domain; 0 where it is not known
+    pair_bytes_per_s: Measure  # to one other of them
+    fabric_devices: Count  # how many devices that domain has
+    trace_ns: Duration  # from the first to the last event, watchdogs included
+    device_window_ns: Duration  # from the first to the last piece of device work
+    computing_ns: Duration
+    communicating_ns: Duration  # hidden or not
+    loading_ns: Duration  # in a data loader, whether the device was idle or not
+    kernels: Count
+    short_kernels: Count  # below SHORT_KERNEL_NS
+    kernel_ns: Duration  # summed durations
+    known_work_ns: Duration  # of kernels whose work is known
+    rated_ns: Duration  # of kernels whose work and roofs are known
+    above_roof: Count  # calls of operators that were faster than their roof
+    without_launch: Count
+    without_launch_ns: Duration
+    launches: Count
+    launches_without_work: Count  # calls that launch a kernel which was not recorded, unless graphs were captured
+    graph_launches: Count
+    first_queue_ns: Duration  # queue time before the first recorded work of a stream
+    longest_queue_ns: Duration  # the longest stretch of queue time
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
     """Where a digest comes from."""
 
-    rank: int
+    rank: Rank
     rank_origin: str
     source: str
     host: str
     backend: str
-    world_size: int
+    world_size: RankCount
     recorded: tuple[str, ...]
     versions: dict[str, str]
     synthetic: str
     step_anchor: str
     step_labels: tuple[str, ...]
     phases: tuple[str, ...]  # of the steps of a serving engine; "" for any other
-    dropped: dict[str, int] = field(default_factory=dict)  # what reading dropped, by reason
+    dropped: dict[str, Count] = field(default_factory=dict)  # what reading dropped, by reason
     predicted: bool = False  # nothing ran: the timeline is that of a plan
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Digest:
     """What is known of one rank once its trace is put away."""
 
@@ -102,12 +103,13 @@ class Digest:
     ledger: Ledger
     exposed: Intervals  # communicating and not computing
     arithmetic: tuple[Arithmetic, ...]
-    signature: tuple[int, ...]  # of the work that it does; alike ranks have alike ones
-    kernels: tuple[KernelRow, ...]
-    doing: tuple[Doing, ...]
+    signature: Signature  # of the work that it does; alike ranks have alike ones
+    kernels: Sequence[KernelRow]
+    doing: Sequence[Doing]
     exchanges: Exchanges
+    spent: PackedSpent  # around each exchange
     series: tuple[Series, ...]
-    sightings: tuple[Sighting, ...] = ()
+    sightings: Sequence[Sighting] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
 
 
@@ -117,7 +119,7 @@ def digest_of(
     """`observe` looks for causes while the trace is open."""
     scene = scene_of(timeline, machine)
     activity, idle, kernels, ledger = scene.activity, scene.idle, scene.kernels, scene.ledger
-    exchanges, series = exchanges_of(timeline, activity, idle, scene.passes)
+    exchanges, spent, series = exchanges_of(timeline, activity, idle, scene.passes)
     table = kernel_table(timeline, activity, kernels)
     return Digest(
         origin=_origin(timeline),
@@ -130,7 +132,8 @@ def digest_of(
         signature=signature_of(row.key for row in table if row.operator),
         kernels=table,
         doing=doing_of(timeline, idle),
-        exchanges=exchanges,
+        exchanges=exchanges.narrow(),
+        spent=PackedSpent.of(spent),
         series=series,
         sightings=observe(scene) if observe is not None else (),
     )

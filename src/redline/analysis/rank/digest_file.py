@@ -3,29 +3,41 @@
 One zstd frame with a checksum, around MessagePack. Columns are differences of neighbours, little-endian.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from sys import intern
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
 import zstandard
+from msgspec import Meta
 
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank import doing, kernel_table
+from redline.analysis.rank.bounds import Count, Duration, Measure, Time
 from redline.analysis.rank.digest import Arithmetic, Digest, Facts, Origin
+from redline.analysis.rank.digest_check import (
+    check_exchanges,
+    check_intervals,
+    check_kernels,
+    check_ledger,
+    check_rates,
+    check_sighting,
+)
 from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.exchanges import Exchanges, Series
+from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
+from redline.analysis.rank.likeness import SIGNATURE, read_signature
+from redline.analysis.rank.packing import PackedRows, packed, unpacked
 from redline.analysis.rank.sighting import Sighting
-from redline.artifacts import Envelope, check_envelope, write_atomic
+from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import Column, narrowed
 from redline.trace.find import DIGEST_ENDING
 
 KIND = "digest"
@@ -36,9 +48,11 @@ _BEGINNING = b"envelope"  # the first key
 _LEVEL = 9
 _MOST_INFLATED = 8_000_000
 _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
+_TIMES = 2  # columns of exchanges that are times: on disk since 1970, in memory since the zero of the rank
 _SMALLEST = 16  # as many as tell what kind of work a rank does
 
-Row = TypeVar("Row", KernelRow, Doing)
+Record = TypeVar("Record", Origin, Facts, Arithmetic, Series)
+Shareable = TypeVar("Shareable", str, tuple[str, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +62,8 @@ class _WireSighting:
     code: str
     by_step: bytes  # claimed and alone
     places: bytes  # starts and ends
-    accounts: dict[str, int]
-    figures: dict[str, float]
+    accounts: dict[str, Duration]
+    figures: dict[str, Measure]
     names: dict[str, str]
 
 
@@ -60,19 +74,19 @@ class _Wire:
     envelope: dict[str, Any]
     origin: Origin
     facts: Facts
-    zero_ns: int
-    window_ns: tuple[int, int]
+    zero_ns: Time
+    window_ns: tuple[Time, Time]
     ledger: bytes  # start, end and accounts of each step
-    outside: tuple[int, ...]
+    outside: Annotated[tuple[Duration, ...], Meta(min_length=len(ACCOUNTS), max_length=len(ACCOUNTS))]
     exposed: bytes  # starts and ends
-    arithmetic: tuple[Arithmetic, ...]
-    signature: tuple[int, ...]
-    kernels: tuple[KernelRow, ...]
-    doing: tuple[Doing, ...]
+    arithmetic: Annotated[tuple[Arithmetic, ...], Meta(max_length=256)]
+    signature: Annotated[tuple[Count, ...], Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+    kernels: Annotated[tuple[KernelRow, ...], Meta(max_length=65_536)]
+    doing: Annotated[tuple[Doing, ...], Meta(max_length=65_536)]
     exchanges: bytes  # the columns of Exchanges
-    series: tuple[Series, ...]
-    sightings: tuple[_WireSighting, ...]
-    left_out: dict[str, int]
+    series: Annotated[tuple[Series, ...], Meta(max_length=65_536)]
+    sightings: Annotated[tuple[_WireSighting, ...], Meta(max_length=256)]
+    left_out: dict[str, Count]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +116,11 @@ def encoded(digest: Digest, made_by: str) -> bytes:
         kept = fewer
 
 
+def encoded_whole(digest: Digest, made_by: str) -> bytes:
+    """The same with nothing left out, however large."""
+    return _compressed(digest, made_by)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
     """How much of a digest goes into the file."""
@@ -116,7 +135,7 @@ def _fewer(kept: _Kept, short: Digest, size_bytes: int) -> _Kept:
     if kept.rows > _SMALLEST and size_bytes < 2 * MOST_BYTES:
         return replace(kept, rows=kept.rows // 2)
     share = min(MOST_BYTES / size_bytes, 0.8)
-    exchanges = len(_squeezed((_columns(short.exchanges), short.series)))
+    exchanges = len(_squeezed((_columns(short), short.series)))
     if kept.intervals > 1 and len(_squeezed(_edges(short.exposed))) > exchanges:
         return replace(kept, intervals=max(int(kept.intervals * share), 1))
     if kept.exchanges:
@@ -126,7 +145,8 @@ def _fewer(kept: _Kept, short: Digest, size_bytes: int) -> _Kept:
 
 def _shortened(digest: Digest, kept: _Kept) -> Digest:
     """The most expensive rows, the others added up; the first exchanges, as a beginning can be matched by order."""
-    exchanges = digest.exchanges.take(np.arange(min(kept.exchanges, len(digest.exchanges))))
+    first = np.arange(min(kept.exchanges, len(digest.exchanges)))
+    exchanges = digest.exchanges.take(first)
     used = int(exchanges.series.max()) + 1 if len(exchanges) else 0  # series are numbered as they appear
     exposed = _merged(_known(digest, exchanges), kept.intervals)
     left_out = {
@@ -140,6 +160,7 @@ def _shortened(digest: Digest, kept: _Kept) -> Digest:
         kernels=kernel_table.shortened(digest.kernels, kept.rows),
         doing=doing.shortened(digest.doing, kept.rows),
         exchanges=exchanges,
+        spent=PackedSpent.of(digest.spent.unpacked().take(first)),
         series=digest.series[:used] if left_out["exchanges"] else digest.series,
         exposed=exposed,
         left_out={**digest.left_out, **{what: count for what, count in left_out.items() if count > 0}},
@@ -150,7 +171,7 @@ def _known(digest: Digest, exchanges: Exchanges) -> Intervals:
     """Exposed time up to the last of these exchanges: later, nothing tells whether it was waiting."""
     if len(exchanges) == len(digest.exchanges) or not len(digest.exposed):
         return digest.exposed
-    last_ns = int(exchanges.end_ns.max()) - digest.zero_ns if len(exchanges) else int(digest.exposed.start[0])
+    last_ns = int(exchanges.end_ns.max()) if len(exchanges) else int(digest.exposed.start[0])
     return digest.exposed.clip(int(digest.exposed.start[0]), last_ns)
 
 
@@ -174,14 +195,14 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         facts=digest.facts,
         zero_ns=digest.zero_ns,
         window_ns=digest.window_ns,
-        ledger=_packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
+        ledger=packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
         outside=tuple(ledger.outside.tolist()),
         exposed=_edges(digest.exposed),
         arithmetic=digest.arithmetic,
-        signature=digest.signature,
-        kernels=digest.kernels,
-        doing=digest.doing,
-        exchanges=_columns(digest.exchanges),
+        signature=tuple(digest.signature.tolist()),
+        kernels=tuple(digest.kernels),
+        doing=tuple(digest.doing),
+        exchanges=_columns(digest),
         series=digest.series,
         sightings=tuple(map(_wire_sighting, digest.sightings)),
         left_out=digest.left_out,
@@ -192,7 +213,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
 def _wire_sighting(seen: Sighting) -> _WireSighting:
     return _WireSighting(
         code=seen.code,
-        by_step=_packed(np.vstack([seen.claimed_ns, seen.alone_ns])),
+        by_step=packed(np.vstack([seen.claimed_ns, seen.alone_ns])),
         places=_edges(seen.places),
         accounts=dict(seen.accounts),
         figures=dict(seen.figures),
@@ -201,11 +222,15 @@ def _wire_sighting(seen: Sighting) -> _WireSighting:
 
 
 def _edges(time: Intervals) -> bytes:
-    return _packed(np.vstack([time.start, time.end]))
+    return packed(np.vstack([time.start, time.end]))
 
 
-def _columns(exchanges: Exchanges) -> bytes:
-    return _packed(np.vstack(list(exchanges.columns().values())))
+def _columns(digest: Digest) -> bytes:
+    """Of exchanges, with times since 1970, and of what was spent around them."""
+    columns = digest.exchanges.columns() | digest.spent.unpacked().columns()
+    table = np.vstack([column.astype(np.int64) for column in columns.values()])
+    table[:_TIMES] += digest.zero_ns
+    return packed(table)
 
 
 def _squeezed(content: object) -> bytes:
@@ -216,7 +241,7 @@ def is_digest(path: Path) -> bool:
     """By its name, else by its content."""
     if path.name.endswith(DIGEST_ENDING):
         return True
-    with suppress(OSError, zstandard.ZstdError), path.open("rb") as file:
+    with suppress(OSError, InputError, zstandard.ZstdError), os.fdopen(open_ordinary(path), "rb") as file:
         if file.read(len(_MAGIC)) == _MAGIC:
             file.seek(0)
             return _BEGINNING in zstandard.ZstdDecompressor().stream_reader(file).read(2 * len(_BEGINNING))
@@ -225,16 +250,12 @@ def is_digest(path: Path) -> bool:
 
 def load_digest(path: Path) -> Digest:
     """Raises InputError where the file is no digest, or damaged."""
-    try:
-        with path.open("rb") as file:
-            return decoded(file.read(_MOST_INFLATED), str(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    return decoded(read_whole(path, _MOST_INFLATED, "a digest"), str(path))
 
 
-def decoded(data: bytes, where: str) -> Digest:
+def decoded(data: bytes, where: str, most_inflated_bytes: int = _MOST_INFLATED) -> Digest:
     try:
-        text = _inflated(data)
+        text = _inflated(data, most_inflated_bytes)
         envelope = check_envelope(
             msgspec.msgpack.decode(text, type=_Enveloped).envelope, KIND, SCHEMA_VERSION, where=where
         )
@@ -244,16 +265,22 @@ def decoded(data: bytes, where: str) -> Digest:
                 "looks for in traces today. Make it anew from its trace: redline digest"
             )
         return _digest(msgspec.msgpack.decode(text, type=_Wire))
-    except (zstandard.ZstdError, msgspec.MsgspecError, ValueError, TypeError, IndexError, AssertionError) as error:
+    except _UNSOUND as error:
         raise InputError(f"{where}: damaged, or not a digest ({error}). Make it anew: redline digest") from error
 
 
-def _inflated(data: bytes) -> bytes:
+_UNSOUND = (
+    *(zstandard.ZstdError, msgspec.MsgspecError, ValueError, TypeError, IndexError, AssertionError),
+    RecursionError,  # nested without end
+)
+
+
+def _inflated(data: bytes, most_bytes: int) -> bytes:
     # Where a frame states its size, that much is allocated whatever the largest size that is asked for.
     stated = zstandard.get_frame_parameters(data).content_size
-    if zstandard.CONTENTSIZE_UNKNOWN != stated > _MOST_INFLATED:
+    if zstandard.CONTENTSIZE_UNKNOWN != stated > most_bytes:
         raise ValueError(f"{stated} bytes inflated")
-    text: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_INFLATED, allow_extra_data=False)
+    text: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=most_bytes, allow_extra_data=False)
     return text
 
 
@@ -263,45 +290,60 @@ class _Enveloped:
 
 
 def _digest(wire: _Wire) -> Digest:
-    start_ns, end_ns, *accounts = _unpacked(wire.ledger, 2 + len(ACCOUNTS))
+    by_step = unpacked(wire.ledger, 2 + len(ACCOUNTS))
     ledger = Ledger(
-        start_ns=start_ns,
-        end_ns=end_ns,
-        steps=np.stack(accounts, axis=1),
+        start_ns=by_step[0],
+        end_ns=by_step[1],
+        steps=by_step[2:].T,
         outside=np.array(wire.outside, np.int64),
         window_ns=wire.window_ns[1] - wire.window_ns[0],
     )
-    ledger.self_check()
-    exposed = Intervals(*_unpacked(wire.exposed, 2))
-    exposed.self_check()
-    layout = Exchanges.layout()
-    columns = zip(layout.items(), _unpacked(wire.exchanges, len(layout)), strict=True)
-    exchanges = Exchanges(**{name: column.astype(dtype, copy=False) for (name, dtype), column in columns})
-    _check(exchanges, len(wire.series))
-    rest = {
-        name: getattr(wire, name) for name in ("origin", "facts", "zero_ns", "window_ns", "arithmetic", "signature")
-    }
+    check_ledger(ledger, wire.window_ns)
+    exposed = Intervals(*unpacked(wire.exposed, 2))
+    check_intervals("exposed", exposed, wire.window_ns)
+    exchanges, spent = _exchanges(wire)
+    check_kernels(wire.kernels)
+    check_rates(wire.facts, wire.arithmetic)
+    for one in wire.sightings:
+        check_sighting(_sighting(one), ledger, wire.window_ns)
     return Digest(
+        origin=_shared_origin(wire.origin),
+        facts=_shared(wire.facts),
+        zero_ns=wire.zero_ns,
+        window_ns=wire.window_ns,
         ledger=ledger,
         exposed=exposed,
+        arithmetic=tuple(map(_shared, wire.arithmetic)),
+        signature=read_signature(wire.signature),
+        kernels=PackedRows.of(wire.kernels, _KERNELS.decode),
+        doing=PackedRows.of(wire.doing, _DOING.decode),
         exchanges=exchanges,
-        kernels=tuple(map(_shared, wire.kernels)),
-        doing=tuple(map(_shared, wire.doing)),
-        series=wire.series,
-        sightings=tuple(_sighting(one, len(start_ns)) for one in wire.sightings),
+        spent=spent,
+        series=tuple(map(_shared, wire.series)),
+        sightings=PackedRows.of(wire.sightings, _sightings),
         left_out=wire.left_out,
-        **rest,
     )
 
 
-def _sighting(wire: _WireSighting, steps: int) -> Sighting:
-    claimed_ns, alone_ns = _unpacked(wire.by_step, 2)
-    places = Intervals(*_unpacked(wire.places, 2))
-    places.self_check()
-    if len(claimed_ns) != steps or (claimed_ns < 0).any() or (claimed_ns > alone_ns).any():
-        raise ValueError("a sighting that does not fit the steps")
+def _exchanges(wire: _Wire) -> tuple[Exchanges, PackedSpent]:
+    names = tuple(Exchanges.layout())
+    table = unpacked(wire.exchanges, len(names) + len(Spent.layout()))
+    table[:_TIMES] -= wire.zero_ns
+    columns = dict(zip(names, table, strict=False))
+    exchanges = Exchanges(**columns | {name: columns[name].astype(np.int32) for name in ("series", "backward")})
+    check_exchanges(exchanges, table[len(names) :], wire.series)
+    return exchanges.narrow(), PackedSpent.of_rows(table[len(names) :])
+
+
+def _sightings(data: bytes) -> Iterator[Sighting]:
+    return map(_sighting, _SIGHTINGS.decode(data))
+
+
+def _sighting(wire: _WireSighting) -> Sighting:
+    claimed_ns, alone_ns = unpacked(wire.by_step, 2)
+    places = Intervals(*unpacked(wire.places, 2))
     return Sighting(
-        code=intern(wire.code),
+        code=wire.code,
         claimed_ns=claimed_ns,
         alone_ns=alone_ns,
         accounts=wire.accounts,
@@ -311,34 +353,31 @@ def _sighting(wire: _WireSighting, steps: int) -> Sighting:
     )
 
 
-def _check(exchanges: Exchanges, series: int) -> None:
-    known = (exchanges.series >= 0) & (exchanges.series < series)
-    if not known.all() or (exchanges.end_ns < exchanges.start_ns).any():
-        raise ValueError("an exchange of no kind, or of no length")
+def _shared(record: Record) -> Record:
+    """With texts and tuples of which there is one for all digests: thousands of ranks say the same."""
+    for name in type(record).__slots__:  # the record was made a moment ago and nobody else has seen it
+        value = getattr(record, name)
+        if type(value) is str or type(value) is tuple:
+            object.__setattr__(record, name, _only(value))
+    return record
 
 
-def _shared(row: Row) -> Row:
-    """With texts that all digests share: thousands of ranks say the same."""
-    for name in _TEXTS[type(row)]:  # the row was made a moment ago and nobody else has seen it
-        object.__setattr__(row, name, intern(getattr(row, name)))
-    return row
+def _shared_origin(origin: Origin) -> Origin:
+    versions, dropped = _only_dict(tuple(origin.versions.items())), _only_dict(tuple(origin.dropped.items()))
+    return replace(_shared(origin), versions=versions, dropped=dropped)
 
 
-_TEXTS = {KernelRow: ("operator", "kernel", "shapes", "dtype"), Doing: ("kind", "name", "region", "site")}
+@lru_cache(4096)
+def _only(value: Shareable) -> Shareable:
+    """The first that is equal to this one."""
+    return value
 
 
-def _packed(rows: Column) -> bytes:
-    """Rows of equal length: the first of each, then the differences of neighbours, in 32 bits where all of them fit."""
-    first, steps = rows[:, :1].astype("<i8"), narrowed(np.diff(rows, axis=1).reshape(-1))
-    return (
-        bytes([steps.itemsize]) + first.tobytes() + np.ascontiguousarray(steps, steps.dtype.newbyteorder("<")).tobytes()
-    )
+@lru_cache(4096)
+def _only_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(items)
 
 
-def _unpacked(data: bytes, rows: int) -> Column:
-    if len(data) == 1:
-        return np.empty((rows, 0), np.int64)
-    edge = 1 + 8 * rows
-    first = np.frombuffer(data[1:edge], "<i8").reshape(rows, 1)
-    steps = np.frombuffer(data[edge:], f"<i{data[0]}").reshape(rows, -1)
-    return np.cumsum(np.concatenate([first, steps], axis=1), axis=1, dtype=np.int64)
+_KERNELS = msgspec.msgpack.Decoder(tuple[KernelRow, ...])
+_DOING = msgspec.msgpack.Decoder(tuple[Doing, ...])
+_SIGHTINGS = msgspec.msgpack.Decoder(tuple[_WireSighting, ...])

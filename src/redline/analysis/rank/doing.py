@@ -9,11 +9,12 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Mask, cut_at
+from redline.analysis.rank.bounds import Count, Duration
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
-from redline.timeline.nesting import innermost_at, innermost_segments
+from redline.timeline.nesting import innermost_at, nearest_of, segments_under
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NESTED_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
@@ -49,8 +50,8 @@ class Doing:
     name: str
     region: str  # the innermost annotation around it
     site: str  # the innermost function outside torch and the standard library, where stacks were recorded
-    time_ns: int
-    times: int  # in how many separate stretches
+    time_ns: Duration
+    times: Count  # in how many separate stretches
 
 
 def doing_of(timeline: Timeline, idle: Idle) -> tuple[Doing, ...]:
@@ -82,9 +83,14 @@ def shortened(rows: Sequence[Doing], most: int) -> tuple[Doing, ...]:
 
 def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> Iterator[Doing]:
     spans = timeline.spans
-    rows = np.flatnonzero((spans.lane == lane) & np.isin(spans.kind, np.array(NESTED_KINDS, np.uint8)))
+    rows = timeline.rows_of_lane(lane)
+    rows = rows[np.isin(spans.kind[rows], np.array(NESTED_KINDS, np.uint8))]
     rows = rows[waiting.overlap_with(spans.start_ns[rows], spans.end_ns[rows]) > 0]
-    start_ns, end_ns, inner = innermost_segments(spans.start_ns[rows], spans.end_ns[rows])
+    # What is around such a span overlaps too, so that parents are among the rows.
+    place = np.full(len(spans) + 1, NONE, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    parent = place[spans.parent[rows]]
+    start_ns, end_ns, inner = segments_under(spans.start_ns[rows], spans.end_ns[rows], parent)
     silent = waiting - Intervals.union_of(start_ns, end_ns)
     row = np.concatenate([rows[inner], np.full(len(silent), NONE)])
     start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
@@ -131,14 +137,9 @@ def sites_of(timeline: Timeline, rows: I64) -> I64:
     """Name of the innermost function that is neither torch's nor Python's around each row, NONE without one."""
     spans = timeline.spans
     python = spans.rows_of(Kind.PYTHON)
-    theirs: Mask = np.zeros(len(spans) + 1, bool)
+    theirs: Mask = np.zeros(len(spans), bool)
     theirs[python[matching(timeline, python, is_their_code)]] = True
-    at = rows.copy()
-    climbing = np.flatnonzero(at != NONE)
-    while climbing.size:
-        climbing = climbing[~theirs[at[climbing]]]
-        at[climbing] = spans.parent[at[climbing]]
-        climbing = climbing[at[climbing] != NONE]
+    at = nearest_of(theirs, spans.parent, rows)
     return np.where(at != NONE, spans.name[at], NONE)
 
 

@@ -4,13 +4,16 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import msgspec
 import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.bounds import Described, ElementBytes
 from redline.analysis.rank.idle import Idle
+from redline.analysis.rank.packing import packed_small, squeezed, unpacked, unsqueezed
 from redline.analysis.rank.passes import Passes
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
@@ -32,16 +35,16 @@ _ELEMENT_BYTES = {
 _FLOAT8 = re.compile(r"Float8")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
     """What all exchanges of one kind have in common."""
 
     collective: str
     group: str  # the ranks of the group, or its name; of a send or receive: "0->4"
-    group_size: int  # 0 where it is not known
-    in_elements: int
-    out_elements: int
-    element_bytes: int  # 0 where it is not known
+    group_size: Described  # 0 where it is not known
+    in_elements: Described
+    out_elements: Described
+    element_bytes: ElementBytes  # 0 where it is not known
     dtype: str = ""  # as c10d writes it, e.g. Float; "" where it is not known
 
     @property
@@ -72,7 +75,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchanges(Table):
-    """Communicating spans in order of start; times on the rank's own clock, Unix ns."""
+    """Communicating spans in order of start, on the clock of the ledger; times may be held in 32 bits."""
 
     start_ns: I64 = column(np.int64)
     end_ns: I64 = column(np.int64)
@@ -81,7 +84,23 @@ class Exchanges(Table):
     exposed_ns: I64 = column(np.int64)  # it did not, and no earlier exchange was still open
     backward: Column = column(np.int32)  # launched in the last backward pass before an optimizer (1), in the one before
     # that (2) and so on, in no such pass (FORWARD), or in an optimizer (OPTIMIZER)
-    # What the rank had spent since its window began, in whole microseconds, when the exchange began and ended:
+
+    def narrow(self) -> Self:
+        """The same in less room."""
+        return type(self)(**{name: _narrow(array) for name, array in self.columns().items()})
+
+
+def _narrow(array: Column) -> Column:
+    """Numbers in 16 bits and times in 32, where they and their differences fit; a copy, whatever they are part of."""
+    bits = 16 if array.dtype == np.int32 else 32
+    fits = -1 <= array.min(initial=0) and array.max(initial=0) < 2 ** (bits - 1) - 1
+    return array.astype(f"i{bits // 8}" if fits else array.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent(Table):
+    """What a rank had spent since its window began, in whole microseconds, when each exchange began and ended."""
+
     compute_at_start_us: I64 = column(np.int64)
     compute_at_end_us: I64 = column(np.int64)
     communication_at_start_us: I64 = column(np.int64)  # exposed; copies too
@@ -92,25 +111,44 @@ class Exchanges(Table):
     host_at_end_us: I64 = column(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class PackedSpent:
+    """The same in a tenth of the room: it is asked for once, when all ranks are there."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, spent: Spent) -> "PackedSpent":
+        return cls.of_rows(np.vstack(list(spent.columns().values())))
+
+    @classmethod
+    def of_rows(cls, rows: I64) -> "PackedSpent":
+        """Of a table with a row for each column."""
+        return cls(squeezed(packed_small(rows)))
+
+    def unpacked(self) -> Spent:
+        layout = Spent.layout()
+        return Spent(**dict(zip(layout, unpacked(unsqueezed(self.data), len(layout)), strict=True)))
+
+
 def exchanges_of(
     timeline: Timeline, activity: Activity, idle: Idle, passes: Passes
-) -> tuple[Exchanges, tuple[Series, ...]]:
+) -> tuple[Exchanges, Spent, tuple[Series, ...]]:
     owned = activity.communication
     names = _Names(timeline)
     place = np.searchsorted(timeline.communications.row, owned.row)
     keys: dict[Series, int] = {}
     series = np.array([keys.setdefault(names.series(one), len(keys)) for one in place.tolist()], np.int32)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
-    zero = timeline.zero_ns
-    return Exchanges(
-        start_ns=start_ns + zero,
-        end_ns=end_ns + zero,
+    exchanges = Exchanges(
+        start_ns=start_ns,
+        end_ns=end_ns,
         series=series,
         hidden_ns=activity.computing.overlap_with(start_ns, end_ns),
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
         backward=_backward(timeline, owned.row, passes, series, _are(REDUCTIONS, keys, series)),
-        **_spent(activity, idle, start_ns, end_ns),
-    ), tuple(keys)
+    )
+    return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), tuple(keys)
 
 
 def _are(collectives: frozenset[str], keys: Iterable[Series], series: Column) -> Mask:

@@ -6,17 +6,16 @@ call that blocks on the device `sync`, else `host`. A thread with nothing record
 backward thread for the main one), so then the other threads are asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.activity import Activity, loader_time, working_lanes
 from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64
+from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
@@ -36,15 +35,16 @@ class Idle:
 def idle_of(timeline: Timeline, activity: Activity) -> Idle:
     waits = _cpu_waits(timeline, activity) if activity.device == "cpu" else _gpu_waits(timeline, activity)
     host = _Host(timeline)
-    found: dict[Account, Intervals] = {account: Intervals.empty() for account in IDLE}
-    of_lane: dict[int, Intervals] = {}
-    for lane, waiting in waits.items():
-        if lane == NOBODY:
-            continue
-        for account, part in host.doing(lane, waiting, is_launcher=activity.device == "gpu").items():
-            found[account] |= part
-            if account != Account.OTHER:
-                of_lane[lane] = of_lane.get(lane, Intervals.empty()) | part
+    doing = {
+        lane: host.doing(lane, waiting, is_launcher=activity.device == "gpu")
+        for lane, waiting in waits.items()
+        if lane != NOBODY
+    }
+    found = {account: _all_of([parts[account] for parts in doing.values() if account in parts]) for account in IDLE}
+    of_lane = {
+        lane: _all_of([part for account, part in parts.items() if account != Account.OTHER])
+        for lane, parts in doing.items()
+    }
     explained = found[Account.INPUT] | found[Account.SYNC] | found[Account.HOST] | found[Account.OTHER]
     queued = waits.get(NOBODY, Intervals.empty())
     found[Account.QUEUE] = queued - explained
@@ -65,8 +65,8 @@ def _gpu_waits(timeline: Timeline, activity: Activity) -> dict[int, Intervals]:
     lane = np.where(known, timeline.spans.lane[call], NOBODY)
     waits = {
         number: Intervals.union_of(gaps.start[here], ready_ns[here])
-        for number in np.unique(lane[known]).tolist()
-        for here in (lane == number,)
+        for number, places in grouped(lane[known])
+        for here in (np.flatnonzero(known)[places],)
     }
     waits[NOBODY] = Intervals.union_of(ready_ns[known], gaps.end[known])
     last = _main_lane(timeline)
@@ -107,8 +107,7 @@ def _launch_or_next(timeline: Timeline) -> I64:
     work = timeline.device_work
     launch = work.launch.astype(np.int64)
     lane = timeline.spans.lane[work.row]
-    for number in np.unique(lane[launch == NONE]).tolist():
-        here = np.flatnonzero(lane == number)
+    for _, here in grouped(lane):
         have = np.flatnonzero(launch[here] != NONE)
         following = np.searchsorted(have, np.arange(len(here)))
         launch[here] = np.append(launch[here[have]], NONE)[following]
@@ -143,9 +142,10 @@ class _Host:
         self._blocked = _blocked_time(timeline)
         self._timeline = timeline
         working = working_lanes(timeline)  # nobody waits for a watchdog
-        self._any_active = _time_of(timeline, np.isin(timeline.spans.lane, working))
-        self._any_loading = _all_of(self._loading)
-        self._any_blocked = _all_of({lane: time for lane, time in self._blocked.items() if lane in working})
+        by_number = set(working.tolist())
+        self._any_active = _time_of(timeline, np.flatnonzero(np.isin(timeline.spans.lane, working)))
+        self._any_loading = _all_of(self._loading.values())
+        self._any_blocked = _all_of([time for lane, time in self._blocked.items() if lane in by_number])
         self._end_ns = _last_launch_end_ns(timeline)
 
     def doing(self, lane: int, waiting: Intervals, *, is_launcher: bool) -> dict[Account, Intervals]:
@@ -173,14 +173,14 @@ class _Host:
 
     def _active(self, lane: int) -> Intervals:
         """Operators, calls and Python; a region around them says nothing of what its thread does."""
-        spans = self._timeline.spans
-        return _time_of(self._timeline, (spans.lane == lane) & (spans.kind != Kind.ANNOTATION))
+        rows = self._timeline.rows_of_lane(lane)
+        return _time_of(self._timeline, rows[self._timeline.spans.kind[rows] != Kind.ANNOTATION])
 
 
-def _time_of(timeline: Timeline, chosen: npt.NDArray[np.bool_]) -> Intervals:
-    """When any of the chosen spans of the host was open."""
+def _time_of(timeline: Timeline, rows: I64) -> Intervals:
+    """When any of these spans was open, as far as they are of the host."""
     spans = timeline.spans
-    rows = np.flatnonzero(chosen & np.isin(spans.kind, np.array(_ACTIVE_KINDS, np.uint8)))
+    rows = rows[np.isin(spans.kind[rows], np.array(_ACTIVE_KINDS, np.uint8))]
     return Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
 
 
@@ -201,15 +201,10 @@ def _blocked_time(timeline: Timeline) -> dict[int, Intervals]:
     lane = np.concatenate([spans.lane[waits], spans.lane[launch[late]]])
     start_ns = np.concatenate([spans.start_ns[waits], np.maximum(done_ns, spans.start_ns[launch])[late]])
     end_ns = np.concatenate([spans.end_ns[waits], spans.end_ns[launch[late]]])
-    return {
-        number: Intervals.union_of(start_ns[here], end_ns[here])
-        for number in np.unique(lane).tolist()
-        for here in (lane == number,)
-    }
+    return {number: Intervals.union_of(start_ns[here], end_ns[here]) for number, here in grouped(lane)}
 
 
-def _all_of(times: Mapping[int, Intervals]) -> Intervals:
-    every = tuple(times.values())
+def _all_of(every: Collection[Intervals]) -> Intervals:
     if not every:
         return Intervals.empty()
     return Intervals.union_of(np.concatenate([one.start for one in every]), np.concatenate([one.end for one in every]))

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from redline.analysis.rank.activity import Activity, compute_ns
+from redline.analysis.rank.bounds import Amount, Count, Duration
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Kernels
 from redline.analysis.rank.ratings import operators_of
@@ -30,14 +31,14 @@ class KernelRow:
     kernel: str  # the longest-running of its kernels
     shapes: str  # a JSON list; "" where they were not recorded
     dtype: str  # of the arithmetic; "" for work that is not known
-    calls: int
-    kernels: int
-    time_ns: int  # sum of the kernels, and of the copies and sets that the operator launched besides
-    flops: int
-    bytes: int
+    calls: Count
+    kernels: Count
+    time_ns: Duration  # sum of the kernels, and of the copies and sets that the operator launched besides
+    flops: Amount
+    bytes: Amount
     math_ns: float  # nan where the peak is not known, as is memory_ns
     memory_ns: float
-    above: int = 0  # calls that were faster than their roof
+    above: Count = 0  # calls that were faster than their roof
 
     @property
     def roof_ns(self) -> float:

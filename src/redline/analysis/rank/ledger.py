@@ -18,7 +18,7 @@ from redline.trace.steps import ENGINE_ANCHOR
 Amounts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ledger:
     """Accounts of one rank by step, and of the time outside steps; nanoseconds."""
 

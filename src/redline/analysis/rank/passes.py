@@ -49,9 +49,9 @@ def passes_of(timeline: Timeline) -> Passes:
     rows = spans.rows_of(Kind.OPERATOR)
     nodes = rows[matching(timeline, rows, schema.is_backward_node)]
     optimizer = _optimizer_time(timeline)
-    if not len(nodes):
-        return Passes(backward=Intervals.empty(), optimizer=optimizer)
     whole = Intervals.union_of(spans.start_ns[nodes], spans.end_ns[nodes])
+    if not len(whole):  # no node, or none that lasted
+        return Passes(backward=whole, optimizer=optimizer)
     forward_ns = _forward_starts_ns(timeline, whole)
     passed = np.searchsorted(forward_ns, whole.start)
     first = np.flatnonzero(np.append(True, np.diff(passed) > 0))

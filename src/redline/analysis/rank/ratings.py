@@ -9,6 +9,7 @@ from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.names import matching
 from redline.cost.rate import work_of
 from redline.cost.work import Work
+from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
@@ -126,24 +127,19 @@ def _has_arithmetic(work: I64, book: _WorkBook) -> np.typing.NDArray[np.bool_]:
 def _outer(timeline: Timeline, rows: I64) -> I64:
     """The next operator outwards of each row, NONE for the outermost."""
     spans = timeline.spans
-    at = spans.parent[rows].astype(np.int64)
-    climbing = np.flatnonzero(at != NONE)
-    while climbing.size:
-        climbing = climbing[spans.kind[at[climbing]] != Kind.OPERATOR]
-        at[climbing] = spans.parent[at[climbing]]
-        climbing = climbing[at[climbing] != NONE]
-    return at
+    return nearest_of(spans.kind == Kind.OPERATOR, spans.parent, spans.parent[rows])
 
 
 def _around(timeline: Timeline, rows: I64) -> I64:
     """All operators around the rows."""
-    found: list[I64] = [np.empty(0, np.int64)]
-    at = rows
+    spans = timeline.spans
+    around = np.zeros(len(spans), bool)
+    at: Column = rows
     while len(at):
-        at = np.unique(_outer(timeline, at))
-        at = at[at != NONE]
-        found.append(at)
-    return np.unique(np.concatenate(found))
+        at = np.unique(spans.parent[at])
+        at = at[(at != NONE) & ~around[at]]  # what is around those is known already
+        around[at] = True
+    return np.flatnonzero(around & (spans.kind == Kind.OPERATOR))
 
 
 def recomputed(timeline: Timeline, rows: I64) -> np.typing.NDArray[np.bool_]:
@@ -152,18 +148,11 @@ def recomputed(timeline: Timeline, rows: I64) -> np.typing.NDArray[np.bool_]:
     Autograd numbers an operator of the forward pass, and names the forward thread in operators of the backward pass.
     So a numbered operator without that name, inside one that has it, is forward work within backward.
     """
-    operators = timeline.operators
-    number = np.full(len(timeline.spans) + 1, NONE, np.int64)
-    thread = np.zeros(len(timeline.spans) + 1, np.int64)
-    number[operators.row], thread[operators.row] = operators.sequence, operators.forward_thread
-    forward = np.zeros(len(rows), bool)
-    again = np.zeros(len(rows), bool)
-    at, index = rows.copy(), np.arange(len(rows))
-    while len(index):
-        is_backward = thread[at] > 0
-        again[index] = forward[index] & is_backward
-        forward[index] |= (number[at] >= 0) & ~is_backward
-        index, at = index[~is_backward], at[~is_backward]
-        at = _outer(timeline, at)
-        index, at = index[at != NONE], at[at != NONE]
+    operators, spans = timeline.operators, timeline.spans
+    backward, forward = np.zeros((2, len(spans)), bool)
+    backward[operators.row] = operators.forward_thread > 0
+    forward[operators.row] = (operators.sequence >= 0) & (operators.forward_thread <= 0)
+    # Of two spans around a row the one that began later is further in.
+    around = nearest_of(backward, spans.parent, rows)
+    again: np.typing.NDArray[np.bool_] = (around != NONE) & (nearest_of(forward, spans.parent, rows) > around)
     return again

@@ -15,6 +15,7 @@ from redline.analysis.rank.passes import Passes, passes_of
 from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
+from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 
@@ -151,13 +152,9 @@ class Scene:
     def launched_under(self, spans: Mask) -> I64:
         """Rows of device work whose innermost annotation, or an operator around it, is one of these rows of spans."""
         work = self.timeline.device_work
-        parent = self.timeline.spans.parent
-        chosen = _flag(spans, work.annotation)
-        operator = work.operator.astype(np.int64)
-        while (operator != NONE).any():  # as deep as operators nest
-            chosen |= _flag(spans, operator)
-            operator = np.where(operator == NONE, NONE, parent[operator])
-        return work.row[chosen].astype(np.int64)
+        around = nearest_of(spans, self.timeline.spans.parent, work.operator)
+        chosen: I64 = work.row[_flag(spans, work.annotation) | (around != NONE)].astype(np.int64)
+        return chosen
 
 
 def scene_of(timeline: Timeline, machine: Machine | None) -> Scene:

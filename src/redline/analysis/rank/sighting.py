@@ -11,7 +11,7 @@ from redline.timeline.table import I64
 MOST_PLACES = 8  # intervals that are kept as evidence
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sighting:
     """Times are inside steps. What one rule claims, no other rule of the rank claims."""
 

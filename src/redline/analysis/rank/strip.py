@@ -98,11 +98,15 @@ class Strip:
 
 
 def strip_of(scene: Scene, waiting: Intervals, rank: int) -> Strip | None:
-    """The step of median length; `waiting` is the communication that was waiting for others. None without steps."""
+    """The step of median length; `waiting` is the communication that was waiting for others. None without steps.
+
+    A step without length has nothing to draw and is not looked at.
+    """
     lengths = scene.ledger.end_ns - scene.ledger.start_ns
-    if not len(lengths) or not lengths.any():
+    order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths <= 0) :]
+    if not len(order):
         return None
-    number = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    number = int(order[len(order) // 2])
     step = int(scene.ledger.start_ns[number]), int(scene.ledger.end_ns[number])
     pixel_ns, bands = _bands(scene, waiting, step)
     streams, more_streams = _lanes(scene, step, on_device=True)

@@ -13,7 +13,8 @@ import numpy as np
 from redline.analysis.rank.activity import Mask, cut_at
 from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64, Table, column
+from redline.timeline.nesting import nearest_of
+from redline.timeline.table import I64, Table, column, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
@@ -102,7 +103,7 @@ def _synchronisations(timeline: Timeline) -> I64:
     spans, launch = timeline.spans, timeline.device_work.launch
     calls = spans.rows_of(*CALL_KINDS)
     calls = calls[matching(timeline, calls, schema.is_synchronisation)]
-    return calls[np.isin(spans.lane[calls], np.unique(spans.lane[launch[launch != NONE]]))]
+    return calls[np.isin(spans.lane[calls], numbers_in(spans.lane[launch[launch != NONE]]))]
 
 
 def _blocking_copies(timeline: Timeline, syncs: I64) -> tuple[I64, I64]:
@@ -132,10 +133,7 @@ def _is_scalar(timeline: Timeline, copies: I64) -> Mask:
 def _operators_around(timeline: Timeline, rows: I64) -> I64:
     """The innermost operator around each row, or NONE."""
     spans = timeline.spans
-    around = spans.parent[rows].astype(np.int64)
-    while (climbing := (around != NONE) & (spans.kind[around] != Kind.OPERATOR)).any():
-        around[climbing] = spans.parent[around[climbing]]
-    return around
+    return nearest_of(spans.kind == Kind.OPERATOR, spans.parent, spans.parent[rows])
 
 
 def _filled(rows: I64, value: int) -> I64:

@@ -2,7 +2,9 @@
 
 from redline.cost.serve.rates import Device
 from redline.errors import UsageError
-from redline.hardware.machine import Machine
+from redline.hardware.machine import Machine, why_unusable
+
+_NEEDED = ("peak_flops_per_s.bf16", "peak_flops_per_s.fp16", "memory_bytes_per_s", "memory_bytes")
 
 
 def device_of(machine: Machine) -> Device:
@@ -10,9 +12,10 @@ def device_of(machine: Machine) -> Device:
     bf16 = machine.value("peak_flops_per_s.bf16") or machine.value("peak_flops_per_s.fp16")
     bandwidth, size = machine.value("memory_bytes_per_s"), machine.value("memory_bytes")
     if not bf16 or not bandwidth or not size:
+        hint = f"choose a machine that has them: `redline hardware {machine.name}` shows what is known"
         raise UsageError(
             f"{machine.name} has no peak of 16 bits, memory bandwidth or memory size, so serving cannot be planned\n"
-            f"choose a machine that has them: `redline hardware {machine.name}` shows what is known"
+            f"{why_unusable(machine, _NEEDED) or hint}"
         )
     fp8 = machine.value("peak_flops_per_s.fp8") or bf16
     return Device(

@@ -124,5 +124,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("chained", "chains", "chain_ns", "kernel_ns"),
     least_share=0.03,
 )

@@ -68,5 +68,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("wide_ns", "product_ns"),
+    names=("target",),
     least_share=0.03,
 )

@@ -87,7 +87,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
         {"rows": seen.names["rows"], "starved_ns": seen.per_step("starved_ns"), "step_ns": seen.step_ns},
     )
     if seen.figures["told"]:
-        free_share = seen.figures["free"] / seen.figures["told"]
+        free_share = seen.figures["free"] / max(seen.figures["told"], 1)
         yield Evidence("{free_share} of the memory was never reserved.", {"free_share": free_share})
     else:
         yield Evidence("How much memory is free was not recorded: check that before raising the batch.")
@@ -99,5 +99,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("starved_ns", "told", "free"),
+    names=("rows",),
     least_share=STEP_SHARE,
 )

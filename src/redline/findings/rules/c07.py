@@ -95,5 +95,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("attentions", "attention_ns", "unrated"),
+    names=("scores",),
     least_share=0.05,
 )

@@ -44,4 +44,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("converting_ns", "kernel_ns", "conversions"),
 )

@@ -45,5 +45,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("loading_ns", "waiting_ns"),
     least_share=WAITING_SHARE,
 )

@@ -27,5 +27,6 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("loading_ns", "waiting_ns"),
     least_share=WAITING_SHARE,
 )

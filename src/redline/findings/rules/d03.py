@@ -40,4 +40,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("copying_ns", "size_bytes", "blocked_ns"),
 )

@@ -88,5 +88,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("short", "kernels"),
     least_share=0.05,
 )

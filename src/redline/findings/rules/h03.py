@@ -42,4 +42,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("reads", "blocked_ns"),
+    names=("operator",),
 )

@@ -52,4 +52,6 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("syncs", "blocked_ns"),
+    names=("call",),
 )

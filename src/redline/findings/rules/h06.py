@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from redline.analysis.rank.scene import Scene
 from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
@@ -26,7 +28,7 @@ def copying(scene: Scene, writes: Waits) -> Look | None:
         figures={
             "copies": float(len(writes)),
             "blocked_ns": float(blocked_ns.sum()),
-            "size_bytes": float(writes.bytes.sum()),
+            "size_bytes": float(np.maximum(writes.bytes, 0).sum()),  # -1 where the trace does not say
             "copying_ns": float(scene.timeline.spans.dur_ns[writes.copy].sum()),
         },
         names=caller_of(scene, writes.operator, blocked_ns),
@@ -52,4 +54,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("copies", "blocked_ns"),
 )

@@ -45,4 +45,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("kernels", "calls", "host_ns"),
+    names=("optimizer",),
 )

@@ -53,5 +53,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("reads", "calls", "host_ns", "idle_ns"),
+    names=("optimizer",),
     least_share=LEAST_SHARE,
 )

@@ -40,4 +40,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("pauses", "paused_ns"),
 )

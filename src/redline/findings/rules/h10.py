@@ -65,4 +65,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("breaks", "between_ns"),
 )

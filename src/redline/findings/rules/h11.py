@@ -41,4 +41,5 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("compilations", "compiling_ns"),
 )

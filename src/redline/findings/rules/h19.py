@@ -73,5 +73,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("pauses",),
+    names=("place",),
     least_share=PAUSED_SHARE,
 )

@@ -59,7 +59,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
         {
             "engine_steps": figures["engine_steps"],
             "bound_steps": figures["bound_steps"],
-            "kernels": round(figures["kernels"] / figures["bound_steps"]),
+            "kernels": round(figures["kernels"] / max(figures["bound_steps"], 1)),
             "busy_share": figures["busy_ns"] / max(figures["own_ns"], 1),
         },
     )
@@ -73,5 +73,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("engine_steps", "bound_steps", "kernels", "busy_ns", "own_ns", "stacked"),
     least_share=0.05,
 )

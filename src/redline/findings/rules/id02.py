@@ -62,5 +62,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("decode_steps", "read_bytes", "memory_ns", "product_ns", "decoding_ns"),
     least_share=0.05,
 )

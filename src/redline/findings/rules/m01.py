@@ -17,6 +17,7 @@ TIME_SHARE = 0.01  # of the step
 MANY_CALLS = 50  # in every step: an allocator that keeps what it has does not need them
 UNUSABLE_SHARE = 0.1  # of the device's memory
 RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatever is unusable
+_MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
 
 
 def look(scene: Scene) -> Look | None:
@@ -64,7 +65,7 @@ def _memory(scene: Scene) -> dict[str, float]:
         reserved_bytes = int(marks.reserved_bytes[peak])
         unusable_bytes = reserved_bytes - int(marks.allocated_bytes[peak])
         if reserved_bytes > RESERVED_SHARE * memory_bytes and unusable_bytes > UNUSABLE_SHARE * memory_bytes:
-            found = {"unusable_bytes": unusable_bytes, "memory_bytes": memory_bytes, "full": 1.0}
+            found = dict(zip(_MEMORY, (1.0, memory_bytes, unusable_bytes), strict=True))
     return found
 
 
@@ -76,7 +77,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
             "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
             {
                 "calls": round(seen.figures["calls"] / steps),
-                "call": seen.names["call"],
+                "call": seen.names.get("call", "?"),
                 "calling_ns": seen.figures["calling_ns"] / steps,
                 "idle_ns": seen.alone_ns * seen.steps / steps,
             },
@@ -86,15 +87,14 @@ def explain(seen: Seen) -> Iterator[Evidence]:
             "They are as many in every step: the caching allocator seems to be off. Look for "
             "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
         )
-    ranks = seen.figures.get("full", 0.0)
+    ranks, memory_bytes, unusable_bytes = (seen.figures.get(name, 0.0) for name in _MEMORY)
     if ranks:
-        memory_bytes = seen.figures["memory_bytes"]
         yield Evidence(
             "When most memory is allocated, {unusable_bytes} more are reserved than allocated: {unusable_share} of "
             "the device's memory.",
             {
-                "unusable_bytes": seen.figures["unusable_bytes"] / ranks,
-                "unusable_share": seen.figures["unusable_bytes"] / memory_bytes,
+                "unusable_bytes": unusable_bytes / max(ranks, 1),
+                "unusable_share": unusable_bytes / max(memory_bytes, 1),
             },
         )
 
@@ -105,5 +105,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("calls", "calling_ns", "steps", "uncached"),
     least_share=0.0,
 )

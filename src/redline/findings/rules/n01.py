@@ -64,7 +64,7 @@ def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:
 def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
     """Of the chosen exchanges the last in each backward pass."""
     rows = np.flatnonzero(chosen)
-    step = np.searchsorted(rank.ledger.start_ns, rank.exchanges.start_ns[rows] - rank.zero_ns, side="right")
+    step = np.searchsorted(rank.ledger.start_ns, rank.exchanges.start_ns[rows], side="right")
     passed = np.stack([step, rank.exchanges.backward[rows]])
     last = np.zeros_like(chosen)
     last[rows[np.append((np.diff(passed) != 0).any(axis=0), True)[: len(rows)]]] = True

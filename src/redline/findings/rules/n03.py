@@ -49,4 +49,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("into", "back"),
 )

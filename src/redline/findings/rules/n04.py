@@ -88,4 +88,5 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     look=look,
     explain=explain,
+    figures=("copies", "broadcast_ns"),
 )

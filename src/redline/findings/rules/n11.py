@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.digest import Facts
+from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import Series
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import exchanges_where, last_part, transfer_of
+from redline.findings.exposed import exchanges_where, last_part, time_of
 from redline.findings.rule import JobLook, Rule, Seen
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
@@ -32,44 +33,56 @@ class _Slow:
     def saved_share(self) -> float:
         return 1 - self.bus_bytes_per_s / self.link_bytes_per_s
 
-    def is_meant(self, series: Series) -> bool:
-        row = self.row
-        return (series.collective, series.group_size, series.payload_bytes) == (
-            row.collective,
-            row.group_size,
-            row.payload_bytes,
-        )
+
+_Kind = tuple[str, int, int]
+
+
+def _kind(one: Series | CollectiveRow) -> _Kind:
+    return one.collective, one.group_size, one.payload_bytes
+
+
+def _is_of(kind: _Kind, series: Series) -> bool:
+    return _kind(series) == kind
 
 
 def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
     """Only where several ranks were recorded: how long others waited must be known."""
-    slow = [found for row in diagnosis.collectives for found in _slow(row, diagnosis)]
+    slow = _slow_ones(diagnosis)
     if not slow:
         return None
-    claims = [Intervals.empty()] * len(diagnosis.ranks)
-    for one in slow:
-        chosen = [exchanges_where(rank, one.is_meant) for rank in diagnosis.ranks]
-        parts = [last_part(time, one.saved_share) for time in transfer_of(diagnosis, chosen)]
-        claims = [claim | part for claim, part in zip(claims, parts, strict=True)]
-    worst = max(slow, key=lambda one: one.row.exposed_ns * one.saved_share)
+    claims = [_claim(rank, waiting, slow) for rank, waiting in zip(diagnosis.ranks, diagnosis.waiting, strict=True)]
+    worst = max(slow.values(), key=lambda one: one.row.exposed_ns * one.saved_share)
     return JobLook(claims=claims, figures=_figures(worst), names={"collective": worst.row.collective})
 
 
-def _slow(row: CollectiveRow, diagnosis: Diagnosis) -> Iterator[_Slow]:
-    if row.collective not in ENDS_TOGETHER or row.payload_bytes < LARGE_BYTES or not row.matched:
-        return
-    link = _link(row.group_size, [rank.facts for rank in diagnosis.ranks])
-    one = _Slow(row, link)
-    if link and one.bus_bytes_per_s and one.bus_bytes_per_s < SLOW_SHARE * link and _in_one_node(one, diagnosis):
-        yield one
+def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Intervals:
+    claim = Intervals.empty()
+    for kind in {_kind(series) for series in rank.series} & slow.keys():
+        chosen = exchanges_where(rank, partial(_is_of, kind))
+        claim |= last_part(time_of(rank, chosen) - waiting, slow[kind].saved_share)
+    return claim
 
 
-def _link(group_size: int, facts: Sequence[Facts]) -> float:
+def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
+    """By kind, in the order of the table."""
+    facts = {
+        (one.facts.fabric_bytes_per_s, one.facts.pair_bytes_per_s, one.facts.fabric_devices) for one in diagnosis.ranks
+    }
+    if len(facts) > 1:
+        return {}
+    (machine,) = facts
+    found = {}
+    for row in diagnosis.collectives:
+        if row.collective not in ENDS_TOGETHER or row.payload_bytes < LARGE_BYTES or not row.matched:
+            continue
+        one = _Slow(row, _link(row.group_size, *machine))
+        if one.link_bytes_per_s and 0 < one.bus_bytes_per_s < SLOW_SHARE * one.link_bytes_per_s:
+            found[_kind(row)] = one
+    return _in_one_node(found, diagnosis) if found else {}
+
+
+def _link(group_size: int, fabric: float, pair: float, devices: int) -> float:
     """What a device can send to the others of such a group inside its node; 0 where that is not known."""
-    machines = {(one.fabric_bytes_per_s, one.pair_bytes_per_s, one.fabric_devices) for one in facts}
-    if len(machines) > 1:
-        return 0.0
-    fabric, pair, devices = machines.pop()
     if not 1 < group_size <= devices:
         return 0.0
     if pair:
@@ -77,13 +90,21 @@ def _link(group_size: int, facts: Sequence[Facts]) -> float:
     return fabric if group_size == devices else 0.0  # a mesh: fewer devices have fewer links
 
 
-def _in_one_node(slow: _Slow, diagnosis: Diagnosis) -> bool:
-    """Whether the ranks of every group are neighbours on one host, as launchers number them."""
-    groups = {series.ranks for rank in diagnosis.ranks for series in rank.series if slow.is_meant(series)}
+def _in_one_node(slow: Mapping[_Kind, _Slow], diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
+    """Those whose ranks are, in every group, neighbours on one host, as launchers number them."""
+    groups: dict[_Kind, set[tuple[int, ...]]] = {kind: set() for kind in slow}
+    for rank in diagnosis.ranks:
+        for series in rank.series:
+            if _kind(series) in groups:
+                groups[_kind(series)].add(series.ranks)
     devices = diagnosis.ranks[0].facts.fabric_devices
     anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
     hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks}
-    return all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups)
+    return {
+        kind: one
+        for kind, one in slow.items()
+        if all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups[kind])
+    }
 
 
 def _is_node(ranks: Sequence[int], devices: int, hosts: Mapping[int, str]) -> bool:

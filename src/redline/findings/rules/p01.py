@@ -52,14 +52,16 @@ def _neighbours(ranks: Sequence[Digest]) -> Neighbours:
 def _connected(neighbours: Neighbours) -> list[Neighbours]:
     """Ranks that are connected by exchanges, directly or not."""
     groups: list[Neighbours] = []
-    waiting = set(neighbours)
-    while waiting:
-        group, reached = set[int](), {min(waiting)}
+    known = set[int]()
+    for rank in sorted(neighbours):
+        group, reached = set[int](), {rank} - known
+        if not reached:
+            continue
         while reached:
             group |= reached
             reached = set().union(*(neighbours[rank] for rank in reached)) - group
         groups.append({rank: neighbours[rank] for rank in group})
-        waiting -= group
+        known |= group
     return groups
 
 

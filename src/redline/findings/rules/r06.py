@@ -53,5 +53,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     look=look,
     explain=explain,
+    figures=("stacks", "python_calls", "events", "waiting_ns"),
     claims_time=False,
 )

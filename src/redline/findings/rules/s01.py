@@ -14,6 +14,7 @@ from redline.trace import schema
 
 BUSY_SHARE = 0.7  # of the steps of a phase: the device, and not launching, limits it
 UNKNOWN_SHARE = 0.5  # of the compute of a phase
+_FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
 
 
 def look(scene: Scene) -> Look | None:
@@ -47,7 +48,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
 
 
 def _of_phase(phase: str, seen: Seen) -> Iterator[Evidence]:
-    figures = {name.removeprefix(f"{phase}_"): value for name, value in seen.figures.items()}
+    figures = {name: seen.figures.get(f"{phase}_{name}", 0.0) for name in _FIGURES}
     steps, busy_share = figures["steps"], figures["busy_ns"] / max(figures["time_ns"], 1)
     all_steps, all_ns = (sum(seen.figures.get(f"{one}_{of}", 0) for one in PHASES) for of in ("steps", "time_ns"))
     yield Evidence(
@@ -64,7 +65,7 @@ def _of_phase(phase: str, seen: Seen) -> Iterator[Evidence]:
     if figures["requests"]:
         yield Evidence(
             "Such a step has on average: requests {requests:,}, tokens {tokens:,}.",
-            {"requests": round(figures["requests"] / steps), "tokens": round(figures["tokens"] / steps)},
+            {name: round(figures[name] / max(steps, 1)) for name in ("requests", "tokens")},
         )
     if busy_share >= BUSY_SHARE and figures["unknown_ns"] > UNKNOWN_SHARE * figures["computing_ns"]:
         yield Evidence(

@@ -61,9 +61,21 @@ def _run_the_users_own() -> None:
     spec.loader.exec_module(module)
 
 
+def _is_told_already() -> bool:
+    """Whether the watcher, which is Python too, has told what is wrong with the user's own: then its child does not."""
+    text = os.environ.get(_SETTINGS, "")
+    return '"sitecustomize_failed":true' in text and f'"board":"/proc/{os.getppid()}/' in text
+
+
 _here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib is slow to import)
 sys.path[:] = [path for path in sys.path if path != _here]
+_told = _is_told_already()
 if _SETTINGS in os.environ and _is_for_us():
     _begin(_restore_environment())
 sys.modules.pop("sitecustomize", None)
-_run_the_users_own()
+try:
+    _run_the_users_own()
+except Exception:
+    if not _told:
+        raise
+    raise ImportError("it failed, as the watcher has said", name="sitecustomize") from None

@@ -19,14 +19,21 @@ def _no_step() -> None:
 
 def _first_step() -> None:
     """Before torch is there, or without it: steps are counted and timed, and none is captured."""
+    from redline.launch.inside.blame import tolerated
     from redline.launch.inside.counting.steps import Steps
     from redline.launch.inside.place import Place
 
     place = Place.here
-    if place is None or place.pid != os.getpid():
+    if place is None or not place.is_here():
         take(_no_step, _never)
     else:
-        take(Steps(place, lambda *_: None, lambda: None).by_hand, _never)
+        steps = Steps(place, lambda *_: None, lambda: None)
+
+        def count() -> None:
+            with tolerated(BaseException):
+                steps.by_hand()
+
+        take(count, _never)
     _step()
 
 
@@ -58,4 +65,4 @@ def region(name: str) -> AbstractContextManager[object]:
         return nullcontext()
     from torch.profiler import record_function
 
-    return record_function(name)
+    return record_function(str(name))

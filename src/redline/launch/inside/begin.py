@@ -6,9 +6,10 @@ import atexit
 import os
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from redline.launch.board import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board
+from redline.launch.inside.blame import pass_on, tolerated
 from redline.launch.inside.offspring import SPAWNED, follow
 from redline.launch.inside.place import Place
 from redline.launch.inside.stacks import answer_with_stacks
@@ -72,9 +73,9 @@ def _above_standard_streams() -> Iterator[None]:
 
 def _leave(place: Place) -> None:
     """The process comes to its end in the orderly way."""
-    if os.getpid() == place.pid:
+    if place.is_here():
         place.slot.words[LEFT] = 1
-        with suppress(OSError):  # the script may have no file left to open
+        with tolerated(BaseException):  # the script may have no file left to open
             place.slot.words[PEAK_BYTES] = peak_bytes()
 
 
@@ -91,7 +92,7 @@ def _claimed(board: Board, settings: Settings, restart: int) -> tuple[int, Slot]
     return number, board.claim(number)
 
 
-def _say_unwatched(place: Place, torch: ModuleType, error: Exception) -> None:
+def _say_unwatched(place: Place, torch: ModuleType, error: BaseException) -> None:
     """This torch has not what the hooks need; the summary says so."""
     import json
 
@@ -126,7 +127,8 @@ class _AfterTorch:
         finally:
             self._looking = False
         if spec is not None:
-            self._tell_when_loaded(spec)
+            with tolerated(Exception):  # a finder of the script may have made it of a class that allows nothing
+                self._tell_when_loaded(spec)
         return spec
 
     def _tell_when_loaded(self, spec: ModuleSpec) -> None:
@@ -151,6 +153,8 @@ class _AfterTorch:
 
             self._place = self._place or _arrive(self._settings)
             watch(self._place)
-        except Exception as error:  # noqa: BLE001 (the job runs on unwatched)
+        except BaseException as error:  # noqa: BLE001 (the job runs on unwatched)
+            pass_on(error)
             if self._place is not None:
-                _say_unwatched(self._place, torch, error)
+                with tolerated(BaseException):
+                    _say_unwatched(self._place, torch, error)

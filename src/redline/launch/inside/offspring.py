@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from itertools import takewhile
 
-from redline.launch.inside.blame import is_the_scripts
+from redline.launch.inside.blame import pass_on
 from redline.launch.settings import Settings, environment_for
 
 TYPE_CHECKING = False
@@ -59,9 +59,8 @@ class _Start:
             if told is not None and environment is not None:
                 known = dict(os.fsdecode(one).partition("=")[::2] for one in environment)
                 environment[:] = _encoded(environment_for(known, told))
-        except Exception as error:  # the job runs on, and this child unwatched
-            if is_the_scripts(error):
-                raise
+        except BaseException as error:  # noqa: BLE001 (the job runs on, and this child unwatched)
+            pass_on(error)
         return self._plain
 
     def _told_to(self, caller: FrameType, environment: Sequence[bytes] | None) -> Settings | None:
@@ -84,9 +83,8 @@ class _Start:
         try:
             changed = _encoded(environment_for(_environment_of_c(), told))
             arguments = (*arguments[:_ENVIRONMENT], changed, *arguments[_ENVIRONMENT + 1 :])
-        except Exception as error:
-            if is_the_scripts(error):
-                raise
+        except BaseException as error:  # noqa: BLE001
+            pass_on(error)
         return self._plain(*arguments)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+from os import getpid
 
 from redline.launch.board import BY_CALLS, KIND, RANK, RESTART, SETTLED
+from redline.launch.inside.blame import tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ class Place:
         self.number = number
         self.slot = slot
         self.settings = settings
-        self.pid = os.getpid()
+        self.pid = getpid()
+
+    def is_here(self) -> bool:
+        """And not in a process that the script has forked."""
+        return getpid() == self.pid
 
     def settle(self, rank: int) -> None:
         """The process takes steps, as this rank. Of several with the same number, later ones are as after a restart."""
@@ -30,21 +35,19 @@ class Place:
         words[RANK] = settings.rank = rank
         if words[SETTLED] or not (settings.follow or settings.offspring):
             return
-        with self.board.locked():
+        with tolerated(OSError), self.board.locked():  # unless the script has no file left to open
             words[RESTART] = self._earlier(rank)
             words[SETTLED] = 1
+        words[SETTLED] = 1
         if words[RESTART] and settings.folder:
             settings.folder += f"/restart-{words[RESTART]}"
 
     def _earlier(self, rank: int) -> int:
-        """Processes that have settled as this rank; 0 where the script has closed our way to see them.
+        """Processes that have settled as this rank.
 
         For one that trains, those that only call a model do not count: they are no ranks then.
         """
         trains = self.slot.words[KIND] != BY_CALLS
-        try:
-            others = [self.board.slot(number).words for number in range(self.board.slots) if number != self.number]
-        except OSError:
-            return 0
+        others = [words for number, words in enumerate(self.board.words()) if number != self.number]
         settled = [other for other in others if other[SETTLED] and other[RANK] == rank]
         return sum(1 for other in settled if not trains or other[KIND] != BY_CALLS)

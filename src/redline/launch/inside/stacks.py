@@ -11,6 +11,7 @@ import os
 import signal
 
 from redline.launch.board import STACKS_FD, Slot
+from redline.launch.process import out_of_the_way
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3
 STACKS_NAME = "redline-stacks"
@@ -19,7 +20,7 @@ STACKS_NAME = "redline-stacks"
 def answer_with_stacks(slot: Slot) -> None:
     if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return
-    descriptor = os.memfd_create(STACKS_NAME)
+    descriptor = out_of_the_way(os.memfd_create(STACKS_NAME))
     os.set_blocking(descriptor, False)
     faulthandler.register(STACKS_SIGNAL, file=descriptor, all_threads=True, chain=False)
     slot.words[STACKS_FD] = descriptor

@@ -19,6 +19,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, PHASE
 from redline.launch.inside import api
+from redline.launch.inside.blame import NO_ROOM
 from redline.launch.inside.counting.calls import Calls
 from redline.launch.inside.counting.steps import Steps
 from redline.launch.inside.home import Home
@@ -41,15 +42,15 @@ def watch(place: Place) -> None:
     _watch_optimizers(place, home, steps, capture, calls)
     _watch_scalers(place, steps, capture, calls)
     _watch_loaders(steps, home, capture)
-    api.take(steps.by_hand, capture.is_capturing)
+    api.take(partial(capture.safely, steps.by_hand), capture.is_capturing)
     atexit.register(_leave, place, steps, capture)
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
 
 
 def _leave(place: Place, steps: Steps, capture: Capture) -> None:
-    if os.getpid() == place.pid:
-        steps.finish()
+    if place.is_here():
+        capture.safely(steps.finish)
         capture.finish()
         place.slot.words[PHASE] = AFTER
 
@@ -58,7 +59,7 @@ def _watch_optimizers(place: Place, home: Home, steps: Steps, capture: Capture, 
     words = place.slot.words
 
     def thread_ended() -> None:
-        if os.getpid() == place.pid:  # a forked process loses the other threads of its parent
+        if place.is_here():  # a forked process loses the other threads of its parent
             capture.safely(steps.finish)
             capture.thread_ended()
 
@@ -72,8 +73,11 @@ def _watch_optimizers(place: Place, home: Home, steps: Steps, capture: Capture, 
         steps.optimizer_stepped(capture.optimizers.stepped(optimizer), in_backward=in_backward)
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if os.getpid() == place.pid:
-            capture.safely(partial(count, optimizer))
+        try:
+            if place.is_here():
+                capture.safely(partial(count, optimizer))
+        except NO_ROOM:
+            pass
 
     _keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
@@ -97,7 +101,7 @@ def _watch_scalers(place: Place, steps: Steps, capture: Capture, calls: Calls) -
                 steps.optimizer_stepped(number)
 
     def updated(before: dict[int, dict[str, object]], after: object) -> None:
-        if os.getpid() == place.pid:
+        if place.is_here():
             capture.safely(partial(count, before))
 
     GradScaler._per_optimizer_states = _Noted("_per_optimizer_states", None, updated)  # type: ignore[assignment]
@@ -125,8 +129,11 @@ class _Noted:
     def __get__(self, owner: object, kind: type | None = None) -> object:
         if owner is None:
             return self
-        if self._read is not None:
-            self._read()
+        try:
+            if self._read is not None:
+                self._read()
+        except NO_ROOM:
+            pass
         try:
             return owner.__dict__[self._name]
         except KeyError:
@@ -135,8 +142,11 @@ class _Noted:
     def __set__(self, owner: object, value: object) -> None:
         before = owner.__dict__.get(self._name)
         owner.__dict__[self._name] = value
-        if self._replaced is not None and before is not None:
-            self._replaced(before, value)
+        try:
+            if self._replaced is not None and before is not None:
+                self._replaced(before, value)
+        except NO_ROOM:
+            pass
 
 
 def _watch_loaders(steps: Steps, home: Home, capture: Capture) -> None:

@@ -10,6 +10,8 @@ from redline.errors import UsageError
 from redline.launch.outside import torchrun as of_torchrun
 
 MODULE = ("-m", "--module")
+PYTHON_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python
+_BLINDING = set("EIS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,8 @@ class Command:
     """How often torchrun may start the processes anew."""
     script: str
     """As the user named it."""
+    blind: str = ""
+    """The option of Python with which it does not look where we ask it to, so that the job cannot be watched."""
     job: str | None = None
     """What the machines of a job have in common, where there are several."""
 
@@ -88,7 +92,8 @@ def command(torchrun: Sequence[str] | None, job: Sequence[str], of_python: Seque
     python = (sys.executable, *of_python)
     if torchrun is None:
         words = ("-m", *job[1:]) if is_module else tuple(job)
-        return Command(arguments=(*python, *words), elastic=False, processes=1, restarts=0, script=script)
+        blind = next((word for word in of_python if is_blinding(word)), "")
+        return Command(arguments=(*python, *words), elastic=False, processes=1, restarts=0, script=script, blind=blind)
     return Command(
         arguments=(*python, "-m", of_torchrun.MODULE, *torchrun, *job),
         elastic=True,
@@ -97,6 +102,11 @@ def command(torchrun: Sequence[str] | None, job: Sequence[str], of_python: Seque
         script=script,
         job=_common_name(torchrun),
     )
+
+
+def is_blinding(word: str) -> bool:
+    """Whether this option of Python has it ignore its environment, or what it finds there."""
+    return not word.startswith(("--", *PYTHON_WITH_VALUE)) and word.startswith("-") and bool(_BLINDING & set(word))
 
 
 def _restarts(text: str) -> int:

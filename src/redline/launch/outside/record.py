@@ -6,6 +6,7 @@ import math
 import platform
 from collections.abc import Sequence
 
+from redline.artifacts.masked_json import masked_value
 from redline.launch import board as at
 from redline.launch.board import Slot
 from redline.launch.outside.supervise import facts_of
@@ -25,7 +26,7 @@ _FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
 
 def rank_record(slot: Slot) -> RankRecord:
     words = slot.words
-    facts = facts_of(slot)
+    facts = masked_value(facts_of(slot))
     notes = facts.pop("notes", [])
     steps = _usual(slot)
     usual = sorted(length_ns for length_ns, _ in steps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -141,17 +142,25 @@ def _ask_for_stacks(slots: Sequence[Slot]) -> list[str]:
 def _can_answer(slot: Slot) -> bool:
     """Whether the signal is still ours: to a process that became another program, it would be the end.
 
-    A script that has closed our descriptor may have a file of its own under that number.
+    A script that has closed our descriptor may have a file of its own under that number. And one that limits the size
+    of files, and has undone that Python ignores the signal for it, would be ended by writing.
     """
     if _state(slot.words[PID]) in ("stopped", "gone"):
         return False
     try:
         is_ours = STACKS_NAME in os.readlink(_stacks_path(slot))  # noqa: PTH115
         status = Path(f"/proc/{slot.words[PID]}/status").read_text(encoding="utf-8", errors="replace")
+        limits = Path(f"/proc/{slot.words[PID]}/limits").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt")), 0)
-    return is_ours and bool(caught >> (STACKS_SIGNAL - 1) & 1)
+    is_limited = re.search(r"^Max file size +unlimited", limits, re.MULTILINE) is None
+    if is_limited and not (_signals(status, "SigIgn") | _signals(status, "SigCgt")) >> (signal.SIGXFSZ - 1) & 1:
+        return False
+    return is_ours and bool(_signals(status, "SigCgt") >> (STACKS_SIGNAL - 1) & 1)
+
+
+def _signals(status: str, name: str) -> int:
+    return next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith(name)), 0)
 
 
 def _size(slot: Slot) -> int:

@@ -12,8 +12,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from redline.launch.board import (
@@ -76,24 +76,20 @@ class Supervisor:
         self._ticked = ticked
         self._terminated = False  # somebody told the job to end
         self._slots: list[Slot] = []
+        self.mask: SignalMask | None = None  # that the job begins with, where ours was changed before
         self.capture_signal: int | None = None
         self.capture_asked: Callable[[], None] = lambda: None
 
     def run(self) -> Ended:
         """Start the job and stay until it is over."""
         libc = ctypes.CDLL(None)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-        started_ns = time.perf_counter_ns()
-        try:
-            job = self._start(libc, before)
+        with signals_held() as before:
+            started_ns = time.perf_counter_ns()
+            job = self._start(libc, before if self.mask is None else self.mask)
             status = self._stay(job)
-            ended_ns = time.perf_counter_ns()
-            self._wait_for_writers()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return Ended(status=status, started_ns=started_ns, ended_ns=ended_ns)
+            return Ended(status=status, started_ns=started_ns, ended_ns=time.perf_counter_ns())
 
-    def _start(self, libc: ctypes.CDLL, mask: set[int | signal.Signals]) -> int:
+    def _start(self, libc: ctypes.CDLL, mask: SignalMask) -> int:
         def prepare() -> None:
             libc.prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)  # if we are killed, so would the job have been
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -140,16 +136,17 @@ class Supervisor:
             if pid == 0:
                 return None
 
-    def _wait_for_writers(self) -> None:
+    def wait_for_writers(self) -> None:
         """Traces that are being written get the time to be finished, less of it where somebody wants us to end."""
         most_s = self._settings.flush_s if self._terminated else _WRITERS_S
         until_s = time.monotonic() + most_s
-        while writing := list(self._writing()):
-            self._reap(-1)
-            hurry = signal.sigtimedwait(_END, 0.05)
-            if time.monotonic() > until_s or hurry is not None:
-                for window in writing:
-                    _give_up(window)
+        with signals_held():
+            while writing := list(self._writing()):
+                self._reap(-1)
+                hurry = signal.sigtimedwait(_END, 0.05)
+                if time.monotonic() > until_s or hurry is not None:
+                    for window in writing:
+                        _give_up(window)
 
     def _writing(self) -> list[memoryview[int]]:
         found = []
@@ -202,20 +199,59 @@ def _end_writer(window: memoryview[int]) -> None:
             os.kill(window[EXPORTER], signal.SIGKILL)
 
 
+SignalMask = Collection[int]
+
+
+@contextmanager
+def signals_held() -> Iterator[SignalMask]:
+    """Meanwhile signals wait for whoever asks for them; with those that were held before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Meanwhile, after the job, who is told to end gets a KeyboardInterrupt: the exit code stays that of the job."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _END}
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _END)  # which raises at once if one was held
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def forget_pending() -> None:
+    """Of the signals that are held, those that tell us to end, which we are about to do."""
+    while signal.sigtimedwait(_END, 0) is not None:
+        pass
+
+
 def die_like(ended: Ended) -> int:
     """The exit code of the job; where a signal ended it, the same signal ends this process."""
+    import sys
+
+    for name in ("stdout", "stderr"):
+        try:
+            stream = getattr(sys, name)
+            if stream is not None:  # as one that is closed from the start
+                stream.flush()
+        except (OSError, ValueError):  # Python would try again, and end with another exit code
+            setattr(sys, name, None)
     number = ended.signal_number
     if number is None:
         return int(ended.exit_code or 0)
     import resource
-    import sys
 
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # a stream that is closed from the start is None
-        with suppress(OSError, ValueError):
-            stream.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the job has left its own
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     return 128 + number
 

@@ -12,11 +12,9 @@ from pathlib import Path
 
 from redline.errors import UsageError
 from redline.launch.outside import torchrun as of_torchrun
-from redline.launch.outside.command import MODULE
+from redline.launch.outside.command import MODULE, PYTHON_WITH_VALUE
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
-_PYTHON_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-_PYTHON_BLIND = set("EIS")  # then it does not look where we ask it to
 _ASKING_S = 10.0
 _HEAD_BYTES = 512
 
@@ -63,9 +61,7 @@ def _after_python(torchrun: tuple[str, ...] | None, words: tuple[str, ...]) -> T
         word = words[at]
         if word.startswith("-c"):
             raise UsageError("run: python -c has no script to name; put it into a file")
-        if not word.startswith(("--", *_PYTHON_WITH_VALUE)) and _PYTHON_BLIND & set(word):
-            raise UsageError(f"run: python {word} ignores its environment, through which Redline watches; leave it out")
-        at += 2 if word in _PYTHON_WITH_VALUE else 1
+        at += 2 if word in PYTHON_WITH_VALUE else 1
     if words[at:] in ((), ("-",)):
         raise UsageError("run: which script? python alone reads one from its input; give a file")
     return _typed(words[1:at], torchrun, words[at:])

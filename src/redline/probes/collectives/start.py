@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MODULE = "redline.probes.collectives.worker"
-_SECONDS, _QUICK_SECONDS = 50.0, 8.0
+_SECONDS, _QUICK_SECONDS, _JOIN_SECONDS = 50.0, 8.0, 180.0
 _END_S = 40.0  # torchrun kills ranks that do not end within 30 s; they have sessions of their own, so we cannot
 _KEPT_LINES = 200
 _MEETING = ("--nnodes", "--rdzv", "--master", "--node-rank", "--standalone")  # options that say where ranks meet
@@ -35,11 +36,17 @@ _SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 _ERROR = re.compile(r"(?:[\w.]*Error|torchrun: error|run\.py: error)\b.*: *\S")
 
 
-def measure_collectives(torchrun: Sequence[str], *, quick: bool, seconds: float | None = None) -> Collectives | None:
-    """What the ranks measured; None on a node that does not hold the first rank. `torchrun` are options of torchrun."""
-    budget_s = seconds if seconds is not None else _QUICK_SECONDS if quick else _SECONDS
-    words = ["--seconds", f"{budget_s:g}", *(["--quick"] if quick else [])]
-    return _left_by_ranks(torchrun, words, Collectives)
+def measure_collectives(
+    torchrun: Sequence[str], *, quick: bool, seconds: float | None = None, left_s: float = inf
+) -> Collectives | None:
+    """What the ranks measured; None on a node that does not hold the first rank. `torchrun` are options of torchrun.
+
+    Starting ranks and checking their health takes about as long as measuring; all together ends within `left_s`.
+    """
+    usual_s = seconds if seconds is not None else _QUICK_SECONDS if quick else _SECONDS
+    words = ["--seconds", f"{min(usual_s, left_s / 3):g}", *(["--quick"] if quick else [])]
+    words += ["--join-seconds", f"{min(_JOIN_SECONDS, left_s):g}"]
+    return _left_by_ranks(torchrun, words, Collectives, left_s)
 
 
 def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
@@ -47,12 +54,15 @@ def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
     return _left_by_ranks(torchrun, ["--show"], tuple[Shown, ...])
 
 
-def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T]) -> T | None:
+def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T], left_s: float = inf) -> T | None:
     import msgspec
 
     with tempfile.TemporaryDirectory(prefix="redline-") as name:
         folder = Path(name)
-        code, tail = _run(command(torchrun, folder, words))
+        code, tail, is_late = _run(command(torchrun, folder, words), left_s)
+        if is_late:
+            hint = "give more with --budget, or leave collectives out with --only"
+            raise InputError(f"the collectives could not be measured: they did not end within {left_s:.0f} s\n{hint}")
         if code:
             raise failure(folder, tail, code)
         path = folder / RESULT
@@ -71,8 +81,8 @@ def _environment() -> Mapping[str, str]:
     return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"} | os.environ
 
 
-def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
-    """The exit code, and the last lines of all that was said. Ctrl-C ends the ranks, then us."""
+def _run(words: Sequence[str], left_s: float) -> tuple[int, Sequence[str], bool]:
+    """The exit code, the last lines of what was said, and whether it took too long. Ctrl-C ends the ranks, then us."""
     with (
         _signals_interrupt(),
         subprocess.Popen(
@@ -86,13 +96,24 @@ def _run(words: Sequence[str]) -> tuple[int, Sequence[str]]:
             start_new_session=True,  # so that Ctrl-C reaches it once, from us
         ) as started,
     ):
+        late: list[bool] = []
+
+        def give_up() -> None:
+            late.append(True)
+            _end(started)
+
+        timer = threading.Timer(min(left_s, threading.TIMEOUT_MAX), give_up)
+        timer.daemon = True
+        timer.start()
         try:
             assert started.stdout is not None
             tail = _handed_on(started.stdout)
-            return started.wait(), tail
+            return started.wait(), tail, bool(late)
         except BaseException:
             _end(started)
             raise
+        finally:
+            timer.cancel()
 
 
 @contextmanager

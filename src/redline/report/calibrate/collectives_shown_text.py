@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from redline.probes.collectives.shown import Shown
 from redline.report.language import _, marked
-from redline.report.words import printable, table
+from redline.report.layout import as_text
+from redline.report.words import clipped, table
 
 _MOST_RANKS = 8
 _MOST_NUMBERS = 8
@@ -25,11 +26,11 @@ MEANINGS: Mapping[str, str] = {
 
 def render(found: Sequence[Shown]) -> str:
     blocks = [list(_operation(one)) for one in found]
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+    return as_text(blocks)
 
 
 def _operation(one: Shown) -> Iterator[str]:
-    name = printable(one.operation, 40)
+    name = clipped(one.operation, 40)
     known = one.operation in MEANINGS
     yield _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[one.operation])) if known else name
     if not one.correct:

@@ -1,19 +1,19 @@
 """Two calibrations side by side as JSON; docs/reference/calibrate.md describes every field."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.probes.compare import Comparison, Measured, Row
 from redline.probes.record import Calibration, Estimate
+from redline.report.json_text import json_text
 
 KIND = "calibration-comparison"
 SCHEMA_VERSION = 1
 
 
 def render(found: Comparison, *, synthetic: bool = False) -> str:
-    return json.dumps(as_record(found, synthetic=synthetic), indent=2, ensure_ascii=False) + "\n"
+    return json_text(as_record(found, synthetic=synthetic))
 
 
 def as_record(found: Comparison, *, synthetic: bool = False) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _row(row: Row) -> dict[str, Any]:
         "unit": row.unit,
         "first": _estimate(row.first),
         "second": _estimate(row.second),
-        "ratio": row.ratio if row.first.value else None,
+        "ratio": row.finite_ratio,
         "verdict": str(row.verdict),
     }
 

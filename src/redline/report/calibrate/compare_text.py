@@ -9,7 +9,7 @@ from redline.report.calibrate import words as say
 from redline.report.calibrate.text import WIDTH, fact, joined
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.layout import wrapped
-from redline.report.words import printable, table
+from redline.report.words import clipped, table
 
 _MOST_POINTS = 12  # of one family, that differ
 _MOST_NAMED = 10  # that only one has
@@ -57,9 +57,9 @@ def _software(first: Calibration, second: Calibration) -> str:
     changed = [name for name in {**one, **two} if one.get(name) != two.get(name)]
     return clauses(
         _("{name} {first} in A, {second} in B").format(
-            name=printable(name, 40),
-            first=printable(one.get(name) or _("none"), 40),
-            second=printable(two.get(name) or _("none"), 40),
+            name=clipped(name, 40),
+            first=clipped(one.get(name) or _("none"), 40),
+            second=clipped(two.get(name) or _("none"), 40),
         )
         for name in changed
     )
@@ -95,7 +95,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"  {say.quantity(row.quantity, row.of)}",
         say.figure(row.first, row.unit),
         say.figure(row.second, row.unit),
-        f"{row.ratio:.2f}",
+        "-" if row.finite_ratio is None else f"{row.finite_ratio:.2f}",
         _(VERDICTS[row.verdict]),
     )
 

@@ -21,7 +21,7 @@ from redline.report.calibrate import words as say
 from redline.report.figure_words import label as figure_label
 from redline.report.language import _
 from redline.report.shown import Shown
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_buffer
 
 MOST_SIZES = 7
@@ -58,7 +58,7 @@ def _peak_row(peak: Peak, base: Machine | None) -> tuple[str, ...]:
         say.named(say.KERNELS, "matmul"),
         peak.dtype,
         say.figure(peak.burst_flops_per_s, unit),
-        printable(peak.shape, _SHAPE_LIMIT),
+        clipped(peak.shape, _SHAPE_LIMIT),
         say.figure(peak.sustained_flops_per_s, unit),
         "-" if published is None else percent(peak.burst_flops_per_s.value / published.value),
     )
@@ -69,7 +69,7 @@ def _kernel_row(point: KernelPoint) -> tuple[str, ...]:
         say.named(say.KERNELS, point.family),
         point.dtype,
         say.figure(point.flops_per_s, work_unit(point.dtype)),
-        printable(point.shape, _SHAPE_LIMIT),
+        clipped(point.shape, _SHAPE_LIMIT),
         "-",
         "-",
     )
@@ -241,7 +241,7 @@ def collectives(found: Collectives, *, verbose: bool) -> Shown:
 def _collective_row(point: CollectivePoint, law: CollectiveLaw | None, *, is_right: bool) -> tuple[str, ...]:
     moves = point.size_bytes > 0 and point.bus_bytes_per_s > 0
     return (
-        printable(point.operation, 20),
+        clipped(point.operation, 20),
         say.named(say.GROUPS, point.group),
         str(point.ranks),
         say.amount(law.latency_ns, "ns") if law else "-" if moves else say.figure(point.time_ns, "ns"),
@@ -261,8 +261,8 @@ def ranks(found: Collectives) -> Shown:
     rows = (
         (
             str(one.rank),
-            printable(one.host, 40),
-            printable(one.device, 40),
+            clipped(one.host, 40),
+            clipped(one.device, 40),
             say.figure(one.work_ns, "ns"),
             f"{one.ratio:.2f}",
             _("slow") if one.slow else "",

@@ -6,8 +6,9 @@ from redline.hardware.machine import Machine
 from redline.probes.record import Calibration
 from redline.report.calibrate import tables
 from redline.report.calibrate import words as say
+from redline.report.calibrate.words_usable import unusable
 from redline.report.language import _
-from redline.report.layout import left, wrapped
+from redline.report.layout import as_text, left, wrapped
 from redline.report.shown import Shown
 from redline.report.words import table
 
@@ -19,7 +20,7 @@ _PLAIN = str.maketrans({"±": "~"})
 def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) -> str:
     """Without `unicode`, intervals are marked with a letter that every terminal has."""
     blocks = [
-        [*wrapped(say.headline(calibration), WIDTH, rest="  "), *_facts(calibration)],
+        [*wrapped(say.headline(calibration), WIDTH, rest="  "), *_facts(calibration, machine)],
         list(_troubles(calibration)),
         *(list(_block(one)) for one in _tables(calibration, machine)),
         list(_experiments(calibration)),
@@ -31,14 +32,15 @@ def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) 
 
 def joined(blocks: Sequence[Sequence[str]], *, unicode: bool) -> str:
     """Blocks that have lines, with an empty line between them."""
-    text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    text = as_text(blocks)
     return text if unicode else text.translate(_PLAIN)
 
 
-def _facts(calibration: Calibration) -> Iterator[str]:
+def _facts(calibration: Calibration, machine: Machine) -> Iterator[str]:
     yield from fact(_("software"), say.software(calibration.subject))
     yield from fact(_("samples"), say.samples(calibration))
     yield from fact(_("noise"), say.noise(calibration.conditions))
+    yield from fact(_("unusable"), unusable(machine))
 
 
 def fact(label: str, text: str) -> list[str]:
@@ -74,8 +76,8 @@ def _block(one: Shown) -> Iterator[str]:
 
 def _experiments(calibration: Calibration) -> Iterator[str]:
     found: Sequence[tuple[str, str]] = (
-        (_("doubling"), say.doubling(calibration.doublings) if calibration.doublings else ""),
-        (_("roofline"), say.ridge(calibration.roofline) if calibration.roofline else ""),
+        (_("doubling"), say.doubling(calibration)),
+        (_("roofline"), say.ridge(calibration)),
     )
     if any(text for _label, text in found):
         yield _("experiments")

@@ -10,16 +10,16 @@ from redline.probes.record import (
     Collectives,
     Conditions,
     Declined,
-    Doubling,
     Estimate,
     PairSpeed,
     RankSpeed,
-    Roofline,
     Subject,
 )
+from redline.probes.usable import why_not
 from redline.report import counted
+from redline.report.figure_words import why_unusable
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_buffer, format_ns, format_rate
 
 _NAME_LIMIT = 60
@@ -138,13 +138,13 @@ _DERIVED = frozenset(
 
 def named(names: Mapping[str, str], name: str) -> str:
     """In the language that is spoken; a name that a newer Redline wrote stays as it is."""
-    return _(names[name]) if name in names else printable(name.replace("_", " "), _NAME_LIMIT)
+    return _(names[name]) if name in names else clipped(name.replace("_", " "), _NAME_LIMIT)
 
 
 def quantity(name: str, of: str) -> str:
     """What a row of a comparison is about."""
     known = {**KERNELS, **MOVEMENTS, **OVERHEADS, **QUANTITIES}
-    return f"{named(known, name)} {printable(of, _NAME_LIMIT)}".rstrip()
+    return f"{named(known, name)} {clipped(of, _NAME_LIMIT)}".rstrip()
 
 
 # --- what was measured, and under which conditions --------------------------------------------------------------------
@@ -156,7 +156,10 @@ def headline(calibration: Calibration) -> str:
         if calibration.quick
         else _("{machine}: calibrated on {date} in {seconds} s")
     )
-    return text.format(machine=machine(calibration.subject), date=day(calibration.date), seconds=seconds(calibration))
+    said = text.format(machine=machine(calibration.subject), date=day(calibration.date), seconds=seconds(calibration))
+    if not calibration.partial:
+        return said
+    return clauses([said, _("partial: {signal} ended it early").format(signal=clipped(calibration.partial, 20))])
 
 
 def seconds(calibration: Calibration) -> str:
@@ -165,11 +168,11 @@ def seconds(calibration: Calibration) -> str:
 
 def day(date: str) -> str:
     """2026-11-15T14:30:00+00:00 -> 2026-11-15 14:30."""
-    return printable(date[:16].replace("T", " "), 20)
+    return clipped(date[:16].replace("T", " "), 20)
 
 
 def machine(subject: Subject) -> str:
-    name = printable(subject.name, _NAME_LIMIT)
+    name = clipped(subject.name, _NAME_LIMIT)
     if subject.kind == "cuda":
         return name
     cores = ngettext("{count:,} core", "{count:,} cores", subject.cores).format(count=subject.cores)
@@ -178,7 +181,7 @@ def machine(subject: Subject) -> str:
 
 
 def software(subject: Subject) -> str:
-    return listed(f"{printable(name, 40)} {printable(version, 40)}" for name, version in subject.software)
+    return listed(f"{clipped(name, 40)} {clipped(version, 40)}" for name, version in subject.software)
 
 
 def noise(conditions: Conditions) -> str:
@@ -199,11 +202,12 @@ def _cause(name: str, conditions: Conditions) -> str:
         "throttled": (_("a quota of processor time held it back for {share} of the time"), conditions.throttled_share),
         "frequency": (_("the clock frequency fell by up to {share}"), conditions.frequency_drop),
         "beat": (_("the same short piece of work varied by {share} in either direction"), conditions.beat_spread),
+        "waited": (_("threads that could run waited {share} of the time for a processor"), conditions.waited_share),
     }
     if name == "load":
         return _("before it began, {load:.1f} processes wanted to run").format(load=conditions.load_before)
     if name not in texts:
-        return printable(name, _NAME_LIMIT)
+        return clipped(name, _NAME_LIMIT)
     text, share = texts[name]
     return text.format(share=percent(share))
 
@@ -219,7 +223,7 @@ def samples(calibration: Calibration) -> str:
 
 
 def declined(one: Declined) -> str:
-    return _("{what}: {why}").format(what=printable(one.what, 100), why=printable(one.why, 200))
+    return _("{what}: {why}").format(what=clipped(one.what, 100), why=clipped(one.why, 200))
 
 
 # --- findings of a health check ---------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ def _most(lines: Sequence[str]) -> Iterator[str]:
 def _wrong(one: CollectivePoint) -> str:
     text = _("{operation} of {size} among {ranks} gave a wrong result: nothing that is computed here can be trusted")
     return text.format(
-        operation=printable(one.operation, _NAME_LIMIT),
+        operation=clipped(one.operation, _NAME_LIMIT),
         size=format_buffer(one.size_bytes),
         ranks=counted.ranks(one.ranks),
     )
@@ -259,7 +263,7 @@ def slow_rank(one: RankSpeed, world: int) -> str:
         if world > 2
         else _("rank {rank} on host {host} needs {ratio} times as long as the other rank for the same arithmetic")
     )
-    said = text.format(rank=one.rank, host=printable(one.host, _NAME_LIMIT), ratio=times(one.ratio))
+    said = text.format(rank=one.rank, host=clipped(one.host, _NAME_LIMIT), ratio=times(one.ratio))
     if not 0 <= one.cpu_share < _WHOLE_CORE:
         return said
     return clauses(
@@ -297,13 +301,20 @@ def health(found: Collectives) -> str:
 def group_of_processes(found: Collectives) -> str:
     hosts = ngettext("{count:,} host", "{count:,} hosts", found.hosts).format(count=found.hosts)
     text = _("{ranks} on {hosts}, backend {backend}")
-    return text.format(ranks=counted.ranks(found.world), hosts=hosts, backend=printable(found.backend, 40))
+    return text.format(ranks=counted.ranks(found.world), hosts=hosts, backend=clipped(found.backend, 40))
 
 
 # --- experiments ------------------------------------------------------------------------------------------------------
 
 
-def ridge(found: Roofline) -> str:
+def ridge(calibration: Calibration) -> str:
+    """Where memory ends to be the limit; why that cannot be said, where its interval is too wide."""
+    found = calibration.roofline
+    if found is None:
+        return ""
+    why = why_not(found.ridge_flops_per_byte, calibration)
+    if why:
+        return _("The ridge was measured, but is not usable: {why}.").format(why=why_unusable(why))
     text = _(
         "The ridge is at {ridge}: a loop over an array that does less arithmetic per byte is limited by memory, at "
         "{bandwidth}; one that does more is limited by arithmetic, at {peak} ({dtype}, {method})."
@@ -313,13 +324,19 @@ def ridge(found: Roofline) -> str:
         bandwidth=figure(found.bandwidth_bytes_per_s, "B/s"),
         peak=figure(found.peak_flops_per_s, "FLOP/s"),
         dtype=found.dtype,
-        method=printable(found.method, 100),
+        method=clipped(found.method, 100),
     )
 
 
-def doubling(doublings: Sequence[Doubling]) -> str:
-    """Up to which batch a step is overhead rather than work."""
-    ordered = sorted(doublings, key=lambda one: one.batch)
+def doubling(calibration: Calibration) -> str:
+    """Up to which batch a step is overhead rather than work; why that cannot be said, where it cannot."""
+    ordered = sorted(calibration.doublings, key=lambda one: one.batch)
+    times_ns = [time_ns for one in ordered for time_ns in (one.time_ns, one.doubled_time_ns)]
+    if not times_ns:
+        return ""
+    why = next((why for one in times_ns if (why := why_not(one, calibration, on_host=True))), "")
+    if why:
+        return _("The time of a step was measured, but is not usable: {why}.").format(why=why_unusable(why))
     last, free = ordered[-1], overhead_up_to(ordered)
     if free is None:
         text = _("Doubling the batch of a small network is never free: {twice} take {ratio} times as long as {batch}.")

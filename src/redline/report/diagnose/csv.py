@@ -2,12 +2,11 @@
 
 import csv
 import io
-import unicodedata
 
 from redline.report.diagnose.raw_tables import Cell, RawTable
+from redline.report.layout import is_hidden
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are wide letters
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
 
 
 def render(table: RawTable) -> str:
@@ -24,5 +23,5 @@ def _cell(value: Cell) -> Cell:
 
 def harmless(text: str) -> str:
     """Without letters that are not seen, and with ' before what would begin a formula."""
-    shown = "".join(letter for letter in text if unicodedata.category(letter) not in _HIDDEN)
+    shown = "".join(letter for letter in text if not is_hidden(letter))
     return f"'{shown}" if text.startswith(_FORMULA) or shown.startswith(_FORMULA) else shown

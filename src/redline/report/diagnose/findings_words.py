@@ -9,7 +9,7 @@ from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Limit, Verdict
 from redline.findings.pages import page_of
 from redline.report.language import _, listed, sentences, spoken
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
@@ -31,7 +31,7 @@ def sentence(evidence: Evidence) -> str:
 def _shown(name: str, value: float | str) -> float | str:
     """By the unit that the end of its name says; other numbers get the format that the message gives them."""
     if isinstance(value, str):
-        return printable(value, NAME_LIMIT)
+        return clipped(value, NAME_LIMIT)
     if name.endswith("_ns"):
         return format_ns(round(value))
     if name.endswith("_share"):

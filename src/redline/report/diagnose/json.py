@@ -1,6 +1,5 @@
 """The result of `diagnose` as JSON for machines; docs/reference/diagnose.md describes every field."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
@@ -20,6 +19,7 @@ from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
 from redline.launch.captured import Captured
 from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
+from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 from redline.report.redaction.redactor import Removed
 from redline.trace.job import Failure
@@ -38,7 +38,7 @@ def render(
     captured: Captured | None = None,
 ) -> str:
     record = as_record(diagnosis, outline, findings, failures, removed, captured)
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(record)
 
 
 def as_record(
@@ -181,7 +181,7 @@ def _steps(rank: Digest) -> list[dict[str, Any]]:
 
 def _kernel(row: KernelRow) -> dict[str, Any]:
     return {
-        **asdict(row),
+        **{name: getattr(row, name) for name in KernelRow.__slots__},  # there are thousands, and asdict copies deeply
         "math_ns": _number(row.math_ns),
         "memory_ns": _number(row.memory_ns),
         "share_of_roof": _number(row.share),

@@ -11,6 +11,7 @@ from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Line, Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
+from redline.report.layout import as_text
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import Shown
 from redline.trace.job import Failure
@@ -52,7 +53,7 @@ def render(
 
 
 def _joined(blocks: Iterable[list[str]]) -> str:
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from redline.report.diagnose import words_accounts
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Line, Screen
 from redline.report.language import _
-from redline.report.words import percent, plural, printable
+from redline.report.layout import visible
+from redline.report.words import clipped, percent, plural
 from redline.units import format_ns
 
 MOST_FINDINGS = 3
@@ -43,7 +44,7 @@ def render(screen: Screen) -> str:
 
 def _safe(text: str) -> str:
     """Names come from strangers' traces: text and nothing else."""
-    return escape(printable(text, _LETTERS), quote=True)
+    return escape(visible(clipped(text, _LETTERS)), quote=True)
 
 
 def _waterfall(screen: Screen) -> Iterator[str]:

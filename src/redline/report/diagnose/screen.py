@@ -20,7 +20,7 @@ from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.language import _, sentences
 from redline.report.redaction.redactor import Removed
 from redline.report.redaction.words import redacted_words
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.trace.job import Failure
 
 MOST_LOSSES = 2
@@ -225,7 +225,7 @@ def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
 
 
 def _kernels(diagnosis: Diagnosis, account: Account) -> str:
-    return words_losses.kernels_behind(account, kernel_shares(diagnosis, account), _with_shapes)
+    return words_losses.kernels_behind(account, kernel_shares(diagnosis, account, most=2), _with_shapes)
 
 
 def _queue(diagnosis: Diagnosis) -> str:
@@ -240,7 +240,7 @@ def _queue(diagnosis: Diagnosis) -> str:
 
 
 def _with_shapes(row: KernelRow) -> str:
-    return " ".join(word for word in (printable(row.operator, words_losses.NAME_LIMIT), shapes_or_kernel(row)) if word)
+    return " ".join(word for word in (clipped(row.operator, words_losses.NAME_LIMIT), shapes_or_kernel(row)) if word)
 
 
 def _unread(failures: Sequence[Failure]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from redline.report.diagnose import words_tables as say
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.language import _, marked
 from redline.report.shown import Shown
-from redline.report.words import percent, printable, share
+from redline.report.words import clipped, percent, share
 from redline.units import format_bytes, format_count, format_ns
 
 Row = TypeVar("Row")
@@ -73,7 +73,7 @@ def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
 def _kernel_row(row: KernelRow, total_ns: int) -> tuple[str, ...]:
     time_s = row.time_ns / 1e9
     return (
-        printable(row.operator, _OPERATOR_LIMIT) or "-",
+        clipped(row.operator, _OPERATOR_LIMIT) or "-",
         shapes_or_kernel(row) or "-",
         row.dtype or "-",
         format_count(row.calls),
@@ -95,7 +95,7 @@ def shapes_or_kernel(row: KernelRow) -> str:
     """The shapes; where the work is not known the kernel itself, without what tells nothing about it."""
     if row.known or row.kernel == row.operator:
         return shapes(row.shapes)
-    return printable(unwrapped(row.kernel), _SHAPES_LIMIT)
+    return clipped(unwrapped(row.kernel), _SHAPES_LIMIT)
 
 
 def unwrapped(kernel: str) -> str:
@@ -143,7 +143,7 @@ def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
 
 def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
     return (
-        printable(row.collective, 40),
+        clipped(row.collective, 40),
         str(row.group_size or "-"),
         format_bytes(row.payload_bytes) if row.payload_bytes else "-",
         format_count(row.calls),
@@ -266,7 +266,7 @@ def _short_head(account: Account) -> str:
 
 def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
     shares = (f"{100 * row.share(account):.1f}" for account in used)
-    return str(row.number), printable(row.label, 28) or "-", format_ns(round(row.mean_ns)), *shares
+    return str(row.number), clipped(row.label, 28) or "-", format_ns(round(row.mean_ns)), *shares
 
 
 # --- host -------------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
         format_ns(row.time_ns),
         share(row.time_ns, total_ns),
         words_losses.doing(row),
-        printable(row.region, 36) or "-",
+        clipped(row.region, 36) or "-",
         words_losses.site(row.site) or "-",
     )
 
@@ -324,7 +324,7 @@ def tables_of(names: Sequence[str], diagnosis: Diagnosis, findings: Findings, *,
         yield findings_table(findings) if name == FINDINGS else TABLES[name](diagnosis, verbose=verbose)
 
 
-def _first(rows: tuple[Row, ...], verbose: bool) -> tuple[Row, ...]:
+def _first(rows: Sequence[Row], verbose: bool) -> Sequence[Row]:
     return rows if verbose else rows[:MOST_ROWS]
 
 

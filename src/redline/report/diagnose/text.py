@@ -12,7 +12,7 @@ from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, sentences
-from redline.report.layout import left, wrapped
+from redline.report.layout import as_text, left, wrapped
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import Shown
 from redline.report.words import table
@@ -50,7 +50,7 @@ def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
         *after,
         *(list(_table(shown)) for shown in tables_of(tables, diagnosis, findings, verbose=verbose)),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)
 
 
 def _facts(screen: Screen) -> Iterator[str]:

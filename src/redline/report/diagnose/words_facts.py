@@ -6,8 +6,9 @@ from redline.analysis.job.outline import Remark, StepTimes, Unseen, Utilisation
 from redline.hardware.machine import Origin
 from redline.report import counted
 from redline.report.diagnose.words_unseen import why_no_peak
+from redline.report.figure_words import unused
 from redline.report.language import _, listed, marked, retold
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_ns, format_rate
 
 _SEEN_TERM = 1e-3  # of a sum: less changes none of the digits shown
@@ -52,13 +53,13 @@ ORIGIN: Mapping[str, str] = {"catalogue": marked("catalogue"), "calibrated": mar
 
 def _figures(name: str, origins: str) -> str:
     said = listed(_(ORIGIN.get(origin, origin)) for origin in origins.split(", "))
-    return _("figures of {name} ({origin})").format(name=printable(name, 60), origin=said)
+    return _("figures of {name} ({origin})").format(name=clipped(name, 60), origin=said)
 
 
 def device_name(name: str, *, on_cpu: bool) -> str:
     if on_cpu:
         return _("CPU (no device work in the trace)")
-    return printable(name, 60) or _("a device that the trace does not name")
+    return clipped(name, 60) or _("a device that the trace does not name")
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ ANCHORS: Sequence[str] = (
 
 
 def anchor_words(anchor: str) -> str:
-    return printable(retold(anchor, ANCHORS), 60)
+    return clipped(retold(anchor, ANCHORS), 60)
 
 
 def steps_line(steps: StepTimes, anchors: Sequence[str], counts: tuple[int, int]) -> str:
@@ -96,13 +97,13 @@ def _lengths(steps: StepTimes) -> str:
     if steps.shortest_ns == steps.longest_ns:
         return format_ns(steps.longest_ns)
     text = _("median {median} ({shortest} to {longest})")
-    if steps.uneven:
+    if steps.uneven and steps.median_ns:  # of steps without length, no number of times is one
         text = _("median {median} ({shortest} to {longest}; the longest is {times:.0f} x the median)")
     return text.format(
         median=format_ns(round(steps.median_ns)),
         shortest=format_ns(steps.shortest_ns),
         longest=format_ns(steps.longest_ns),
-        times=steps.longest_ns / steps.median_ns,
+        times=steps.longest_ns / (steps.median_ns or 1),
     )
 
 
@@ -176,6 +177,10 @@ def _why_no_mfu(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
         return why_no_peak(found[Unseen.NO_PEAK])
     if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
         return _("no shapes were recorded; profile with record_shapes=True")
+    if Unseen.NO_DTYPE_PEAK in found and Unseen.UNUSABLE_FIGURES in found:
+        text = _("no usable peak for {types}: of the profile, {what}")
+        what = unused(found[Unseen.UNUSABLE_FIGURES].detail)
+        return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail, what=what)
     if Unseen.NO_DTYPE_PEAK in found:
         text = _("no peak for {types}; give a profile with --machine FILE")
         return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail)

@@ -14,7 +14,7 @@ from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import counted
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 60  # letters of a name from a trace, inside a sentence
@@ -35,7 +35,7 @@ def _place(place: Place) -> str:
         return doing(place.rows[0])
     at, inside = _("at {site}"), _("in {region}")
     by_site = place.by == "site"
-    where = at.format(site=site(place.name)) if by_site else inside.format(region=printable(place.name, NAME_LIMIT))
+    where = at.format(site=site(place.name)) if by_site else inside.format(region=clipped(place.name, NAME_LIMIT))
     names = [name for name in dict.fromkeys(map(doing, place.rows)) if name != site(place.name)][:2]
     return _("{place} ({doing})").format(place=where, doing=listed(names)) if names else where
 
@@ -43,16 +43,16 @@ def _place(place: Place) -> str:
 def doing(row: Doing) -> str:
     if row.kind == "unrecorded":
         return _("unrecorded code")
-    return site(row.name) if row.kind == "python" else printable(row.name, NAME_LIMIT)
+    return site(row.name) if row.kind == "python" else clipped(row.name, NAME_LIMIT)
 
 
 def site(name: str) -> str:
     """A call as the profiler names it, without the folders far from the file and without addresses."""
     built_in = _BUILT_IN.match(name)
     if built_in:
-        return _("built-in {name}").format(name=printable(built_in[1], NAME_LIMIT))
+        return _("built-in {name}").format(name=clipped(built_in[1], NAME_LIMIT))
     folders, _dot, rest = name.partition(".py(")
-    return printable("/".join(folders.split("/")[-2:]) + (f".py({rest}" if rest else ""), NAME_LIMIT)
+    return clipped("/".join(folders.split("/")[-2:]) + (f".py({rest}" if rest else ""), NAME_LIMIT)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def largest_transfer(row: CollectiveRow, *, predicted: bool = False) -> str:
 
 
 def _transfer(row: CollectiveRow, *, alone: bool) -> str:
-    what = printable(row.collective, NAME_LIMIT)
+    what = clipped(row.collective, NAME_LIMIT)
     if row.payload_bytes:
         what = _("{what} of {size}").format(what=what, size=format_bytes(row.payload_bytes))
     if row.group_size:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from redline.analysis.job.outline import Remark, Unseen
+from redline.report.figure_words import unused
 from redline.report.language import _, clauses, marked, ngettext, retold
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_ns
 
 
@@ -16,7 +17,7 @@ def unseen(remark: Remark, ranks: int, *, said_above: bool = False) -> str:
 
 
 def unread(message: str) -> str:
-    return _("unread: {message}").format(message=printable(message.replace("\n", " "), 300))
+    return _("unread: {message}").format(message=clipped(message.replace("\n", " "), 300))
 
 
 def more_unread(files: int) -> str:
@@ -40,7 +41,7 @@ NO_MACHINE: Sequence[str] = (
 
 
 def why_no_peak(remark: Remark) -> str:
-    return printable(clauses(retold(line, NO_MACHINE) for line in remark.detail.splitlines()), 400)
+    return clipped(clauses(retold(line, NO_MACHINE) for line in remark.detail.splitlines()), 400)
 
 
 def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
@@ -57,12 +58,12 @@ def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
 
 def _synthetic(one: Remark) -> str:
     text = _("the traces were made up by a program ({name}), not measured")
-    return text.format(name=printable(one.detail, 40))
+    return text.format(name=clipped(one.detail, 40))
 
 
 def _predicted(one: Remark) -> str:
     text = _("nothing was measured: the step is {name}, and no rank but one of each stage is drawn")
-    return text.format(name=printable(one.detail, 40))
+    return text.format(name=clipped(one.detail, 40))
 
 
 def _no_peak(one: Remark) -> str:
@@ -71,6 +72,10 @@ def _no_peak(one: Remark) -> str:
 
 def _no_dtype_peak(one: Remark) -> str:
     return _("the machine has no known peak for {types}: such kernels are unrated").format(types=one.detail)
+
+
+def _unusable_figures(one: Remark) -> str:
+    return _("of the profile, {what}").format(what=unused(one.detail))
 
 
 def _unknown_work(one: Remark) -> str:
@@ -180,6 +185,7 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.PREDICTED: _predicted,
     Unseen.NO_PEAK: _no_peak,
     Unseen.NO_DTYPE_PEAK: _no_dtype_peak,
+    Unseen.UNUSABLE_FIGURES: _unusable_figures,
     Unseen.UNKNOWN_WORK: _unknown_work,
     Unseen.ABOVE_ROOF: _above_roof,
     Unseen.NO_HOST: lambda one: _("no launches in the trace: why the device was idle cannot be said"),

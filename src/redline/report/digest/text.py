@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from redline.report.words import plural, printable
+from redline.report.layout import as_text
+from redline.report.words import clipped, plural
 from redline.trace.job import Failure
 from redline.units import format_bytes
 
@@ -17,12 +18,12 @@ def render(
     failures: Sequence[Failure] = (),
 ) -> str:
     lines = [
-        f"wrote {printable(folder, 1000)}: {plural(ranks, 'digest')}, {format_bytes(size_bytes)}, "
+        f"wrote {clipped(folder, 1000)}: {plural(ranks, 'digest')}, {format_bytes(size_bytes)}, "
         f"the largest {format_bytes(largest_bytes)}"
     ]
     if left_out:
         lines.append(
             f"left out: the last exchanges of {plural(left_out, 'digest')}; waiting there cannot be told from transfer"
         )
-    lines += ["unread: " + printable(failure.message.replace("\n", " "), limit=300) for failure in failures]
-    return "\n".join(lines) + "\n"
+    lines += ["unread: " + clipped(failure.message.replace("\n", " "), limit=300) for failure in failures]
+    return as_text([lines])

@@ -1,18 +1,18 @@
 """The result of `hardware` as JSON for machines; docs/reference/hardware.md describes every field."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, Machine
+from redline.report.json_text import json_text
 
 KIND = "hardware"
 SCHEMA_VERSION = 1
 
 
 def render(machines: Sequence[Machine]) -> str:
-    return json.dumps(as_record(machines), indent=2, ensure_ascii=False) + "\n"
+    return json_text(as_record(machines))
 
 
 def as_record(machines: Sequence[Machine]) -> dict[str, Any]:
@@ -41,6 +41,11 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "notes": list(machine.notes),
         "ridge_flops_per_byte": {dtype: ridge for dtype, ridge in ridges.items() if ridge is not None},
         "figures": [_figure(name, machine.figures[name]) for name in FIGURE_UNITS if name in machine.figures],
+        "unusable": [
+            {**_figure(name, machine.unusable[name]), "why": machine.unusable[name].unusable}
+            for name in FIGURE_UNITS
+            if name in machine.unusable
+        ],
     }
 
 

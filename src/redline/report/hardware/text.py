@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from redline.hardware.machine import FIGURE_UNITS, PEAK, Figure, Machine
 from redline.report.figure_words import label
-from redline.report.words import plural, printable, table
+from redline.report.layout import as_text
+from redline.report.words import clipped, plural, table
 from redline.units import format_ns, format_rate
 
 _LABEL_WIDTH = 10
@@ -26,7 +27,7 @@ def render_table(machines: Sequence[Machine]) -> str:
         "",
         "redline hardware NAME shows all of one record, with the source of every number",
     ]
-    return "\n".join(lines) + "\n"
+    return as_text([lines])
 
 
 def _row(machine: Machine) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def _row(machine: Machine) -> tuple[str, ...]:
     peak, best = machine.peak_flops_per_s(dtype), machine.best_matmul_flops_per_s(dtype)
     doubtful = any(figure.low_confidence for figure in machine.figures.values())
     return (
-        printable(machine.name, 60),
+        clipped(machine.name, 60),
         _amount(machine.memory_bytes, "B"),
         _amount(machine.memory_bytes_per_s, "B/s"),
         _amount(peak, "FLOP/s") + (f" {dtype}" if peak else ""),
@@ -64,17 +65,17 @@ def render_one(machine: Machine) -> str:
     blocks = [
         [_headline(machine), *_facts(machine)],
         table(_FIGURE_HEAD, (_figure_row(machine, name, sources) for name in figures)) if figures else [],
-        [_fact(f"[{number}]", printable(source, 1000)) for number, source in enumerate(sources, start=1)],
-        [_fact("note", printable(note, 1000)) for note in machine.notes],
+        [_fact(f"[{number}]", clipped(source, 1000)) for number, source in enumerate(sources, start=1)],
+        [_fact("note", clipped(note, 1000)) for note in machine.notes],
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)
 
 
 def _headline(machine: Machine) -> str:
     words = [machine.vendor, machine.architecture, machine.form, str(machine.year or "")]
     synthetic = " (synthetic, not a measurement)" if machine.synthetic else ""
-    about = ", ".join(printable(word, 60) for word in words if word)
-    return printable(machine.name, 120) + (f": {about}" if about else "") + synthetic
+    about = ", ".join(clipped(word, 60) for word in words if word)
+    return clipped(machine.name, 120) + (f": {about}" if about else "") + synthetic
 
 
 def _facts(machine: Machine) -> Iterator[str]:
@@ -86,6 +87,9 @@ def _facts(machine: Machine) -> Iterator[str]:
     if built:
         yield _fact("built of", ", ".join(built))
     yield _fact("ridge", _ridge(machine))
+    for name in FIGURE_UNITS:
+        if name in machine.unusable:
+            yield _fact("not used", _not_used(machine.unusable[name], name))
 
 
 def _ridge(machine: Machine) -> str:
@@ -108,6 +112,10 @@ def _figure_row(machine: Machine, name: str, sources: list[str]) -> tuple[str, .
     if figure.spread is not None:
         remark += f" spread {100 * figure.spread:.1f} %"
     return label(name), _value(machine, name), str(figure.origin), figure.date, remark
+
+
+def _not_used(figure: Figure, name: str) -> str:
+    return f"{label(name)}, measured as {_amount(figure, FIGURE_UNITS[name])}: {clipped(figure.unusable, 200)}"
 
 
 def _value(machine: Machine, name: str) -> str:

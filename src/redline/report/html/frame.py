@@ -10,7 +10,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from redline import __version__
-from redline.report.html.policy import embedded_json, policy_of, script_of
+from redline.report.html.policy import embedded_json, policy_of, script_of, shown
 from redline.report.language import _, spoken
 from redline.report.layout import glued
 
@@ -47,6 +47,7 @@ def template(name: str) -> Template:
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -3,19 +3,35 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
+
+from redline.report.layout import visible_lines
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def embedded_json(value: object) -> Markup:
     """JSON that stands in a script element as it is: no text in it can end that element, or any line of it."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_visible(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for letter, escape in _ESCAPES.items():
         text = text.replace(letter, escape)
     return Markup(text)  # nothing in it is markup any more
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible_lines(value)
+    if isinstance(value, Mapping):
+        return {_visible(key): _visible(one) for key, one in value.items()}
+    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def shown(value: Any) -> Any:
+    """What a template puts into a page: texts without hidden letters, and markup of ours as it is."""
+    return visible_lines(value) if type(value) is str else value
 
 
 def script_of(text: str) -> Markup:

@@ -1,9 +1,9 @@
 """The result of `inspect` as JSON for machines; docs/reference/inspect.md describes every field."""
 
-import json
 from typing import Any
 
 from redline.artifacts import Envelope
+from redline.report.json_text import json_text
 from redline.timeline.problems import Problem
 from redline.trace.job import Job
 from redline.trace.summary import RankSummary
@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 def render(job: Job) -> str:
-    return json.dumps(as_record(job), indent=2, ensure_ascii=False) + "\n"
+    return json_text(as_record(job))
 
 
 def as_record(job: Job) -> dict[str, Any]:

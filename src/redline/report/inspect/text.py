@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from redline.report.words import plural, printable, rank_list, share, table
+from redline.report.layout import as_text
+from redline.report.words import clipped, plural, rank_list, share, table
 from redline.timeline.problems import Effect, Problem
 from redline.trace.job import Job
 from redline.trace.summary import RankSummary
@@ -16,17 +17,8 @@ _HEAD = ("rank", "known by", "window", "steps", "median", "busy", "", "communica
 
 
 def render(job: Job, *, verbose: bool = False) -> str:
-    lines = [
-        _headline(job),
-        *_facts(job),
-        "",
-        *_ranks(job, MOST_ROWS if not verbose else len(job.ranks)),
-        "",
-        *_events(job),
-        "",
-        *_problems(job),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
+    ranks = _ranks(job, MOST_ROWS if not verbose else len(job.ranks))
+    return as_text([[_headline(job), *_facts(job)], ranks, _events(job), _problems(job)])
 
 
 def _headline(job: Job) -> str:
@@ -44,10 +36,10 @@ def _headline(job: Job) -> str:
 
 
 def _facts(job: Job) -> Iterator[str]:
-    yield _fact("hardware", ", ".join(map(printable, dict.fromkeys(map(_hardware, job.ranks)))))
+    yield _fact("hardware", ", ".join(map(clipped, dict.fromkeys(map(_hardware, job.ranks)))))
     versions = dict.fromkeys(f"{key} {value}" for rank in job.ranks for key, value in rank.metadata.versions.items())
     if versions:
-        yield _fact("versions", printable(", ".join(versions), limit=300))
+        yield _fact("versions", clipped(", ".join(versions), limit=300))
     recorded = dict.fromkeys(word for rank in job.ranks for word in rank.metadata.recorded)
     yield _fact("recorded", ", ".join(recorded) or "times only (no shapes, no stacks) as far as the trace says")
     yield from _steps(job)
@@ -87,7 +79,7 @@ def _steps(job: Job) -> Iterator[str]:
         times = sorted(time for rank in ranks for time in rank.step_ns)
         number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         middle = f"median {format_ns(round(median(times)))} ({_span(times)})" if times else "no time"
-        yield _fact("steps", f"{number} per rank, from {printable(anchor)}; {middle}")
+        yield _fact("steps", f"{number} per rank, from {clipped(anchor)}; {middle}")
 
 
 def _clocks(job: Job) -> str:
@@ -148,7 +140,7 @@ def _events(job: Job) -> Iterator[str]:
     totals: Counter[str] = Counter()
     for source in {rank.source.name: rank.source for rank in job.ranks}.values():
         totals.update(source.events)
-    words = [f"{format_count(count)} {printable(category, 40)}" for category, count in totals.most_common()]
+    words = [f"{format_count(count)} {clipped(category, 40)}" for category, count in totals.most_common()]
     yield _fact("events", ", ".join(words[:14]) + (f" and {len(words) - 14} more kinds" if len(words) > 14 else ""))
     pieces = sum(rank.coverage.pieces for rank in job.ranks)
     if pieces:
@@ -183,13 +175,13 @@ def _problems(job: Job) -> Iterator[str]:
     )
     yield from (f"  {_problem(found, len(job.ranks))}" for found in worst_first)
     for failure in job.failures:
-        yield "  unread    " + printable(failure.message.replace("\n", " "), limit=300)
+        yield "  unread    " + clipped(failure.message.replace("\n", " "), limit=300)
 
 
 def _problem(found: list[tuple[int, Problem]], ranks: int) -> str:
     first = found[0][1]
     count = sum(problem.count for _, problem in found)
     where = f" (rank {rank_list({rank for rank, _ in found})})" if ranks > 1 else ""
-    example = f", e.g. {printable(first.example, 80)}" if first.example else ""
+    example = f", e.g. {clipped(first.example, 80)}" if first.example else ""
     at = f" at byte {first.first_offset:,}" if first.first_offset >= 0 else ""
     return f"{first.reason.effect:<9} {format_count(count):>7}  {first.reason.sentence}{where}{example}{at}"

@@ -1,6 +1,7 @@
 """The result of `merge` as text for a terminal."""
 
-from redline.report.words import plural, printable, rank_list
+from redline.report.layout import as_text
+from redline.report.words import clipped, plural, rank_list
 from redline.trace.merge import Merged
 from redline.units import format_bytes, format_count
 
@@ -18,8 +19,8 @@ def render(merged: Merged) -> str:
         lines.append(f"on their own clocks, for want of a shared collective: rank {rank_list(merged.on_own_clocks)}")
     if merged.missing_ranks:
         lines.append(f"not there: no trace of rank {rank_list(merged.missing_ranks)}")
-    lines += ["unread: " + printable(failure.message.replace("\n", " "), limit=300) for failure in merged.failures]
-    return "\n".join(lines) + "\n"
+    lines += ["unread: " + clipped(failure.message.replace("\n", " "), limit=300) for failure in merged.failures]
+    return as_text([lines])
 
 
 def _clock(merged: Merged) -> str:

@@ -11,6 +11,7 @@ from redline.cost.serve.planned import ServingPlan
 from redline.cost.train.search.planned import TrainingPlan
 from redline.cost.truth.validation import Validation
 from redline.report.language import _, sentences
+from redline.report.layout import visible
 from redline.report.plan.amounts import gigabytes, seconds
 from redline.report.plan.layouts import in_words
 from redline.report.plan.serve import tables as serve_tables
@@ -21,7 +22,7 @@ from redline.report.plan.validate import tables as validate_tables
 from redline.report.plan.validate.text import headline as validate_headline
 from redline.report.plan.validate.text import split
 from redline.report.shown import Shown
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 
 _COLOURS = {
     **dict.fromkeys(("compute", "recompute", "head", "activations"), "#4287f5"),
@@ -77,7 +78,7 @@ def _whole(headline: str, blocks: Iterable[str]) -> str:
 
 def _safe(text: str) -> str:
     """Names come from strangers' files: text and nothing else."""
-    return escape(printable(text, _LETTERS), quote=True)
+    return escape(visible(clipped(text, _LETTERS)), quote=True)
 
 
 def _titled(title: str) -> str:
@@ -135,14 +136,14 @@ def train_line(plan: TrainingPlan) -> str:
     best = plan.best
     layout = in_words(best.layout, best.micro_batches)
     fits = "" if plan.fits else "nothing fits; smallest: "
-    return (
+    return visible(
         f"<plan of {train_headline(plan)}: {fits}{layout}; step {seconds(best.step_s)}, {gigabytes(best.peak_bytes)}, "
         f"MFU {percent(best.mfu)}>"
     )
 
 
 def serve_line(plan: ServingPlan) -> str:
-    return f"<plan of {say_serve.headline(plan)}: {say_serve.verdict(plan)}>"
+    return visible(f"<plan of {say_serve.headline(plan)}: {say_serve.verdict(plan)}>")
 
 
 def validation_line(found: Validation) -> str:

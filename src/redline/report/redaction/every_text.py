@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from redline.analysis.rank.packing import PackedRows
+
 Value = TypeVar("Value")
 OfText = Callable[[str], str]
 OfField = Mapping[tuple[type, str], Callable[[Any], Any]]
@@ -31,7 +33,7 @@ class _Walk:
         kind = value.__class__
         if kind is str:
             return self._of_text(value)
-        if kind is tuple or kind is list:
+        if kind is tuple or kind is list or kind is PackedRows:
             return self._sequence(value)
         if _is_record(kind):
             return self._record(value, kind)
@@ -42,8 +44,11 @@ class _Walk:
         return _without_text(value)
 
     def _sequence(self, value: Any) -> Any:
-        changed = [self.over(one) for one in value]
-        return value if all(a is b for a, b in zip(value, changed, strict=True)) else type(value)(changed)
+        each = list(value)
+        changed = [self.over(one) for one in each]
+        if all(a is b for a, b in zip(each, changed, strict=True)):
+            return value
+        return changed if isinstance(value, list) else tuple(changed)
 
     def _mapping(self, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
         items = [(self.over(key), self.over(one)) for key, one in value.items()]

@@ -9,10 +9,10 @@ from pathlib import Path
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RunRecord
 from redline.report.language import _, clauses
-from redline.report.layout import left, wrapped
+from redline.report.layout import as_text, left, wrapped
 from redline.report.run import words as say
 from redline.report.run.screen import RunScreen, run_screen
-from redline.report.words import printable, rank_list
+from redline.report.words import clipped, rank_list
 
 WIDTH = 100
 MOST_LINES = 20
@@ -26,7 +26,7 @@ def render(record: RunRecord, folder: Path | None) -> str:
     before = [*wrapped(f"redline: {say.headline(screen)}", WIDTH, rest="  "), *_rows(_facts(screen))]
     after = _rows([(_("folder"), _shown(folder))]) if folder is not None else []
     notes = _within(list(say.notes(screen)), MOST_LINES - len(before) - len(after))
-    return "\n".join([*before, *notes, *after]) + "\n"
+    return as_text([[*before, *notes, *after]])
 
 
 def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
@@ -63,7 +63,7 @@ def _within(notes: Sequence[str], room: int) -> list[str]:
 def _shown(path: Path) -> str:
     with suppress(ValueError, OSError):  # it is elsewhere, or the folder that we are in is gone
         path = path.relative_to(Path.cwd())
-    return printable(str(path), 400)
+    return clipped(str(path), 400)
 
 
 # --- a stall ----------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def render_stall(stall: Stall, path: Path | None) -> str:
         lines += wrapped(say.recordings(stall.recordings), WIDTH, "  ", "    ")
     if path is not None:
         lines += wrapped(_("all stacks: {path}").format(path=_shown(path)), WIDTH, "  ", "    ")
-    return "\n".join(lines) + "\n"
+    return as_text([lines])
 
 
 def _places(ranks: Sequence[Standing]) -> list[tuple[Standing, list[int]]]:
@@ -94,8 +94,8 @@ def _places(ranks: Sequence[Standing]) -> list[tuple[Standing, list[int]]]:
 
 
 def _place(one: Standing, ranks: Sequence[int]) -> str:
-    where = [printable(one.user, 200)] if one.user else []
+    where = [clipped(one.user, 200)] if one.user else []
     if one.where and one.where != one.user:
-        where.append(_("inside {place}").format(place=printable(one.where, 200)))
+        where.append(_("inside {place}").format(place=clipped(one.where, 200)))
     said = say.standing(rank_list(ranks), len(ranks), one.steps, one.state)
     return clauses([said, *where])

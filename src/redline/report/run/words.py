@@ -9,7 +9,7 @@ from typing import Any
 from redline.report import counted
 from redline.report.language import _, clauses, listed, marked, ngettext, retold
 from redline.report.run.screen import NoteSeen, RunScreen, SlowRank, WindowSeen
-from redline.report.words import percent, printable, rank_list
+from redline.report.words import clipped, percent, rank_list
 from redline.units import format_bytes, format_ns
 
 _NS = 1_000_000_000
@@ -44,7 +44,7 @@ def _command(command: Sequence[str]) -> str:
         if pair == _TORCHRUN:
             words[: at + 2] = ["torchrun"]
             break
-    return printable(" ".join(words), _NAME_LIMIT)
+    return clipped(" ".join(words), _NAME_LIMIT)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def _of_windows(screen: RunScreen) -> Iterator[str]:
         )
     if screen.condition and screen.steps[1]:
         yield _("no step met --when '{condition}', so none was captured").format(
-            condition=printable(screen.condition, _NAME_LIMIT)
+            condition=clipped(screen.condition, _NAME_LIMIT)
         )
 
 
@@ -231,7 +231,7 @@ def _note(one: NoteSeen, ranks: int) -> str:
 
 
 def told(text: str) -> str:
-    return printable(retold(text, TOLD), 300)
+    return clipped(retold(text, TOLD), 300)
 
 
 def more_notes(count: int) -> str:
@@ -288,4 +288,4 @@ def more_places(count: int) -> str:
 
 
 def recordings(paths: Sequence[str]) -> str:
-    return _("written by NCCL's flight recorder: {files}").format(files=printable(", ".join(paths), 300))
+    return _("written by NCCL's flight recorder: {files}").format(files=clipped(", ".join(paths), 300))

@@ -141,8 +141,12 @@ def test_bandwidths_of_machines_with_other_caches_are_compared() -> None:
 
 def test_a_value_of_zero_has_no_ratio() -> None:
     zero = Estimate(value=0.0, low=0.0, high=1.0, samples=1)
-    row = compare(calibration(), calibration()).rows[0]
-    assert replace(row, first=zero).ratio == float("inf")
+    found = compare(calibration(), calibration())
+    odd = replace(found, rows=(replace(found.rows[0], first=zero), replace(found.rows[1], first=around(1e-308))))
+    assert [row.ratio for row in odd.rows] == [float("inf")] * 2
+    assert "Infinity" not in calibrate_compare_json.render(odd)
+    assert [row["ratio"] for row in json.loads(calibrate_compare_json.render(odd))["rows"]] == [None, None]
+    assert "inf" not in calibrate_compare_text.render(odd)
 
 
 # --- as text ----------------------------------------------------------------------------------------------------------

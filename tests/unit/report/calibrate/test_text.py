@@ -7,6 +7,7 @@ import pytest
 
 from redline.hardware.machine import FIGURE_UNITS, Machine
 from redline.probes import conditions, overhead
+from redline.probes.figures import machine_of
 from redline.probes.record import Calibration, Estimate
 from redline.report import figure_words
 from redline.report.calibrate import tables
@@ -25,6 +26,7 @@ from tests.made_calibrations import (
     doublings,
     gpu_calibration,
     gpu_machine,
+    roofline,
 )
 
 GOLDEN = ROOT / "tests" / "golden" / "calibrate"
@@ -114,7 +116,7 @@ def test_everything_that_is_measured_has_a_name() -> None:
 
 
 def test_a_name_of_a_newer_version_is_shown_as_it_is() -> None:
-    assert say.named(say.OVERHEADS, "warp_drive\x1b[2J") == "warp drive?[2J"
+    assert say.named(say.OVERHEADS, "warp_drive_2") == "warp drive 2"
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def test_a_healthy_machine_is_called_so() -> None:
 def test_every_cause_of_noise_is_said_with_its_figure() -> None:
     assert set(NOISY.noisy) == set(conditions.LIMITS)
     text = say.noise(NOISY)
-    for figure in ("7.1 %", "34.0 %", "5.0 %", "3.2 processes", "22.0 %", "9.3 %"):
+    for figure in ("7.1 %", "34.0 %", "5.0 %", "3.2 processes", "22.0 %", "9.3 %", "12.0 %"):
         assert figure in text
     assert "All intervals are wider for it" in text
     assert say.noise(calibration().conditions) == ""
@@ -174,9 +176,44 @@ def test_every_cause_of_noise_is_said_with_its_figure() -> None:
 
 
 def test_doubling_says_how_far_it_is_free() -> None:
-    assert say.doubling(doublings()).startswith("Doubling the batch of a small network is mostly free up to 8:")
-    costly = [replace(one, doubled_time_ns=around(2 * one.time_ns.value)) for one in doublings()]
-    assert say.doubling(costly) == "Doubling the batch of a small network is never free: 2 take 2.0 times as long as 1."
+    assert say.doubling(calibration()).startswith("Doubling the batch of a small network is mostly free up to 8:")
+    costly = tuple(replace(one, doubled_time_ns=around(2 * one.time_ns.value)) for one in doublings())
+    assert say.doubling(calibration(doublings=costly)) == (
+        "Doubling the batch of a small network is never free: 2 take 2.0 times as long as 1."
+    )
+
+
+def test_experiments_that_cannot_be_used_claim_nothing() -> None:
+    found = roofline()
+    vague = calibration(
+        doublings=tuple(replace(one, time_ns=around(one.time_ns.value, 0.3)) for one in doublings()),
+        roofline=replace(found, ridge_flops_per_byte=around(6.43, 0.4)),
+    )
+    assert say.doubling(vague) == (
+        "The time of a step was measured, but is not usable: its interval reaches 30 % to one side, more than 25 %."
+    )
+    assert say.ridge(vague).endswith(" is not usable: its interval reaches 40 % to one side, more than 25 %.")
+
+
+# --- what cannot be used ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "unusable memory bandwidth, peak fp32, peak bf16, best matmul fp32, "),
+        ("en", "42 % of the processor time that it asked for went to others"),
+        ("en", "`redline diagnose` and `redline plan` do not use them. Calibrate again on a quiet machine."),
+        ("en", "in 143 s; partial: SIGINT ended it early"),
+        ("zh", "42 % 的处理器时间被其他进程占用"),
+        ("zh", "请在空闲的机器上重新标定"),
+    ],
+)
+def test_what_cannot_be_used_is_said_first_with_the_reason(language: str, said: str) -> None:
+    found = replace(SICK, conditions=replace(NOISY, waited_share=0.34), collectives=None, partial="SIGINT")
+    with speaking(language):
+        text = render(found, machine_of(found))
+    assert said.replace(" ", "") in text.split("\n\n")[0].replace("\n", "").replace(" ", "")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -200,3 +200,46 @@ def test_in_chinese(found: Diagnosed) -> None:
     assert found.captured is not None
     with speaking("zh"):
         assert "captured" not in " ".join(said(replace(found.captured, condition="x")))
+
+
+# --- a record that anybody may have written ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"world": 10**12}, "world is 1000000000000"),
+        ({"settings": {"steps": "many"}}, "settings.steps is 'many'"),
+        ({"settings": {"steps": -1}}, "settings.steps is -1"),
+        ({"ranks": [{"steps": -(2**63)}]}, "ranks[0].steps is -9223372036854775808"),
+        ({"ranks": [{"windows": [{"length_ns": 2**63}]}]}, "ranks[0].windows.length_ns is 9223372036854775808"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused_in_a_line(changes: dict[str, Any], wrong: str, tmp_path: Path) -> None:
+    content = json.loads(json.dumps(to_json(run(rank()))))
+    for key, value in changes.items():
+        _put(content, key, value)
+    path = tmp_path / NAME
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError) as caught:
+        read_record(path)
+    assert str(caught.value) == f"{path}: not a sound record of a run: {wrong}. Diagnose its traces without it"
+
+
+def _put(holder: Any, key: Any, value: Any) -> None:
+    """Into what is there, field by field."""
+    if isinstance(value, list):
+        for place, one in enumerate(value):
+            for name, inner in one.items():
+                _put(holder[key][place], name, inner)
+    else:
+        holder[key] = value
+
+
+def test_a_record_that_nests_without_end_or_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_text('{"a":' + "[" * 100_000)
+    with pytest.raises(InputError, match="cannot be read as the record of a run"):
+        read_record(path)
+    with pytest.raises(InputError, match="is a folder; give the name of an ordinary file"):
+        read_record(tmp_path)

@@ -23,7 +23,7 @@ from redline.report.layout import width_of
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed, diagnose
-from tests.conftest import Event, collective, document, kernel, launch, op, region
+from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region
 from tests.made_findings import findings
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
@@ -205,9 +205,7 @@ def test_one_screen_is_enough(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.needs_traces
-def test_one_screen_is_enough_for_real_traces(traces: Path, name: str) -> None:
-    if not (traces / name).exists():
-        pytest.skip(f"no {name}")
+def test_one_screen_is_enough_for_real_traces(traces: RealTraces, name: str) -> None:
     found = diagnose([traces / name])
     for language in LANGUAGES:
         with speaking(language):

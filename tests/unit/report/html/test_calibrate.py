@@ -6,18 +6,22 @@ from dataclasses import replace
 import pytest
 
 from redline.probes.collectives.law import ring_time_ns
+from redline.probes.figures import machine_of
 from redline.report.calibrate import words as say
 from redline.report.html.calibrate import figures
 from redline.report.html.calibrate import page as calibrate_page
 from redline.report.language import speaking
 from tests.made_calibrations import (
     NOISY,
+    QUIET,
+    around,
     bare_calibration,
     calibration,
     collectives,
     cpu_machine,
     gpu_calibration,
     gpu_machine,
+    peak,
 )
 from tests.pages import data_of, visible
 
@@ -31,11 +35,31 @@ SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
 
 def test_it_says_what_is_wrong_and_how_noisy_it_was() -> None:
     text = visible(calibrate_page.render(SICK, cpu_machine()))
-    assert SICK.roofline is not None
-    for line in (*say.troubles(SICK.collectives), say.noise(NOISY), say.ridge(SICK.roofline), say.headline(SICK)):
+    for line in (*say.troubles(SICK.collectives), say.noise(NOISY), say.ridge(SICK), say.headline(SICK)):
         assert line in text
     assert "Synthetic: made up, not measured." in text
     assert "fp8 matmul: no hardware for it" in text
+
+
+def test_no_headline_has_a_figure_that_cannot_be_used() -> None:
+    busy = calibration(conditions=replace(QUIET, waited_share=0.5), collectives=None)
+    text = calibrate_page.render(busy, machine_of(busy))
+    assert '<div class="fact">' not in text
+    assert (
+        "Imaginary CPU 9000 could not be measured well enough: 50 % of the processor time that it asked for went to "
+        "others. Calibrate again on a quiet machine."
+    ) in visible(text)
+    assert "computes at most" not in text
+    assert "memory bandwidth, peak fp32, peak bf16, best matmul fp32, " in visible(text)
+    assert "The ridge was measured, but is not usable" in visible(text)
+
+
+def test_a_headline_has_the_other_figures() -> None:
+    wide = replace(peak("bf16", 1.55e12), burst_flops_per_s=around(1.55e12, 0.3))
+    found = calibration(peaks=(peak("fp32", 2.05e11), wide), bandwidths=())
+    text = visible(calibrate_page.render(found, machine_of(found)))
+    assert "Imaginary CPU 9000 computes at most 205 GFLOP/s in fp32." in text
+    assert "peak bf16, best matmul bf16: its interval reaches 30 % to one side, more than 25 %" in text
 
 
 def test_a_healthy_machine_is_called_so() -> None:

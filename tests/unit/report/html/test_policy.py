@@ -5,8 +5,10 @@ import hashlib
 import json
 
 import pytest
+from markupsafe import Markup
 
-from redline.report.html.policy import embedded_json, policy_of, script_of
+from redline.report.html.policy import embedded_json, policy_of, script_of, shown
+from redline.report.layout import visible_lines
 
 TEXTS = [
     "</script><script>alert(1)</script>",
@@ -22,9 +24,15 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS)
 def test_any_text_comes_back_and_none_can_leave_its_element(text: str) -> None:
     embedded = str(embedded_json({"name": text}))
-    assert json.loads(embedded) == {"name": text}
+    assert json.loads(embedded) == {"name": visible_lines(text)}
     assert embedded.isascii()
     assert not set("<>&\u2028\u2029") & set(embedded)
+
+
+def test_a_template_shows_texts_without_hidden_letters_and_markup_as_it_is() -> None:
+    assert shown("a\u202eb\x1b") == "a?b?"
+    assert shown(Markup("a\tb")) == Markup("a\tb")
+    assert shown(7) == 7
 
 
 def test_numbers_that_json_has_not_are_refused() -> None:

@@ -48,10 +48,10 @@ def test_tokens(token: str, around: str) -> None:
     ("text", "expected"),
     [
         ("password=hunter2 and on", "password=<secret-0000> and on"),
-        ("PGPASSWORD: 'two words'", "PGPASSWORD: <secret-0000>"),
+        ("PGPASSWORD: 'two words'", "PGPASSWORD: '<secret-0000>'"),
         ("HF_TOKEN=abc", "HF_TOKEN=<secret-0000>"),
         ("AWS_SECRET_ACCESS_KEY=abc/def", "AWS_SECRET_ACCESS_KEY=<secret-0000>"),
-        ('{"api_key": "abc"}', '{"api_key": <secret-0000>}'),
+        ('{"api_key": "abc"}', '{"api_key": "<secret-0000>"}'),
         ("step[customer=ACME token=sk-1]", "step[customer=<secret-0000> token=<secret-0000>]"),
         ("Authorization: Bearer abc.def-123", "Authorization: Bearer <secret-0000>"),
         ("ask jane.doe+x@mail.acme.co.uk.", "ask <e-mail-0000>."),

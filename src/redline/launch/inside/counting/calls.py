@@ -10,6 +10,8 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import Optimizer
 
+from redline.launch.inside.blame import NO_ROOM
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +225,10 @@ class _Called:
     def __get__(self, module: torch.nn.Module | None, kind: type | None = None) -> object:
         if module is None:
             return None
-        self._calls.called(module)
+        try:  # noqa: SIM105 (`suppress` needs room as well)
+            self._calls.called(module)
+        except NO_ROOM:
+            pass
         return module.__dict__.get("_compiled_call_impl")
 
     def __set__(self, module: torch.nn.Module, value: object) -> None:

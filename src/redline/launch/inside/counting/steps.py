@@ -18,6 +18,7 @@ from redline.launch.board import (
     STEPS,
     STRIDE,
 )
+from redline.launch.inside.blame import tolerated
 from redline.launch.inside.counting.rounds import Rounds
 
 TYPE_CHECKING = False
@@ -169,26 +170,25 @@ class Steps:
     def _keep(self, length_ns: int, waited_ns: int) -> None:
         words, entries = self._words, self._entries
         filled, stride = words[FILLED], words[STRIDE]
+        if stride > 1 and (words[STEPS] - 1) % stride:  # the entry was begun by another step
+            entries[2 * filled - 2] += length_ns
+            entries[2 * filled - 1] += waited_ns
+            return
         if filled and filled % CHUNK_ENTRIES == 0 and stride == 1:
             self._set_aside(filled)
         if filled == self._room:
             filled = self._halve()
-            stride = words[STRIDE]
         at = 2 * filled
-        if stride > 1 and (words[STEPS] - 1) % stride:  # the entry was begun by another step
-            entries[at - 2] += length_ns
-            entries[at - 1] += waited_ns
-            return
         entries[at], entries[at + 1] = length_ns, waited_ns
         words[FILLED] = filled + 1
 
     def _set_aside(self, filled: int) -> None:
         """More memory; where there is none, or a limit on files forbids it, what there is must do."""
         if filled < self._room:
-            try:
+            room, self._room = self._room, filled
+            with tolerated(OSError):
                 self._board.set_aside(self._number, filled)
-            except OSError:
-                self._room = filled
+                self._room = room
 
     def _halve(self) -> int:
         """Make room: from now on an entry holds the sum of twice as many steps."""

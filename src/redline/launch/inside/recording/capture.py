@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from _thread import get_ident
 from time import perf_counter_ns, sleep
 
@@ -28,7 +27,7 @@ from redline.launch.board import (
     WINDOWS_DONE,
     WRITTEN,
 )
-from redline.launch.inside.blame import is_the_scripts
+from redline.launch.inside.blame import pass_on, tolerated
 from redline.launch.inside.counting.optimizers import Optimizers
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recording.recorder import Recorder
@@ -106,14 +105,14 @@ class Capture:
             self._guarded(self._act, steps)
 
     def _guarded(self, act: object, argument: object) -> None:
-        """Do it; what goes wrong is noted. What the script raised meanwhile, by a signal handler, is the script's."""
+        """Do it; what goes wrong is noted. What comes from outside meanwhile, such as a signal, is the script's."""
         began_ns = perf_counter_ns()
         try:
             act(argument)  # type: ignore[operator]
-        except BaseException as error:
-            self._settle(error)
-            if is_the_scripts(error):
-                raise
+        except BaseException as error:  # noqa: BLE001
+            with tolerated(BaseException):  # where memory has run out, even this may fail
+                self._failed(error)
+            pass_on(error)
         finally:
             self._words[COST_NS] += perf_counter_ns() - began_ns
 
@@ -177,14 +176,6 @@ class Capture:
         window[STALL_NS] = perf_counter_ns() - began_ns
         self._words[PEAK_BYTES] = peak_bytes()
 
-    def _settle(self, error: BaseException) -> None:
-        """Where memory has run out, even this may fail."""
-        try:
-            self._failed(error)
-        except Exception as another:
-            if is_the_scripts(another):
-                raise
-
     def _failed(self, error: BaseException) -> None:
         was, self._words[PHASE] = self._words[PHASE], AFTER
         if was in (WARMING, CAPTURING):
@@ -193,23 +184,23 @@ class Capture:
         window = self._window(number)
         if window[NUMBER] == number and window[STATE] in (0, EXPORTING) and not self._recorder.is_writing():
             window[STATE] = LOST_ERROR
-        self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
         self._on_term.disarm()
         self._recorder.abandon()
         self._schedule.failed()
+        self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
 
     def safely(self, watch: Callable[[], None]) -> None:
-        """Do it; a bug in watching is noted, and the job goes on. What the script raises meanwhile is the script's."""
+        """Do it; a bug in watching is noted, and the job goes on. What comes from outside meanwhile is the script's."""
         try:
             watch()
-        except Exception as error:
-            if is_the_scripts(error):
-                raise
-            self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
+        except BaseException as error:  # noqa: BLE001
+            pass_on(error)
+            with tolerated(BaseException):
+                self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
 
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""
-        if os.getpid() == self._place.pid and self._is_open():
+        if self._place.is_here() and self._is_open():
             self._guarded(self._close, "the script started a profiler of its own")
 
     def _flush_now(self) -> None:
@@ -218,7 +209,7 @@ class Capture:
 
     def thread_ended(self) -> None:
         """The thread that trains ends: a profiler is stopped by the thread that started it."""
-        if os.getpid() == self._place.pid and self._is_open():
+        if self._place.is_here() and self._is_open():
             self._guarded(self._close, "the thread that trains ended")
 
     def finish(self) -> None:
@@ -245,7 +236,7 @@ class Capture:
 
     def forget(self) -> None:
         """In a child that the script forked: nothing is ours to do there."""
-        if os.getpid() != self._place.pid:
+        with tolerated(BaseException):
             self._schedule.stop()
             self._on_term.forget()
             self._recorder.forget()

@@ -8,6 +8,8 @@ import signal
 import threading
 from contextlib import contextmanager
 
+from redline.launch.inside.blame import tolerated
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +59,6 @@ def untold() -> Iterator[None]:
 
 
 def _has_ended_child() -> bool:
-    try:
+    with tolerated(ChildProcessError):
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
+    return False

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import zlib
 
+from redline.artifacts.masked_json import JsonMasker
 from redline.launch.board import BYTES, CHECKSUM, DISOWNED, LOST_SPACE, RAW_BYTES, STATE, WRITTEN
+from redline.launch.inside.blame import tolerated
+from redline.launch.process import open_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,19 +33,19 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings)
 
     room = room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes)
     part = f"{target}.part"
-    packer, checksum = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), sha256()
+    packer, checksum, masker = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), sha256(), JsonMasker()
     size = raw_size = 0
     try:
-        with open(raw, "rb") as source, open(part, "xb") as file:  # noqa: PTH123
+        with open_file(raw, "rb") as source, open_file(part, "xb") as file:
             while chunk := source.read(_CHUNK_BYTES):
                 raw_size += len(chunk)
-                packed = packer.compress(chunk)
+                packed = packer.compress(masker.add(chunk))
                 size += len(packed)
                 if size > room:
                     raise NotWritten(LOST_SPACE)
                 checksum.update(packed)
                 file.write(packed)
-            packed = packer.flush()
+            packed = packer.compress(masker.end()) + packer.flush()
             checksum.update(packed)
             file.write(packed)
             file.flush()
@@ -65,9 +68,7 @@ def room_bytes(folder: str, disk_bytes: int, free_bytes: int) -> int:
     used = 0
     for path, _, names in os.walk(folder):
         for name in names:
-            try:
+            with tolerated(OSError):
                 used += os.lstat(f"{path}/{name}").st_size
-            except OSError:
-                continue
     disk = os.statvfs(folder)
     return min(disk_bytes - used, disk.f_bavail * disk.f_frsize - free_bytes)

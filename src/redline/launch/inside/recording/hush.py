@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from contextlib import contextmanager
@@ -25,9 +26,11 @@ def hushed() -> Iterator[None]:
     aside = os.memfd_create("redline-stderr")
     try:
         real = os.dup(_STDERR)
-    except OSError:  # it is closed
+    except OSError as error:
         os.close(aside)
-        yield
+        if error.errno != errno.EBADF:
+            raise
+        yield  # it is closed
         return
     try:  # from the first change on: a signal handler of the script may raise anywhere
         os.dup2(aside, _STDERR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.autograd.profiler as autograd_profiler
@@ -11,6 +11,7 @@ from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.board import EXPORTER, EXPORTING, STATE
+from redline.launch.inside.blame import tolerated
 from redline.launch.inside.recording.children import OrderlyEnd
 from redline.launch.inside.recording.hush import hushed
 from redline.launch.inside.recording.writer import write_detached
@@ -121,12 +122,14 @@ class Recorder:
 
     def _mark(self, step: int) -> None:
         self._marked = record_function(f"ProfilerStep#{step}")
-        self._marked.__enter__()
+        with _behind_dispatch_modes():
+            self._marked.__enter__()
 
     def _unmark(self) -> None:
         marked, self._marked = self._marked, None
         if marked is not None:
-            marked.__exit__(None, None, None)
+            with _behind_dispatch_modes():
+                marked.__exit__(None, None, None)
             self._marks += 1
 
     def stop(self) -> int:
@@ -146,20 +149,31 @@ class Recorder:
         profiler, self._profiler = self._profiler, None
         if profiler is None or profiler.profiler is None:
             return
-        with suppress(Exception):  # it failed before already
+        with tolerated(Exception):  # it failed before already
             self._unmark()
             if not self._started:
-                self._calling(profiler.start_trace)
+                self._calling(profiler.start_trace, aloud=True)
             if torch._C._autograd._profiler_enabled():
-                self._calling(profiler.stop_trace)
+                self._calling(profiler.stop_trace, aloud=True)
             if autograd_profiler._is_profiler_enabled:  # it was interrupted after it had stopped
                 autograd_profiler._run_on_profiler_stop()
         self._started = False
 
-    def _calling(self, call: Callable[[], object]) -> None:
+    def _calling(self, call: Callable[[], object], *, aloud: bool = False) -> None:
+        """`aloud` if it has to be, where no file can be had to keep stderr aside: a profiler must not stay on."""
         self._ours = True
+        called = False
         try:
-            with hushed():
+            with tolerated(OSError) if aloud else nullcontext(), hushed():
+                called = True
+                call()
+            if not called:
                 call()
         finally:
             self._ours = False
+
+
+def _behind_dispatch_modes() -> AbstractContextManager[object]:
+    """Meanwhile no TorchDispatchMode of the script sees operators: a mark is one, and modes count or change them."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
+    return torch._C._ExcludeDispatchKeyGuard(keys | torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot))

@@ -11,6 +11,9 @@ import threading
 from _thread import allocate_lock, start_new_thread
 from contextlib import contextmanager, suppress
 
+from redline.launch.inside.blame import tolerated
+from redline.launch.process import out_of_the_way
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
@@ -31,6 +34,7 @@ class FlushOnTerm:
         self._busy = False  # what was recorded is being saved just now
         self._told = False  # to end, meanwhile
         self._pipe: tuple[int, int] | None = None
+        self._file: os.stat_result | None = None  # that both ends of the pipe are
         self._done = threading.Event()
         os.register_at_fork(before=self._stop_waking, after_in_parent=self._start_waking)
 
@@ -80,7 +84,7 @@ class FlushOnTerm:
         if self._pipe is not None:
             self._stop_waking()
             for end in self._pipe:
-                os.close(end)
+                _close(end, self._file)
             self._pipe = None
 
     def _is_in_place(self) -> bool:
@@ -105,11 +109,12 @@ class FlushOnTerm:
         if listens != -1:  # somebody has to be told already; without our thread a hanging process would not end
             signal.set_wakeup_fd(listens)
             return False
-        pipe = os.pipe()
+        pipe = _pipe()
+        self._file = os.fstat(pipe[0])
         begun = allocate_lock()
         begun.acquire()
         try:  # a thread that the script does not see among its own
-            start_new_thread(self._end_if_stuck, (pipe[0], begun))
+            start_new_thread(self._end_if_stuck, (pipe[0], self._file, begun))
         except RuntimeError:  # no more may be had
             os.close(pipe[0])
             os.close(pipe[1])
@@ -133,25 +138,42 @@ class FlushOnTerm:
     @staticmethod
     def _wake(descriptor: int, *, instead_of: int) -> None:
         """If it is the script that has to be told by now, such as asyncio, it stays so."""
-        found = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
-        if found != instead_of:
-            signal.set_wakeup_fd(found)
+        with tolerated(OSError, ValueError):  # the script may have closed it
+            found = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+            if found != instead_of:
+                signal.set_wakeup_fd(found)
 
     def _stop_watching_over(self) -> None:
         if self._pipe is not None:
             self._stop_waking()
             (_, write_end), self._pipe = self._pipe, None
-            os.close(write_end)  # which ends the thread
+            _close(write_end, self._file)  # which ends the thread
 
-    def _end_if_stuck(self, read_end: int, begun: LockType) -> None:
+    def _end_if_stuck(self, read_end: int, file: os.stat_result | None, begun: LockType) -> None:
         begun.release()
-        try:
-            with suppress(MemoryError):
-                while signals := os.read(read_end, 64):
-                    if signal.SIGTERM in signals and not self._done.wait(self._within_s * 0.6):
-                        _die_of(signal.SIGTERM)
-        finally:
-            os.close(read_end)
+        with suppress(MemoryError, OSError):
+            while _is_open(read_end, file) and (signals := os.read(read_end, 64)):
+                if signal.SIGTERM in signals and not self._done.wait(self._within_s * 0.6):
+                    _die_of(signal.SIGTERM)
+        _close(read_end, file)
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    return out_of_the_way(ends[0]), out_of_the_way(ends[1])
+
+
+def _is_open(descriptor: int, file: os.stat_result | None) -> bool:
+    """The script may have closed it, and have a file of its own under that number."""
+    with tolerated(OSError):
+        return file is not None and os.path.samestat(file, os.fstat(descriptor))
+    return False
+
+
+def _close(descriptor: int, file: os.stat_result | None) -> None:
+    if _is_open(descriptor, file):
+        with tolerated(OSError):
+            os.close(descriptor)
 
 
 def _in_main_thread() -> bool:

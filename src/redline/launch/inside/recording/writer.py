@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from posix import fork  # the script may have another in its place
 
 from redline.launch.board import (
     EXPORTER,
@@ -24,9 +25,10 @@ from redline.launch.board import (
     WRITING_NS,
     WRITTEN,
 )
+from redline.launch.inside.blame import tolerated
 from redline.launch.inside.recording.children import untold
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
-from redline.launch.process import available_bytes, resident_bytes
+from redline.launch.process import available_bytes, open_file, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,12 +63,11 @@ def _rank(from_launcher: int) -> int:
 def _may_fork() -> bool:
     """Not on kernels that break pinned memory, nor where copies of touched pages could exhaust the machine."""
     release = os.uname().release.split(".")
-    try:
+    with tolerated(ValueError, IndexError, OSError):
         if (int(release[0]), int(release[1])) < _PINNED_PAGES_SURVIVE_FORKS:
             return False
         return 2 * resident_bytes() < available_bytes()
-    except (ValueError, IndexError, OSError):
-        return False
+    return False
 
 
 def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
@@ -75,7 +76,7 @@ def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
         child = _fork()
         if child == 0:
             try:
-                writer = os.fork()
+                writer = fork()
                 if writer == 0:
                     _alone(place, number, work)
                 else:  # known before the job goes on, which may be killed at once
@@ -84,7 +85,7 @@ def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
                 place.slot.window(number)[STATE] = LOST_ERROR
             finally:
                 os._exit(0)
-        with suppress(ChildProcessError):  # the script waits for any child
+        with tolerated(ChildProcessError):  # the script waits for any child
             os.waitpid(child, 0)
 
 
@@ -99,9 +100,9 @@ def _fork() -> int:
     ignored = ("ignore", None, DeprecationWarning, None, 0)
     filters.insert(0, ignored)
     try:
-        return os.fork()
+        return fork()
     finally:
-        with suppress(ValueError):  # another thread has changed them meanwhile
+        with tolerated(ValueError):  # another thread has changed them meanwhile
             filters.remove(ignored)
 
 
@@ -176,7 +177,7 @@ def _limit_files(most_bytes: int) -> None:
 def _is_whole(path: str) -> bool:
     """The exporter reports no failure: a full disk leaves a file that just ends."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_file(path, "rb") as file:
             file.seek(-64, os.SEEK_END)
             return file.read().rstrip().endswith(b"}")
     except OSError:

@@ -20,7 +20,7 @@ from redline.probes.record import (
 from redline.report.calibrate import words as say
 from redline.report.calibrate.tables import bus_bandwidth
 from redline.report.language import _
-from redline.report.words import printable
+from redline.report.words import clipped
 from redline.units import format_buffer
 
 _NAME_LIMIT = 60
@@ -109,7 +109,7 @@ def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
         bandwidth=say.amount(bandwidth.value, "B/s") if bandwidth else "",
         experiment=[_intensity(point) for point in found.points] if found else [],
         experiment_name=_("the experiment: {dtype}, {method}").format(
-            dtype=found.dtype, method=printable(found.method, _NAME_LIMIT)
+            dtype=found.dtype, method=clipped(found.method, _NAME_LIMIT)
         )
         if found
         else "",
@@ -131,7 +131,7 @@ def _kernels(points: Sequence[KernelPoint]) -> list[Kernels]:
 def _kernel(point: KernelPoint) -> Mark:
     text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
         family=say.named(say.KERNELS, point.family),
-        shape=printable(point.shape, _NAME_LIMIT),
+        shape=clipped(point.shape, _NAME_LIMIT),
         dtype=point.dtype,
         rate=say.figure(point.flops_per_s, work_unit(point.dtype)),
         time=say.figure(point.time_ns, "ns"),
@@ -247,9 +247,7 @@ def bus_figure(found: Collectives | None) -> BusFigure | None:
         )
         if points:
             ring = [_ring(point, pair) for point in points] if pair else []
-            curves.append(
-                CollectiveCurve(name=printable(operation, 40), marks=[_bus(one) for one in points], ring=ring)
-            )
+            curves.append(CollectiveCurve(name=clipped(operation, 40), marks=[_bus(one) for one in points], ring=ring))
     return BusFigure(curves=curves) if curves else None
 
 
@@ -275,7 +273,7 @@ def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
 
 def _bus(point: CollectivePoint) -> Mark:
     text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
-        operation=printable(point.operation, 40),
+        operation=clipped(point.operation, 40),
         size=format_buffer(point.size_bytes),
         time=say.figure(point.time_ns, "ns"),
         rate=say.figure(bus_bandwidth(point), "B/s"),

@@ -5,19 +5,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.hardware import catalogue
-from redline.hardware.machine import DTYPES, Machine, work_unit
+from redline.hardware.machine import DTYPES, Machine, too_wide, work_unit
 from redline.probes.memory import memory_bytes_per_s
 from redline.probes.record import Calibration, CollectivePoint, Estimate, Peak
+from redline.probes.usable import why_not
 from redline.report.calibrate import tables
 from redline.report.calibrate import words as say
-from redline.report.figure_words import label_of
+from redline.report.calibrate.words_usable import unusable
+from redline.report.figure_words import label_of, why_unusable
 from redline.report.html.calibrate import figures
 from redline.report.html.calibrate.definitions import definitions
 from redline.report.html.frame import frame, template
 from redline.report.html.tables import sorted_table, table_words
 from redline.report.language import _, listed
 from redline.report.shown import Shown
-from redline.report.words import printable
+from redline.report.words import clipped
 from redline.units import format_buffer
 
 _MOST_FACTS = 6
@@ -37,7 +39,7 @@ def render(calibration: Calibration, machine: Machine) -> str:
     found = calibration.collectives
     return template("calibrate/page.html.j2").render(
         **frame(
-            printable(machine.name, 80),
+            clipped(machine.name, 80),
             charts=_charts(calibration),
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
             words=script_words(),
@@ -45,14 +47,15 @@ def render(calibration: Calibration, machine: Machine) -> str:
         ),
         titles={name: one.title for name, one in shown.items()},
         headline=_headline(calibration),
+        unusable=unusable(machine),
         second=say.headline(calibration),
         noise=say.noise(calibration.conditions),
         troubles=list(say.troubles(found)),
         health=say.health(found) if found is not None else "",
         group=say.group_of_processes(found) if found is not None else "",
         facts=list(_facts(calibration))[:_MOST_FACTS],
-        ridge=say.ridge(calibration.roofline) if calibration.roofline else "",
-        doubling=say.doubling(calibration.doublings) if calibration.doublings else "",
+        ridge=say.ridge(calibration),
+        doubling=say.doubling(calibration),
         has_record=catalogue.record(machine.base) is not None,
         is_synthetic=machine.synthetic,
         about=list(_about(calibration)),
@@ -95,7 +98,7 @@ def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, S
 
 def _headline(calibration: Calibration) -> str:
     """What the machine can do, in a sentence."""
-    name = printable(calibration.subject.name, 60)
+    name = clipped(calibration.subject.name, 60)
     rates = [
         _("{rate} in {dtype}").format(
             rate=say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype)), dtype=peak.dtype
@@ -103,35 +106,43 @@ def _headline(calibration: Calibration) -> str:
         for peak in _fastest(calibration)[:2]
     ]
     memory = memory_bytes_per_s(calibration.bandwidths)
-    if rates and memory is not None:
+    if rates and memory is not None and not why_not(memory, calibration):
         text = _("{name} computes at most {rates}, and moves {bandwidth} of memory.")
         return text.format(name=name, rates=listed(rates), bandwidth=say.amount(memory.value, "B/s"))
     if rates:
         return _("{name} computes at most {rates}.").format(name=name, rates=listed(rates))
-    return name
+    measured = [*(peak.burst_flops_per_s for peak in calibration.peaks), *([memory] if memory else [])]
+    why = next((why for one in measured if (why := why_not(one, calibration))), "")
+    if not why:
+        return name
+    text = _("{name} could not be measured well enough: {why}. Calibrate again on a quiet machine.")
+    return text.format(name=name, why=why_unusable(why))
 
 
 def _fastest(calibration: Calibration) -> list[Peak]:
-    """Types of numbers as people name them; how fp32 may be computed besides is for the table."""
-    plain = [peak for peak in calibration.peaks if peak.dtype in DTYPES]
+    """Of those that can be used. How fp32 may be computed besides is for the table: people do not name that a type."""
+    plain = [
+        peak for peak in calibration.peaks if peak.dtype in DTYPES and not why_not(peak.burst_flops_per_s, calibration)
+    ]
     return sorted(plain, key=lambda peak: -peak.burst_flops_per_s.value)
 
 
 def _facts(calibration: Calibration) -> Iterator[Fact]:
+    """Only figures that can be used."""
     for peak in _fastest(calibration)[:2]:
         name = _("best matmul {dtype}").format(dtype=peak.dtype)
-        yield _fact(name, peak.burst_flops_per_s, work_unit(peak.dtype), printable(peak.shape, 40))
+        yield _fact(name, peak.burst_flops_per_s, work_unit(peak.dtype), clipped(peak.shape, 40))
     memory = memory_bytes_per_s(calibration.bandwidths)
-    if memory is not None:
+    if memory is not None and not why_not(memory, calibration):
         yield _fact(_("memory bandwidth"), memory, "B/s", _("beyond the caches"))
-    if calibration.roofline is not None:
-        found = calibration.roofline
+    found = calibration.roofline
+    if found is not None and not why_not(found.ridge_flops_per_byte, calibration):
         yield _fact(_("ridge"), found.ridge_flops_per_byte, "", _("FLOP per byte in {dtype}").format(dtype=found.dtype))
     for point in calibration.overheads:
-        if point.name in ("launch", "dispatch"):
+        if point.name in ("launch", "dispatch") and not why_not(point.time_ns, calibration, on_host=True):
             yield _fact(label_of(f"{point.name}_ns"), point.time_ns, "ns", _("of one operator"))
     reduced = _largest_all_reduce(calibration)
-    if reduced is not None:
+    if reduced is not None and not too_wide(tables.bus_bandwidth(reduced).reach):
         size = format_buffer(reduced.size_bytes)
         detail = _("bus bandwidth at {size}").format(size=size)
         yield _fact("all_reduce", tables.bus_bandwidth(reduced), "B/s", detail)
@@ -151,7 +162,7 @@ def _fact(name: str, estimate: Estimate, unit: str, detail: str = "") -> Fact:
 def _about(calibration: Calibration) -> Iterator[tuple[str, str]]:
     subject = calibration.subject
     yield _("machine"), say.machine(subject)
-    yield _("host"), printable(subject.host, 80)
+    yield _("host"), clipped(subject.host, 80)
     yield _("memory"), format_buffer(subject.memory_bytes)
     yield _("date"), say.day(calibration.date)
     yield _("duration"), _("{seconds} s").format(seconds=say.seconds(calibration))

@@ -11,7 +11,7 @@ from redline.launch.captured import Captured
 from redline.report.diagnose.words_captured import span
 from redline.report.diagnose.words_facts import anchor_words, mfu_line, no_mfu_line
 from redline.report.language import _, listed
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_count, format_ns
 
 
@@ -51,7 +51,7 @@ def _ranks(diagnosis: Diagnosis) -> Fact:
 def _device(diagnosis: Diagnosis) -> Fact:
     names = Counter(map(_device_name, diagnosis.ranks))
     machines = dict.fromkeys(rank.facts.machine for rank in diagnosis.ranks if rank.facts.machine)
-    figures = listed(printable(name, 60) for name in machines)
+    figures = listed(clipped(name, 60) for name in machines)
     return Fact(
         name=_("device"),
         value=listed(f"{count:,} x {name}" if len(names) > 1 else name for name, count in names.items()),
@@ -62,7 +62,7 @@ def _device(diagnosis: Diagnosis) -> Fact:
 def _device_name(rank: Digest) -> str:
     if rank.facts.device == "cpu":
         return _("CPU")
-    return printable(rank.facts.device_name, 60) or _("not named")
+    return clipped(rank.facts.device_name, 60) or _("not named")
 
 
 def _steps(diagnosis: Diagnosis, outline: Outline) -> Fact:

@@ -19,7 +19,7 @@ from redline.report.diagnose.words_losses import late_line
 from redline.report.html.diagnose import accounts
 from redline.report.html.scale import scaled, time_unit
 from redline.report.language import _, clauses
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 MOST_BARS = 240  # of steps
@@ -62,7 +62,7 @@ def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
     return StepsFigure(
         unit=unit,
         labels=[_span(group[0].number, group[-1].number) for group in groups],
-        names=[printable(group[0].label, _NAME_LIMIT) for group in groups],
+        names=[clipped(group[0].label, _NAME_LIMIT) for group in groups],
         stacks=[
             Stack(
                 code=accounts.code(account),
@@ -237,7 +237,7 @@ def _bandwidth(rated: Sequence[KernelRow]) -> float:
 
 
 def _kernel_text(row: KernelRow) -> str:
-    name = " ".join(one for one in (printable(row.operator, _NAME_LIMIT), shapes_or_kernel(row)) if one)
+    name = " ".join(one for one in (clipped(row.operator, _NAME_LIMIT), shapes_or_kernel(row)) if one)
     share = _("above its roof") if row.share is None else _("{share} of its roof").format(share=percent(row.share))
     return _("{name}\n{calls}, {time}\n{rate}, {share}").format(
         name=name,
@@ -296,13 +296,13 @@ def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
                 x=float(row.payload_bytes),
                 y=float(f"{row.bus_bytes_per_s or 0:.4g}"),
                 size=round(sqrt(row.residence_ns / longest_ns), 3),
-                group=printable(row.collective, _NAME_LIMIT),
+                group=clipped(row.collective, _NAME_LIMIT),
                 text=_collective_text(row),
                 hollow=not row.matched,
             )
             for row in rows[:MOST_POINTS]
         ],
-        groups=[printable(kind, _NAME_LIMIT) for kind, _time in times.most_common()],
+        groups=[clipped(kind, _NAME_LIMIT) for kind, _time in times.most_common()],
         links=_links(diagnosis),
         left_out=len(diagnosis.collectives) - len(rows[:MOST_POINTS]),
         hollow=any(not row.matched for row in rows[:MOST_POINTS]),
@@ -312,7 +312,7 @@ def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
 def _collective_text(row: CollectiveRow) -> str:
     waiting = percent(row.wait_ns / row.residence_ns) if row.matched and row.residence_ns else _("not known")
     return _("{name} of {size} over {ranks}\n{calls}, {time}\n{speed}, hidden {hidden}, waiting {waiting}").format(
-        name=printable(row.collective, _NAME_LIMIT),
+        name=clipped(row.collective, _NAME_LIMIT),
         size=format_bytes(row.payload_bytes),
         ranks=_ranks(row.group_size),
         calls=counted.calls(row.calls),

@@ -20,7 +20,7 @@ from redline.report.html.diagnose.strip_words import strip_words
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
 from redline.report.html.frame import frame, template
 from redline.report.redaction.redactor import Removed
-from redline.report.words import printable
+from redline.report.words import clipped
 from redline.trace.job import Failure
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
@@ -85,7 +85,7 @@ def _job_name(diagnosis: Diagnosis) -> str:
     """The file, or the folder, that most of the job is in."""
     sources = [Path(rank.origin.source.partition("!")[0]) for rank in diagnosis.ranks]
     if len(set(sources)) == 1:
-        return printable(sources[0].name, _NAME_LIMIT)
+        return clipped(sources[0].name, _NAME_LIMIT)
     folders = {source.parent for source in sources}
     name = folders.pop().name if len(folders) == 1 else ""
-    return printable(name or sources[0].name, _NAME_LIMIT)
+    return clipped(name or sources[0].name, _NAME_LIMIT)

@@ -8,7 +8,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.report.language import _
 from redline.report.shown import Shown
-from redline.report.words import printable
+from redline.report.words import clipped
 from redline.timeline.problems import Reason
 from redline.trace.job import Failure
 from redline.units import format_count, format_ns
@@ -31,13 +31,13 @@ def _row(rank: Digest) -> tuple[str, ...]:
     origin = rank.origin
     return (
         str(origin.rank),
-        printable(PurePath(origin.source).name, _NAME_LIMIT),
-        printable(origin.host, 40) or "-",
+        clipped(PurePath(origin.source).name, _NAME_LIMIT),
+        clipped(origin.host, 40) or "-",
         format_count(len(rank.ledger.start_ns)),
         format_ns(rank.ledger.window_ns),
         format_count(sum(origin.dropped.values())),
-        printable(", ".join(origin.recorded), _NAME_LIMIT) or "-",
-        printable(", ".join(f"{name} {version}" for name, version in origin.versions.items()), _NAME_LIMIT) or "-",
+        clipped(", ".join(origin.recorded), _NAME_LIMIT) or "-",
+        clipped(", ".join(f"{name} {version}" for name, version in origin.versions.items()), _NAME_LIMIT) or "-",
     )
 
 
@@ -47,11 +47,11 @@ def dropped_words(diagnosis: Diagnosis) -> list[str]:
     for rank in diagnosis.ranks:
         total.update(rank.origin.dropped)
     said = {reason.code: reason.sentence for reason in Reason}
-    return [f"{format_count(count)}: {said.get(code, printable(code))}" for code, count in total.most_common()]
+    return [f"{format_count(count)}: {said.get(code, clipped(code))}" for code, count in total.most_common()]
 
 
 def failure_words(failures: Sequence[Failure]) -> list[str]:
     """Files that could not be read."""
-    shown = [printable(failure.message.replace("\n", " "), 300) for failure in failures[:_MOST_FAILURES]]
+    shown = [clipped(failure.message.replace("\n", " "), 300) for failure in failures[:_MOST_FAILURES]]
     more = len(failures) - len(shown)
     return [*shown, _("{count:,} more files").format(count=more)] if more > 0 else shown

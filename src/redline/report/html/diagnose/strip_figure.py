@@ -11,7 +11,7 @@ from redline.report.html.diagnose import accounts
 from redline.report.html.diagnose.strip_words import gap_sentence
 from redline.report.html.scale import scaled, time_unit
 from redline.report.language import _
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.timeline.timeline import NONE
 from redline.units import format_ns
 
@@ -144,7 +144,7 @@ def _device(strip: Strip, top: float) -> Iterator[_Box]:
 def _piece(piece: Piece, top: float) -> _Box:
     time = format_ns(piece.end_ns - piece.start_ns)
     if piece.count == 1:
-        hover = f"{printable(piece.name, _NAME_LIMIT)}\n{time}"
+        hover = f"{clipped(piece.name, _NAME_LIMIT)}\n{time}"
     else:
         hover = _("{count:,} spans too short to draw, within {time}").format(count=piece.count, time=time)
     return _Box(
@@ -155,7 +155,7 @@ def _piece(piece: Piece, top: float) -> _Box:
         top=top,
         height=LANE_HEIGHT * 0.86,
         hover=hover,
-        label=printable(_short(piece), _NAME_LIMIT) if piece.count == 1 else "",
+        label=clipped(_short(piece), _NAME_LIMIT) if piece.count == 1 else "",
     )
 
 
@@ -199,8 +199,8 @@ def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator
 
 def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     if lane.device == NONE:
-        return printable(lane.label or _("thread {thread}").format(thread=lane.thread), _NAME_LIMIT)
-    name = printable(lane.label or _("stream {stream}").format(stream=lane.stream), _NAME_LIMIT)
+        return clipped(lane.label or _("thread {thread}").format(thread=lane.thread), _NAME_LIMIT)
+    name = clipped(lane.label or _("stream {stream}").format(stream=lane.stream), _NAME_LIMIT)
     several = len({one.device for one in lanes if one.device != NONE}) > 1
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 

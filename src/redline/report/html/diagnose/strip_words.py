@@ -8,7 +8,7 @@ from redline.report.diagnose.tables import unwrapped
 from redline.report.diagnose.words_losses import NAME_LIMIT, doing, site
 from redline.report.html.diagnose import accounts
 from redline.report.language import _, listed, ngettext
-from redline.report.words import percent, printable
+from redline.report.words import clipped, percent
 from redline.units import format_ns
 
 
@@ -31,7 +31,7 @@ def strip_words(strip: Strip) -> StripWords:
     return StripWords(
         rank=strip.rank,
         number=strip.number,
-        label=printable(strip.label, NAME_LIMIT),
+        label=clipped(strip.label, NAME_LIMIT),
         length=format_ns(strip.length_ns),
         pixel=format_ns(strip.pixel_ns),
         gaps=tuple(map(gap_sentence, strip.gaps)),
@@ -49,12 +49,12 @@ def gap_sentence(gap: Gap) -> str:
         text = _("{time} {account}: {doing}").format(doing=_doing(gap.doing), **known)
     if not gap.next_name:
         return text
-    return _("{gap}; then {work}").format(gap=text, work=printable(unwrapped(gap.next_name), NAME_LIMIT))
+    return _("{gap}; then {work}").format(gap=text, work=clipped(unwrapped(gap.next_name), NAME_LIMIT))
 
 
 def _doing(row: Doing) -> str:
     """What the host did, and where: at a call site, else in a region."""
-    what, where = doing(row), site(row.site) or printable(row.region, NAME_LIMIT)
+    what, where = doing(row), site(row.site) or clipped(row.region, NAME_LIMIT)
     return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
 
 

@@ -1,10 +1,10 @@
 """A plan of serving as JSON for machines; docs/reference/plan.md describes every field."""
 
-import json
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.cost.serve.planned import ServingPlan, ServingPoint
+from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 
 KIND = "serving-plan"
@@ -16,7 +16,7 @@ _PLAIN = (
 
 
 def render(plan: ServingPlan) -> str:
-    return json.dumps(as_record(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(as_record(plan))
 
 
 def as_record(plan: ServingPlan) -> dict[str, Any]:

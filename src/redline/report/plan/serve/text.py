@@ -2,7 +2,7 @@
 
 from redline.cost.serve.planned import ServingPlan
 from redline.report.language import _
-from redline.report.layout import left, wrapped
+from redline.report.layout import as_text, left, wrapped
 from redline.report.plan.blocks import WIDTH, list_block, table_block
 from redline.report.plan.serve import tables
 from redline.report.plan.serve import words as say
@@ -22,4 +22,4 @@ def render(plan: ServingPlan) -> str:
         list_block(_("what does not fit"), list(say.refused(plan))),
         list_block(_("how far to trust this"), list(say.trust(plan))),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from redline.cost.serve.outcome import Limit
 from redline.cost.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share
-from redline.report.words import printable
+from redline.report.words import clipped
 
 LIMITS: Mapping[Limit, str] = {
     Limit.COMPUTE: marked("compute"),
@@ -27,13 +28,11 @@ METRICS: Mapping[str, str] = {
 
 def headline(plan: ServingPlan) -> str:
     text = _("{model} on {machine}, served by {engine}")
-    return text.format(
-        model=model_name(plan), machine=printable(plan.machine.name, 60), engine=printable(plan.engine, 40)
-    )
+    return text.format(model=model_name(plan), machine=clipped(plan.machine.name, 60), engine=clipped(plan.engine, 40))
 
 
 def model_name(plan: ServingPlan) -> str:
-    return printable(plan.model.name, 60) or _("a model")
+    return clipped(plan.model.name, 60) or _("a model")
 
 
 def verdict(plan: ServingPlan) -> str:
@@ -165,14 +164,17 @@ def trust(plan: ServingPlan) -> Iterator[str]:
         yield text.format(
             metric=_(METRICS[one.metric]),
             rows=one.rows,
-            engine=printable(plan.engine, 40),
+            engine=clipped(plan.engine, 40),
             median=share(one.median),
             p90=share(one.p90),
         )
     if not plan.measured_here:
         text = _("No run of {engine} on GPUs like {machine} was published: its constants are those of other GPUs.")
-        yield text.format(engine=printable(plan.engine, 40), machine=printable(plan.machine.name, 60))
+        yield text.format(engine=clipped(plan.engine, 40), machine=clipped(plan.machine.name, 60))
     yield _(
         "Not in these figures: requests of different lengths, shared prefixes, speculative decoding, and prompts and "
         "decoding on separate GPUs."
     )
+    not_used = unused_of(plan.machine)
+    if not_used:
+        yield not_used

@@ -8,7 +8,7 @@ from redline.cost.job.whole import Case, JobCost
 from redline.report.language import _
 from redline.report.plan.amounts import count, share
 from redline.report.shown import Shown
-from redline.report.words import printable
+from redline.report.words import clipped
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
@@ -43,9 +43,9 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> Shown:
 
 def _row(one: Case) -> tuple[str, ...]:
     return (
-        printable(one.rate.id, 30),
+        clipped(one.rate.id, 30),
         duration(one.mean_time_between_failures_s),
-        printable(one.recovery.id, 30),
+        clipped(one.recovery.id, 30),
         duration(one.recovery.restart_s),
         duration(one.recovery.checkpoint_s),
         duration(one.interval_s),

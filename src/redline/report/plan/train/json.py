@@ -1,6 +1,5 @@
 """The plan of a training job as JSON for machines; docs/reference/plan.md describes every field."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from redline.cost.train.layout import Layout, Recompute, Schedule
 from redline.cost.train.search.alternatives import Alternative, Change
 from redline.cost.train.search.planned import Candidate, TrainingPlan
 from redline.cost.train.time.overlap import Overlap
+from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 
 KIND = "training-plan"
@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> str:
     """`sizes` are the plans for all numbers of devices that were asked for."""
-    return json.dumps(as_record(plan, job, sizes), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(as_record(plan, job, sizes))
 
 
 def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> dict[str, Any]:

@@ -4,17 +4,18 @@ from collections.abc import Sequence
 
 from redline.cost.train.search.planned import TrainingPlan
 from redline.report.language import _
+from redline.report.layout import as_text
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
 from redline.report.plan.blocks import table_block
 from redline.report.plan.train import units
 from redline.report.shown import Shown
-from redline.report.words import printable
+from redline.report.words import clipped
 
 
 def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> str:
     """What stands above the plan of the size that was chosen."""
-    return "\n".join(table_block(sizes(plans, refused, chosen))) + "\n\n"
+    return as_text([table_block(sizes(plans, refused, chosen))]) + "\n"
 
 
 def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:
@@ -25,7 +26,7 @@ def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], cho
     rows = tuple(map(_row, plans))
     text = _("{count:,} GPUs: {why}")
     notes = (
-        *(text.format(count=devices, why=printable(why, 200)) for devices, why in refused),
+        *(text.format(count=devices, why=clipped(why, 200)) for devices, why in refused),
         _("what follows is the plan for {count:,} GPUs").format(count=chosen.devices),
     )
     return Shown(title=_("by number of GPUs"), head=head, rows=rows, notes=notes, empty="")

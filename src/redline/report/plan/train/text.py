@@ -6,7 +6,7 @@ from redline.cost.job.whole import JobCost
 from redline.cost.train.search.planned import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
-from redline.report.layout import left, right, width_of, wrapped
+from redline.report.layout import as_text, left, right, width_of, wrapped
 from redline.report.plan.blocks import WIDTH, list_block, table_block
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 
@@ -28,7 +28,7 @@ def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = Tr
         list(_job(screen)),
         list_block(_("how far to trust this"), screen.trust),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)
 
 
 def _facts(screen: TrainScreen) -> Iterator[str]:

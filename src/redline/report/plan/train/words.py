@@ -8,11 +8,12 @@ from redline.cost.train.search.planned import Candidate, Evidence, TrainingPlan
 from redline.cost.train.stacks import DEFAULT_STACK
 from redline.cost.train.time.overlap import Overlap
 from redline.model.model import Model
+from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
 from redline.report.plan.train import units
-from redline.report.words import printable
+from redline.report.words import clipped
 
 PARTS: Mapping[str, str] = {
     "compute_s": marked("compute"),
@@ -65,18 +66,18 @@ def headline(plan: TrainingPlan) -> str:
     return text.format(
         model=model_name(plan),
         count=plan.devices,
-        machine=printable(plan.machine.name, 60),
+        machine=clipped(plan.machine.name, 60),
         dtype=plan.dtype,
         stack=stack_name(plan.stack),
     )
 
 
 def stack_name(stack: str) -> str:
-    return _("usual software") if stack == DEFAULT_STACK else printable(stack, 40)
+    return _("usual software") if stack == DEFAULT_STACK else clipped(stack, 40)
 
 
 def model_name(plan: TrainingPlan) -> str:
-    return printable(plan.model.name, 60) or _("a model")
+    return clipped(plan.model.name, 60) or _("a model")
 
 
 def verdict(plan: TrainingPlan) -> str:
@@ -99,7 +100,7 @@ def machine(plan: TrainingPlan) -> str:
     text = _("{count:,} {machine} in nodes of {node}, {memory} each")
     return text.format(
         count=plan.devices,
-        machine=printable(plan.machine.name, 60),
+        machine=clipped(plan.machine.name, 60),
         node=plan.devices_per_node,
         memory=gigabytes(plan.device_bytes),
     )
@@ -281,6 +282,7 @@ def evidence(found: Evidence | None, stack: str) -> str:
 def not_modelled(plan: TrainingPlan) -> str:
     """What is in no figure, so that nobody believes it is."""
     said = [
+        unused_of(plan.machine),
         _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
         _("Experts are taken to get the same number of tokens each.")
         if isinstance(plan.model, Model) and plan.model.experts

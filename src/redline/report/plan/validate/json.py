@@ -1,11 +1,11 @@
 """The accuracy of plans as JSON for machines; docs/reference/plan.md describes every field."""
 
-import json
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.cost.truth.peers import PEERS
 from redline.cost.truth.validation import Validation
+from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 
 KIND = "plan-validation"
@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 def render(found: Validation) -> str:
-    return json.dumps(as_record(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(as_record(found))
 
 
 def as_record(found: Validation) -> dict[str, Any]:

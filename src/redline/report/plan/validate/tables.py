@@ -9,7 +9,7 @@ from redline.cost.truth.validation import Validation
 from redline.report.language import _, marked
 from redline.report.plan.serve.words import METRICS
 from redline.report.shown import Shown
-from redline.report.words import printable
+from redline.report.words import clipped
 
 GROUPS: Mapping[str, str] = {
     "dense": marked("dense, 16 bits, below 16k tokens"),
@@ -77,7 +77,7 @@ def stacks(found: Validation) -> Shown:
 
 
 def left_out(found: Validation) -> Shown:
-    rows = tuple((printable(reason, 90), f"{count:,}") for reason, count in found.step.reasons)
+    rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in found.step.reasons)
     head = (_("why"), _("runs"))
     return Shown(title=_("runs that cannot be expressed"), head=head, rows=rows, notes=(), empty="")
 
@@ -94,7 +94,7 @@ def each_choice(found: Validation) -> Shown:
     """Model by model: which size goes wrong."""
     head = (_("model"), _("GPUs"), _("layouts"), _("lost"))
     rows = tuple(
-        (printable(one.model, 60), f"{one.devices:,}", f"{one.layouts:,}", share(one.lost))
+        (clipped(one.model, 60), f"{one.devices:,}", f"{one.layouts:,}", share(one.lost))
         for one in found.step.choice.choices
     )
     return Shown(title=_("choice of layout, by model and size"), head=head, rows=rows, notes=(), empty="")

@@ -2,7 +2,7 @@
 
 from redline.cost.truth.validation import Validation
 from redline.report.language import _
-from redline.report.layout import wrapped
+from redline.report.layout import as_text, wrapped
 from redline.report.plan.blocks import WIDTH, table_block
 from redline.report.plan.validate import tables
 
@@ -25,4 +25,4 @@ def render(found: Validation) -> str:
     # Choices one by one are for the page.
     shown = [one for name, one in tables.every(found, brief=True).items() if name != "each_choice"]
     blocks = [[*wrapped(headline(found), WIDTH), *wrapped(split(), WIDTH)], *map(table_block, shown)]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return as_text(blocks)

@@ -1,8 +1,9 @@
-"""Write result files whole or not at all, and stamp and check the envelope that says what a file is."""
+"""Write result files whole or not at all, read those of others with a limit, and check what a file says that it is."""
 
 import errno
 import io
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -49,15 +50,50 @@ def check_envelope(record: Mapping[str, object], kind: str, max_schema: int, *, 
     """The envelope of `record`, once it is of the kind asked for and of a schema that this version can read."""
     envelope = Envelope.from_dict(record, where=where)
     if envelope.kind != kind:
-        raise InputError(f"{where} holds a {envelope.kind!r}, not a {kind!r}; give a file of that kind")
+        raise InputError(f"{where} holds a {envelope.kind!r:.60}, not a {kind!r}; give a file of that kind")
     if envelope.schema_version > max_schema:
         raise InputError(
-            f"{where} was written by Redline {envelope.redline_version} in schema {envelope.schema_version} of "
+            f"{where} was written by Redline {envelope.redline_version:.40} in schema {envelope.schema_version} of "
             f"{kind!r}; this is Redline {__version__}, which reads up to schema {max_schema}: upgrade it"
         )
     if envelope.schema_version < 1:
         raise InputError(f"{where} has schema version {envelope.schema_version}, which never existed; make it again")
     return envelope
+
+
+def open_ordinary(path: Path) -> int:
+    """A descriptor to read a file by. InputError where it is a device or a pipe, which might never end; OSError where
+    it cannot be opened."""
+    _refuse_unless_ordinary(path, path.stat().st_mode)  # first: to open a device may already do something to it
+    # What was looked at may be another file by now; O_NONBLOCK keeps a pipe, and /proc/kmsg, from waiting for somebody.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        _refuse_unless_ordinary(path, os.fstat(descriptor).st_mode)
+    except InputError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe, as the shell's <(...) is", stat.S_IFSOCK: "a socket"}
+
+
+def _refuse_unless_ordinary(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "a device")
+        raise InputError(f"{path} is {kind}; give the name of an ordinary file")
+
+
+def read_whole(path: Path, most_bytes: int, what: str) -> bytes:
+    """The content of an ordinary file; InputError where it cannot be had, or is too large to be `what`."""
+    try:
+        with os.fdopen(open_ordinary(path), "rb") as file:
+            data = file.read(most_bytes + 1) or b""  # None where one would have to wait, as for /proc/kmsg
+    except OSError as error:
+        raise InputError(f"cannot read {path} as {what}: {error.strerror or error}; check its name") from error
+    if len(data) > most_bytes:
+        raise InputError(f"{path} is above {most_bytes / 1e6:g} MB, so it is not {what}; give another file")
+    return data
 
 
 @contextmanager
@@ -167,5 +203,7 @@ def _field(record: Mapping[str, object], name: str, wanted: type[T], where: str)
         )
     value = record[name]
     if type(value) is not wanted:
-        raise InputError(f"{where} is damaged: its field {name!r} is {value!r}, not a {wanted.__name__}; make it again")
+        raise InputError(
+            f"{where} is damaged: its field {name!r} is {value!r:.60}, not a {wanted.__name__}; make it again"
+        )
     return value

@@ -1,0 +1,193 @@
+"""Decide what in a text looks like a secret, and put a mask in its place: tokens of known shape, passwords, keys.
+
+A secret is told by its own shape, or by the name before it. It cannot be told where neither says so: `-p hunter2`,
+a password as a plain argument, a random word without a name. Everything that is recorded or shown goes through here.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Replace = Callable[[str], str]
+
+MASK = "***"
+
+# Nothing is looked at more closely in a text without any of these.
+HINTS = (
+    "pass", "pwd", "secret", "token", "key", "credential", "auth", "signature", "sig=", "cookie", "bearer", "jwt", "://",
+    "eyj", "sk-", "pk-", "rk-", "k_live_", "k_test_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat", "glpat-",
+    "hf_", "akia", "asia", "abia", "acca", "xox", "aiza", "ya29", "npm_", "pypi-", "dckr_pat", "nvapi-",
+)  # fmt: skip
+
+# Repetitions are bounded: a name of a megabyte must not take an hour.
+_SHAPES = r"""
+    -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----.*?(?:-----END[A-Z ]*-----|$)
+    | (?<![\w-])eyJ[\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]*)?                     # JSON web token
+    | (?<=\b[Bb]earer\ )[\w.~+/-]{6,}=*
+    | (?<=[Aa]uthorization:\ [Bb]asic\ )[\w+/-]{6,}=*
+    | (?<![A-Za-z0-9-])(?:
+        (?:sk|pk|rk)-(?!learn)(?=[\w-]{0,200}\d)[\w-]{10,400}                    # OpenAI, Anthropic and others
+        | (?:sk|pk|rk)_(?:live|test)_\w{10,400}                                  # Stripe
+        | gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,400} | glpat-[\w-]{12,400}
+        | hf_(?=[a-z]{0,60}[A-Z0-9])[A-Za-z0-9]{16,}
+        | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}
+        | xox[a-z]-[\w-]{8,400} | AIza[\w-]{30,400} | ya29\.[\w-]{10,400}
+        | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{30,400} | dckr_pat_[\w-]{16,400} | nvapi-[\w-]{16,400}
+      )
+    """
+_URL_PASSWORD = r"(?P<before>\b[A-Za-z][\w+.-]{1,20}://[^\s/:@]{0,200}:)(?P<value>[^\s/@]{1,200})(?=@)"
+_URL_USER = r"(?P<before>\bhttps?://)(?P<value>[^\s/:@]{1,200})(?=@)"
+_QUOTED = r""""[^"]{0,4000}"|'[^']{0,4000}'"""
+# Of a name that `_sureness` knows; other names must not take up the text that follows them.
+_END = r"[\w.-]{0,200}?(?:pass\w{0,6}|pwd|secret|token|key|key.?id|credentials?|auth|sig|signature|cookie|pat|jwt)"
+_FLAG = rf"""(?P<name>(?<![\w-])--?{_END})(?P<between>=(?!=)|["']?,?\s{{1,4}}(?!["']?-))(?P<value>{_QUOTED}|\S+)"""
+_ASSIGNED = rf"""
+    (?P<name>(?<![\w.-]){_END})(?P<between>["']?\s{{0,4}}(?:=(?!=)|:(?![:/]))\s{{0,4}})
+    (?P<value>{_QUOTED}|\$\{{\w+\}}|[^\s,;&"'(){{}}\[\]]+)
+    """
+
+
+@cache
+def _compiled() -> tuple[re.Pattern[str], tuple[re.Pattern[str], ...], tuple[re.Pattern[str], ...]]:
+    """Shapes, parts of URLs, and values with a name. Every verb imports this module, and few texts ask for them."""
+    flag, assigned = re.compile(_FLAG, re.IGNORECASE), re.compile(_ASSIGNED, re.VERBOSE | re.IGNORECASE)
+    return (
+        re.compile(_SHAPES, re.VERBOSE | re.DOTALL),
+        (re.compile(_URL_PASSWORD), re.compile(_URL_USER)),
+        (flag, assigned),
+    )
+
+
+_WORD_ASSIGNED = re.compile(r"(?P<name>[+~-]{0,2}[A-Za-z_][\w.-]{0,200})(?P<between>=(?!=))(?P<value>.+)", re.DOTALL)
+_WORD_FLAG = re.compile(r"--?[A-Za-z][\w.-]{0,200}")
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_WORDS_OF_NAME = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+_CERTAIN = ("password", "passwd", "passphrase", "passcode", "apikey")
+_CERTAIN_KEYS = ("api", "secret", "access", "private", "account", "auth", "encryption", "signing")
+_LIKELY = ("token", "secret", "credential", "credentials", "jwt", "pwd")
+_POSSIBLE = ("key", "auth", "sig", "signature", "cookie", "pass", "pat", "token")
+# What stands before `token` where it is a piece of text or a number of them.
+_OF_TEXT = {
+    "bos", "cls", "cur", "current", "decode", "end", "eos", "eot", "first", "generated", "image", "input", "last",
+    "mask", "max", "min", "new", "next", "num", "output", "pad", "per", "prompt", "sep", "special", "start", "stop",
+    "text", "unk", "video",
+}  # fmt: skip
+_CERTAIN_SURE, _LIKELY_SURE, _POSSIBLE_SURE = 3, 2, 1
+
+
+def _sureness(name: str) -> int:
+    """How sure it is that what follows a name is a secret; 0 where nothing says so."""
+    words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
+    if words[-1:] == ["id"] and words[-3:-1] == ["access", "key"]:
+        return _CERTAIN_SURE
+    last = words[-1] if words else ""
+    before = words[-2] if len(words) > 1 else ""
+    if last.endswith(_CERTAIN) or (last == "key" and before in _CERTAIN_KEYS):
+        return _CERTAIN_SURE
+    if last in _LIKELY and not (last == "token" and before in _OF_TEXT):
+        return _LIKELY_SURE
+    return _POSSIBLE_SURE if last in _POSSIBLE else 0
+
+
+def may_name_secret(name: str) -> bool:
+    return bool(_sureness(name))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_SAYS_NOTHING = re.compile(r"true|false|none|null|yes|no|\$\w+|\$\{.*|%\w|\*{3,}.*|<.*>|", re.IGNORECASE | re.DOTALL)
+_NUMBER_OR_PATH = re.compile(r"[\d.,+-]{1,12}(?:e[+-]?\d{1,3})?[%kKMGTB]?|[~.]{0,2}/.*", re.DOTALL)
+_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_FEWEST_RANDOM = 12  # letters
+_LONGEST_PIECES = 2.6  # letters on average; the words and numbers that names are made of are longer
+
+
+def looks_random(value: str) -> bool:
+    letters = re.sub(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9]", "", value)
+    mixed = re.search("[A-Za-z]", letters) and re.search("[0-9]", letters)
+    return bool(mixed) and _FEWEST_RANDOM <= len(letters) <= _LONGEST_PIECES * len(_PIECE.findall(letters))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value is one, by the name that it has."""
+    sureness = _sureness(name)
+    if not sureness or _SAYS_NOTHING.fullmatch(value):
+        return False
+    if sureness == _LIKELY_SURE:
+        return not _NUMBER_OR_PATH.fullmatch(value)
+    return sureness == _CERTAIN_SURE or looks_random(value)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _mask(_: str) -> str:
+    return MASK
+
+
+def may_hold_secret(text: str) -> bool:
+    lower = text.lower()
+    return any(hint in lower for hint in HINTS)
+
+
+def masked(text: str, replace: Replace = _mask) -> str:
+    """The text with each secret replaced, by the mask if nothing else is asked for."""
+    if not may_hold_secret(text):
+        return text
+    shapes, in_urls, named = _compiled()
+    text = shapes.sub(lambda found: replace(found[0]), text)
+    for shape in in_urls:
+        text = shape.sub(lambda found: found["before"] + _unless_masked(found["value"], replace), text)
+    for shape in named:
+        text = shape.sub(lambda found: _assigned(found, replace), text)
+    return text
+
+
+def _unless_masked(value: str, replace: Replace) -> str:
+    return value if _SAYS_NOTHING.fullmatch(value) else replace(value)
+
+
+def _assigned(found: re.Match[str], replace: Replace) -> str:
+    name, between, value = found["name"], found["between"], found["value"]
+    quote = value[0] if value[0] in "\"'" and value[-1] == value[0] and len(value) > 1 else ""
+    inner = value.strip(quote) if quote else value
+    if not is_secret(name, inner):
+        return found[0]
+    if between.strip() == ":" and _sureness(name) < _CERTAIN_SURE and not looks_random(inner):
+        return found[0]  # as in prose: "token: the"
+    return f"{name}{between}{quote}{replace(inner)}{quote}"
+
+
+def masked_texts(texts: Iterable[str]) -> list[str]:
+    """Of many: quick where there is nothing to mask."""
+    known = list(texts)
+    whole = "\n".join(known).lower()
+    hints = [hint for hint in HINTS if hint in whole]
+    if not hints:
+        return known
+    return [masked(text) if any(hint in text.lower() for hint in hints) else text for text in known]
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """A command line, word by word: the value of an option may be the word after it."""
+    found: list[str] = []
+    name = ""
+    for word in words:
+        follows = bool(name) and not word.startswith("-") and is_secret(name, word)
+        found.append(MASK if follows else _masked_word(word))
+        name = word if _WORD_FLAG.fullmatch(word) else ""
+    return found
+
+
+def _masked_word(word: str) -> str:
+    assigned = _WORD_ASSIGNED.fullmatch(word)
+    if assigned and is_secret(assigned["name"], assigned["value"]):
+        return f"{assigned['name']}={MASK}"
+    return masked(word)

@@ -1,0 +1,148 @@
+"""All columns of a document: batch after batch, or on several processes where the file is large.
+
+Inflating and cutting stay here; batches are decoded by whoever is free, and merged in the order of the file. A batch
+that needs more than decoding is not sound: then reading goes back to it, and it is decoded here as ever, so that
+damage is mended as if there were one process.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from redline.errors import InputError
+from redline.trace.columns import RawColumns
+from redline.trace.decode import Decoder
+from redline.trace.decode_worker import packed_if_sound
+from redline.trace.document import Batch, Document, Mark
+from redline.trace.packed import Merger, Packed, Packer
+from redline.trace.workers import Worker
+
+_MOST_UNSOUND = 3  # batches: more, and going back costs more than the processes save
+_AHEAD = 3  # batches for each process, between the first that is not merged and the last that was read
+
+
+def collected(document: Document, workers: list[Worker]) -> RawColumns:
+    """The columns of all events of a document that can be had; the same with and without workers."""
+    decoder, merger = Decoder(document), Merger(document.log)
+    batches = _Team(document, decoder, merger, workers).read() if workers else document.batches()
+    while True:
+        for batch in batches:
+            for decoded in decoder.decode(batch):
+                merger.add(decoded)
+        if not document.begins_again():
+            break
+        batches = document.further_batches()  # rare, and not worth other processes
+    decoder.finish()
+    return merger.finish()
+
+
+class _Member:
+    """A worker, or this process, with what its numbers mean."""
+
+    def __init__(self, worker: Worker | None, merger: Merger) -> None:
+        self.worker, self._merger = worker, merger
+        self.forget()
+
+    def forget(self) -> None:
+        """Give up what is under way, and all numbers."""
+        if self.worker is not None:
+            self.worker.forget()
+        self.packer = Packer()
+        self._numbers = self._merger.renumberings()
+
+    def merge(self, packed: Packed) -> None:
+        self._merger.merge(packed, *self._numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A batch that was read but not merged."""
+
+    batch: Batch
+    after: Mark
+    member: _Member
+    result: Packed | None  # of this process; a worker is asked for it
+
+    def has_result(self) -> bool:
+        return self.member.worker is None or self.member.worker.has_result()
+
+    def fetched(self) -> Packed | None:
+        return self.result if self.member.worker is None else self.member.worker.result()
+
+
+class _Team:
+    """Reads ahead, hands out, merges in order."""
+
+    def __init__(self, document: Document, decoder: Decoder, merger: Merger, workers: list[Worker]) -> None:
+        self._document, self._decoder = document, decoder
+        self._here = _Member(None, merger)
+        self._others = [_Member(worker, merger) for worker in workers]
+        self._batches = document.batches()
+        self._ahead: deque[_Ahead] = deque()
+        self._end: Batch | Exception | None = None  # what no worker can do: the last batch, an error, or nothing more
+        self._ended = False
+        self._unsound = 0
+
+    def read(self) -> Iterator[Batch]:
+        """Merge what is sound, and yield what is not, to be decoded before the next is asked for."""
+        while True:
+            self._read_ahead()
+            unsound = self._merge_decoded()
+            if unsound is not None:
+                yield unsound
+                if self._unsound > _MOST_UNSOUND or self._decoder.needs_exact or not self._others:
+                    yield from self._document.further_batches()
+                    return
+                self._batches = self._document.further_batches()
+            elif self._ended and not self._ahead:
+                break
+        if isinstance(self._end, Exception):
+            raise self._end
+        if self._end is not None:
+            yield self._end
+
+    def _read_ahead(self) -> None:
+        """Give every worker enough to do, then decode a batch here."""
+        while self._may_read():
+            try:
+                batch = next(self._batches, None)
+            except (InputError, OSError) as error:  # raised when all that came before it is merged
+                self._end, self._ended = error, True
+                return
+            if batch is None or batch.last:
+                self._end, self._ended = batch, True
+                return
+            member = next((one for one in self._others if one.worker and one.worker.can_take(batch.text)), self._here)
+            result = None
+            if member.worker is not None:
+                member.worker.give(batch.text)
+            else:
+                result = packed_if_sound(member.packer, batch.text)
+            self._ahead.append(_Ahead(batch, self._document.mark(), member, result))
+            if member is self._here:
+                return
+
+    def _may_read(self) -> bool:
+        return not self._ended and len(self._ahead) < _AHEAD * (1 + len(self._others))
+
+    def _merge_decoded(self) -> Batch | None:
+        """Merge what is decoded, from the oldest on; the first batch that is not sound, if one is met."""
+        while self._ahead and (self._ahead[0].has_result() or not self._may_read()):
+            first = self._ahead.popleft()
+            packed = first.fetched()
+            if packed is None:
+                self._go_back(first.after)
+                return first.batch
+            first.member.merge(packed)
+            self._document.pass_by(first.after)
+        return None
+
+    def _go_back(self, mark: Mark) -> None:
+        """As if nothing had been read beyond."""
+        self._others = [one for one in self._others if one.worker and not one.worker.is_dead]
+        for member in (self._here, *self._others):
+            member.forget()
+        self._ahead.clear()
+        self._document.go_back(mark)
+        self._end, self._ended = None, False
+        self._unsound += 1

@@ -1,0 +1,86 @@
+"""Adversarial scripts are under `redline run` what they are without: exit code, output, last words, losses.
+
+A sample runs in CI: what has killed a job before, and what is nearest to it. All of them:
+
+    pytest -m "slow or not slow" tests/e2e/test_run_attacks.py
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.attacks import endings, python, system, torch_use
+from tests.e2e.attacks.cases import differences
+from tests.e2e.fault_cases import environment, redline_run
+
+ATTACKS = endings.ATTACKS | python.ATTACKS | system.ATTACKS | torch_use.ATTACKS
+SAMPLE = {
+    "no_torch", "syntax_error", "import_torch_late_fail", "audit_hook_blocks", "builtins_broken", "pyfakefs_like",
+    "setsid_daemonize", "wrapped_fork_eagain", "wrapped_open_emfile",
+}  # fmt: skip
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ATTACKS if name not in SAMPLE]
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@needs_torch
+@pytest.mark.parametrize("name", [*sorted(SAMPLE), *SLOW])
+def test_a_script_is_what_it_is_without_us(name: str, tmp_path: Path) -> None:
+    assert differences(ATTACKS[name], tmp_path / name) == []
+
+
+def test_there_are_77_of_them() -> None:
+    parts = (endings.ATTACKS, python.ATTACKS, system.ATTACKS, torch_use.ATTACKS)
+    assert len(ATTACKS) == sum(map(len, parts)) == 77
+
+
+FILES = "import os, sys; print(len(os.listdir('/proc/self/fd')), open(os.devnull).fileno()); sys.exit(3)\n"
+
+
+def ended(folder: Path, limit: str, *words: str) -> tuple[int, str, str]:
+    command = ["bash", "-c", f'{limit} && exec "$@"', "bash", *words, "job.py"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder, "x"), capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("files", [12, 40, 64, 100])
+def test_with_few_files_the_exit_code_is_the_jobs_which_has_one_file_more(files: int, tmp_path: Path) -> None:
+    """And under the numbers that it would have had."""
+    (tmp_path / "job.py").write_text(FILES)
+    limit = f"ulimit -n {files}"
+    status, stdout, stderr = ended(tmp_path, limit, sys.executable)
+    count, number = map(int, stdout.split())
+    assert (status, stderr) == (3, "")
+    assert ended(tmp_path, limit, *redline_run(tmp_path / "run"), "--") == (3, f"{count + 1} {number}\n", "")
+
+
+def test_what_cannot_be_told_does_not_replace_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(FILES)
+    told = [word for word in redline_run(tmp_path / "run") if word != "-q"]
+    assert ended(tmp_path, "exec 2>/dev/full", *told, "--")[0] == 3
+
+
+@pytest.mark.parametrize("option", ["-E", "-I", "-S"])
+def test_a_python_that_cannot_be_watched_runs_unwatched_and_one_line_says_so(option: str, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(FILES)
+    _, expected, _ = ended(tmp_path, "true", sys.executable, option)
+    told = [word for word in redline_run(tmp_path / "run") if word != "-q"]
+    python_ = str(Path(sys.executable).parent / "python")
+    said = f"redline: python {option} starts without what Redline watches through; the job runs unwatched\n"
+    assert ended(tmp_path, "true", *told, "--", python_, option) == (3, expected, said)
+    assert ended(tmp_path, "true", *redline_run(tmp_path / "run"), "--", python_, option) == (3, expected, "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sitecustomize_that_fails_is_told_of_once(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("raise RuntimeError('broken')\n")
+    (tmp_path / "job.py").write_text("import sys; print(sys.modules.get('sitecustomize'))\n")
+    own = f"export PYTHONPATH={tmp_path / 'own'}:$PYTHONPATH"
+    bare = ended(tmp_path, own, sys.executable)
+    assert bare[2].count("RuntimeError: broken") == 1
+    assert ended(tmp_path, own, *redline_run(tmp_path / "run"), "--") == bare

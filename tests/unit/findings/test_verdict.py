@@ -1,0 +1,96 @@
+"""A verdict calls healthy only what is busy computing, and says how far the peak is only of work that is rated."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from redline.analysis.job.outline import outline_of
+from redline.analysis.rank.scene import scene_of
+from redline.findings.finding import Limit, Verdict
+from redline.findings.praise import praise_of
+from redline.findings.steady import is_usual, without_warm_up
+from redline.findings.verdict import verdict_of
+from tests.conftest import Event, collective, document, kernel, launch, read_one
+from tests.unit.findings.conftest import diagnosis, step
+
+STEP_US = 100
+
+
+def busy(until_us: float, *more: Event) -> bytes:
+    """A step whose device computes from its beginning until then, and does nothing or something else afterwards."""
+    work = [launch(0, 1), kernel("gemm", 0, until_us, correlation=1)]
+    return document([step(0, 0, STEP_US), *work, *more])
+
+
+def copied(ts: float, dur: float) -> list[Event]:
+    return [launch(ts, 2), kernel("Memcpy DtoD", ts, dur, correlation=2, category="gpu_memcpy")]
+
+
+def verdict(data: bytes) -> Verdict:
+    """As if no rule had found anything."""
+    known = diagnosis(data)
+    return verdict_of(known, outline_of(known), ())
+
+
+@pytest.mark.parametrize(("until_us", "healthy"), [(95, True), (86, True), (84, False), (60, False)])
+def test_a_job_that_idles_much_is_not_healthy_even_if_nobody_knows_why(until_us: float, healthy: bool) -> None:
+    found = verdict(busy(until_us))
+    assert found.limit is Limit.COMPUTE
+    assert found.idle_share == pytest.approx(1 - until_us / STEP_US)
+    assert found.healthy is healthy
+
+
+def test_a_job_that_communicates_is_not_healthy() -> None:
+    found = verdict(busy(40, collective(40, 60)))
+    assert (found.limit, found.healthy) == (Limit.COMMUNICATION, False)
+
+
+def test_a_job_that_copies_is_limited_by_overhead() -> None:
+    found = verdict(busy(40, *copied(40, 60)))
+    assert (found.limit, found.healthy) == (Limit.OVERHEAD, False)
+    assert found.limit_share == pytest.approx(0.6)
+
+
+def test_how_far_the_peak_is_cannot_be_said_where_nothing_is_rated() -> None:
+    assert verdict(busy(95)).math_share is None
+
+
+def test_queues_before_the_first_recorded_work_are_no_idle_time_of_this_job() -> None:
+    late = [launch(0, 1), kernel("gemm", 50, 50, correlation=1)]
+    found = verdict(document([step(0, 0, STEP_US), *late]))
+    assert found.idle_share == pytest.approx(0, abs=0.05)
+    assert found.healthy
+
+
+# --- praise -----------------------------------------------------------------------------------------------------------
+
+
+def praised(data: bytes) -> list[str]:
+    known = diagnosis(data)
+    outline = outline_of(known)
+    return [one.message for one in praise_of(known, outline, verdict_of(known, outline, ()))]
+
+
+@pytest.mark.parametrize(("start_us", "is_praised"), [(10, True), (40, False)])
+def test_communication_is_praised_where_it_is_hidden(start_us: float, is_praised: bool) -> None:
+    texts = praised(busy(60, collective(start_us, 40)))
+    assert any("Communication overlaps" in text for text in texts) is is_praised
+
+
+# --- steady steps -----------------------------------------------------------------------------------------------------
+
+
+def test_a_step_of_a_third_more_is_not_usual() -> None:
+    assert is_usual(np.array([100, 100, 100, 100, 129, 131, 140])).tolist() == [True] * 5 + [False] * 2
+
+
+@pytest.mark.parametrize(("amounts", "steps"), [([30, 10, 10], 2), ([14, 10, 10], 3), ([30], 1)])
+def test_a_first_step_with_more_of_something_warms_up(amounts: Sequence[int], steps: int) -> None:
+    events = [step(number, 200 * number, STEP_US) for number in range(len(amounts))]
+    events += [kernel("gemm", 200 * number, 50, correlation=number) for number in range(len(amounts))]
+    with TemporaryDirectory() as folder:
+        scene = scene_of(read_one(document(events), Path(folder)), None)
+    assert len(without_warm_up(scene, np.array(amounts))) == steps

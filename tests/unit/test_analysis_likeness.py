@@ -1,0 +1,65 @@
+"""Which ranks do the same work, against comparing each with every kind; and that it stays quick with many kinds."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redline.analysis.rank.likeness import SIGNATURE, Signature, kinds_of, read_signature
+
+ROUNDS = 5
+MOST_TIMES = 5  # as long for four times as many kinds
+
+
+def by_comparing_all(signatures: list[Signature], counts: list[float]) -> tuple[int, ...]:
+    firsts: list[int] = []
+    kinds = []
+    for rank, count in enumerate(counts):
+        alike = (
+            kind
+            for kind, first in enumerate(firsts)
+            if (signatures[rank] == signatures[first]).sum() >= 0.85 * SIGNATURE
+            and max(count, counts[first]) <= 1.15 * max(min(count, counts[first]), 1)
+        )
+        kinds.append(next(alike, len(firsts)))
+        if kinds[-1] == len(firsts):
+            firsts.append(rank)
+    return tuple(kinds)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30), st.sampled_from([2, 2**32]))
+def test_a_rank_is_of_the_first_kind_that_it_is_like(seed: int, ranks: int, values: int) -> None:
+    random = np.random.default_rng(seed)
+    signatures = random.integers(0, 2**32, (3, SIGNATURE)).astype(np.uint32)[random.integers(0, 3, ranks)]
+    for one in signatures:
+        changed = random.choice(SIGNATURE, random.integers(0, 12), replace=False)
+        one[changed] = random.integers(0, values, len(changed))
+    counts = random.choice([0.0, 1, 10, 11, 11.5, 12, 13, 100], ranks).tolist()
+    assert kinds_of(list(signatures), counts) == by_comparing_all(list(signatures), counts)
+
+
+@pytest.mark.parametrize("common", [0, 26])
+def test_four_times_as_many_kinds_take_about_four_times_as_long(common: int) -> None:
+    """Whether ranks have nothing in common or half of their work. The quickest of several runs, in turn."""
+    random = np.random.default_rng(1)
+    signatures = random.integers(0, 2**32, (4000, SIGNATURE)).astype(np.uint32)
+    signatures[:, :common] = 7
+    few_s, many_s = [], []
+    for _ in range(ROUNDS):
+        few_s.append(_cpu_s(signatures[:1000]))
+        many_s.append(_cpu_s(signatures))
+    assert min(many_s) <= MOST_TIMES * min(few_s), (few_s, many_s)
+
+
+def _cpu_s(signatures: Signature) -> float:
+    begin = time.process_time()
+    assert len(set(kinds_of(list(signatures), [100.0] * len(signatures)))) == len(signatures)
+    return time.process_time() - begin
+
+
+@pytest.mark.parametrize("values", [(1,) * (SIGNATURE - 1), (-1,) * SIGNATURE, (2**32,) * SIGNATURE, ()])
+def test_what_is_no_signature_is_refused(values: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="signature"):
+        read_signature(values)
