@@ -68,6 +68,16 @@ def test_without_noise_the_constants_are_found(constants: Constants) -> None:
     assert law.error_median < 0.01
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_its_error_is_of_shapes_that_the_fit_has_not_seen(seed: int) -> None:
+    few = timed(machine(13, 100, 20), noise=0.3, seed=seed)[::4]  # so few that the fit follows the noise
+    law = fitted(few)
+    compute, memory, fixed_ns = values(law)
+    predicted_ns = [max(one.flops / compute, one.bytes / memory) * 1e9 + fixed_ns for one in few]
+    seen = [abs(time_ns / one.time_ns.value - 1) for time_ns, one in zip(predicted_ns, few, strict=True)]
+    assert law.error_median > 2 * np.median(seen)
+
+
 @settings(max_examples=10, deadline=None)
 @given(MACHINES, st.integers(0, 1000))
 def test_with_noise_they_are_found_about(constants: Constants, seed: int) -> None:

@@ -1,0 +1,39 @@
+"""Windows after the first keep to their share of the run, counting the next one before it opens."""
+
+from time import perf_counter_ns
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.autograd.profiler as autograd_profiler  # noqa: E402 (only where torch is installed)
+
+from redline.launch.board import COST_NS, STARTED_NS, Board  # noqa: E402
+from redline.launch.inside.notes import Notes  # noqa: E402
+from redline.launch.inside.place import Place  # noqa: E402
+from redline.launch.inside.recording.recorder import _GUARDED, Recorder  # noqa: E402
+from redline.launch.inside.recording.schedule import Schedule  # noqa: E402
+from redline.launch.settings import Settings  # noqa: E402
+
+ELAPSED_NS = 1_000_000_000_000
+
+
+def opens_again(cost_ns: float, windows: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a further window opens within 1 % of the run, after so many windows that together cost so much."""
+    for name in _GUARDED:  # the recorder replaces them in torch
+        monkeypatch.setattr(autograd_profiler, name, getattr(autograd_profiler, name))
+    board = Board.make(1)
+    place = Place(board, 0, board.claim(0), Settings({"every": 10, "budget": 0.01, "folder": "unused"}))
+    schedule = Schedule(place, Notes(place))
+    for number in range(1, windows + 1):
+        schedule.saved(number, captured=3, took_ns=0)
+    place.slot.words[COST_NS] = round(cost_ns)
+    place.slot.words[STARTED_NS] = perf_counter_ns() - ELAPSED_NS
+    return schedule.may_begin(50, Recorder(place, lambda: None))
+
+
+@pytest.mark.parametrize("windows", [1, 4])
+def test_a_window_opens_only_if_its_own_cost_still_fits(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    most_ns = 0.01 * ELAPSED_NS * windows / (windows + 1)  # of those before, if the next is as dear as they were
+    assert opens_again(0.95 * most_ns, windows, monkeypatch)
+    assert not opens_again(1.05 * most_ns, windows, monkeypatch)
