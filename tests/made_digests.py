@@ -21,6 +21,7 @@ from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spen
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
+from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.sighting import Sighting
 from redline.findings.observe import observe
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
@@ -77,7 +78,9 @@ def _own(seed: Digest, rank: int) -> Digest:
         zero_ns=seed.zero_ns + clock_ns,
         window_ns=window_ns,
         ledger=ledger,
-        exposed=Intervals(_later(seed.exposed.start, slower), _later(seed.exposed.end, slower)),
+        packed_exposed=PackedIntervals.of(
+            Intervals(_later(seed.exposed.start, slower), _later(seed.exposed.end, slower))
+        ),
         arithmetic=tuple(_arithmetic(row, random) for row in seed.arithmetic),
         signature=signature_of(row.key for row in kernels if row.operator),
         kernels=kernels,

@@ -22,7 +22,7 @@ from redline.analysis.job.row_tables import RowTable
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.digest_file import MOST_BYTES, decoded, encoded, is_digest, load_digest, save_digest
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.analysis.rank.packing import PackedRows
+from redline.analysis.rank.packing import PackedIntervals, PackedRows
 from redline.errors import InputError, OutputError
 from redline.hardware import catalogue
 from redline.testing.synthetic import JobSpec, simulate_job, write_rank
@@ -195,7 +195,7 @@ def test_waiting_never_exceeds_what_was_exposed() -> None:
     first, second = job()
     everything = Intervals(np.array([0]), np.array([first.window_ns[1]]))
     early = first.exchanges.columns() | {"start_ns": first.exchanges.start_ns - 10_000_000}
-    hidden = replace(first, exposed=everything, exchanges=type(first.exchanges)(**early))
+    hidden = replace(first, packed_exposed=PackedIntervals.of(everything), exchanges=type(first.exchanges)(**early))
     for rank in combine([hidden, second]).ranks:
         rank.ledger.self_check()
 

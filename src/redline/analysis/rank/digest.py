@@ -15,6 +15,7 @@ from redline.analysis.rank.kernels import Calls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import Signature, signature_of
 from redline.analysis.rank.names import matching
+from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.scene import Scene, scene_of
 from redline.analysis.rank.sighting import Sighting
 from redline.hardware.machine import Machine
@@ -101,7 +102,7 @@ class Digest:
     zero_ns: int  # Unix time of 0 in the ledger, on the rank's own clock
     window_ns: tuple[int, int]
     ledger: Ledger
-    exposed: Intervals  # communicating and not computing
+    packed_exposed: PackedIntervals
     arithmetic: tuple[Arithmetic, ...]
     signature: Signature  # of the work that it does; alike ranks have alike ones
     kernels: Sequence[KernelRow]
@@ -111,6 +112,11 @@ class Digest:
     series: tuple[Series, ...]
     sightings: Sequence[Sighting] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
+
+    @property
+    def exposed(self) -> Intervals:
+        """Communicating and not computing; each look makes it anew."""
+        return self.packed_exposed.unpacked()
 
 
 def digest_of(
@@ -127,7 +133,7 @@ def digest_of(
         zero_ns=timeline.zero_ns,
         window_ns=activity.window_ns,
         ledger=ledger,
-        exposed=activity.communicating,
+        packed_exposed=PackedIntervals.of(activity.communicating),
         arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
         signature=signature_of(row.key for row in table if row.operator),
         kernels=table,

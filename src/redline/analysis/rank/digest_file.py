@@ -33,7 +33,7 @@ from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spen
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import SIGNATURE, read_signature
-from redline.analysis.rank.packing import PackedRows, packed, unpacked
+from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed, unpacked
 from redline.analysis.rank.sighting import Sighting
 from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
@@ -162,17 +162,18 @@ def _shortened(digest: Digest, kept: _Kept) -> Digest:
         exchanges=exchanges,
         spent=PackedSpent.of(digest.spent.unpacked().take(first)),
         series=digest.series[:used] if left_out["exchanges"] else digest.series,
-        exposed=exposed,
+        packed_exposed=PackedIntervals.of(exposed),
         left_out={**digest.left_out, **{what: count for what, count in left_out.items() if count > 0}},
     )
 
 
 def _known(digest: Digest, exchanges: Exchanges) -> Intervals:
     """Exposed time up to the last of these exchanges: later, nothing tells whether it was waiting."""
-    if len(exchanges) == len(digest.exchanges) or not len(digest.exposed):
-        return digest.exposed
-    last_ns = int(exchanges.end_ns.max()) if len(exchanges) else int(digest.exposed.start[0])
-    return digest.exposed.clip(int(digest.exposed.start[0]), last_ns)
+    exposed = digest.exposed
+    if len(exchanges) == len(digest.exchanges) or not len(exposed):
+        return exposed
+    first_ns = int(exposed.start[0])
+    return exposed.clip(first_ns, int(exchanges.end_ns.max()) if len(exchanges) else first_ns)
 
 
 def _merged(time: Intervals, count: int) -> Intervals:
@@ -312,7 +313,7 @@ def _digest(wire: _Wire) -> Digest:
         zero_ns=wire.zero_ns,
         window_ns=wire.window_ns,
         ledger=ledger,
-        exposed=exposed,
+        packed_exposed=PackedIntervals.of(exposed),
         arithmetic=tuple(map(_shared, wire.arithmetic)),
         signature=read_signature(wire.signature),
         kernels=PackedRows.of(wire.kernels, _KERNELS.decode),

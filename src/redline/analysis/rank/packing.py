@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from redline.timeline.intervals import Intervals
 from redline.timeline.table import Column, narrowed
 
 Row = TypeVar("Row")
@@ -40,6 +41,20 @@ def unpacked(data: bytes, rows: int) -> Column:
     first = np.frombuffer(data[1:edge], "<i8").reshape(rows, 1)
     steps = np.frombuffer(data[edge:], f"<i{data[0]}").reshape(rows, -1)
     return np.cumsum(np.concatenate([first, steps], axis=1), axis=1, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedIntervals:
+    """A set of instants in a third of the memory."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, time: Intervals) -> "PackedIntervals":
+        return cls(squeezed(packed_small(np.vstack([time.start, time.end]))))
+
+    def unpacked(self) -> Intervals:
+        return Intervals(*unpacked(unsqueezed(self.data), 2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
