@@ -189,4 +189,4 @@ def test_a_pipe_among_good_files_is_a_failure_beside_them(folder: Path) -> None:
     os.mkfifo(folder / "pipe.json")
     done = refused(folder / "good.json", folder / "pipe.json")
     assert done.returncode == 0
-    assert "pipe.json is a" in done.stdout
+    assert "pipe.json is a pipe" in " ".join(done.stdout.split())  # a long path breaks the line

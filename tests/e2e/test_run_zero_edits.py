@@ -164,7 +164,7 @@ def test_a_spawned_rank_that_fails(tmp_path: Path) -> None:
     assert [one["windows"][0]["state"] for one in record(tmp_path / "run")["ranks"]] == ["written"] * 2
 
 
-@pytest.mark.parametrize("name", ["compiled", "compiled_step"])
+@pytest.mark.parametrize("name", ["compiled", pytest.param("compiled_step", marks=pytest.mark.slow)])
 def test_compiled_code_is_compiled_as_without_us(tmp_path: Path, name: str) -> None:
     """No warning, no further break of a graph, no compilation more: the compiler's own counters stay the same."""
     script = tmp_path / "counted.py"

@@ -36,7 +36,7 @@ from tests.conftest import ROOT, RealTraces
 RECORDED = sorted((ROOT / "tests" / "data" / "recorded").glob("*.json.gz"))
 TRACE = RECORDED[0]
 OPTIONS = JobOptions(jobs=1)
-REAL = ("h20_ddp_2ranks_merged.json.gz", "hta_nccl_data.json.gz", "sglang_qwen3-8b_decode.json.gz")
+REAL = ("hta_nccl_data.json.gz", "sglang_qwen3-8b_decode.json.gz")
 
 
 @pytest.fixture(autouse=True)
