@@ -1,4 +1,4 @@
-"""Begin a new rule: `python scripts/new_rule.py RL-H42 "Do this instead"`.
+"""Begin a new rule: `python scripts/new_rule.py RL-H42 host/cause_in_words "Do this instead"`.
 
 Writes its module, its pages in English and Chinese, and its test. What is to be filled in stands in comments; the tests
 of the pages and of the rule fail until it is. Nothing that exists is overwritten.
@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 from redline.findings.pages import SECTIONS
+from redline.findings.registry import FOLDERS
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{2}")
+PLACE = re.compile(rf"({'|'.join(FOLDERS)})/[a-z][a-z0-9_]*")
 
 MODULE = '''\
 """{code}: what causes it, in one line."""
@@ -21,6 +23,7 @@ from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import Look, Rule, Seen
 
@@ -42,6 +45,7 @@ def explain(seen: Seen) -> Iterator[Evidence]:
 
 RULE = Rule(
     code="{code}",
+    claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.HYPOTHESIS,
     look=look,
@@ -82,26 +86,29 @@ def page(code: str, title: str, language: int) -> str:
     return "\n".join([f"# {code}{colon}{title}\n", *parts])
 
 
-def files(code: str, title: str) -> dict[str, str]:
+def files(code: str, place: str, title: str) -> dict[str, str]:
     """By path, from the root of a checkout."""
-    name = code.removeprefix("RL-").lower()
+    folder, cause = place.split("/")
     return {
-        f"src/redline/findings/rules/{name}.py": MODULE.format(code=code),
+        f"src/redline/findings/rules/{folder}/{cause}.py": MODULE.format(code=code),
         f"docs/findings/{code}.md": page(code, title, 0),
         f"docs/findings/{code}.zh-CN.md": page(code, title, 1),
-        f"tests/unit/findings/test_{name}.py": TEST.format(code=code, name=name),
+        f"tests/unit/findings/rules/{folder}/test_{cause}.py": TEST.format(code=code, name=cause),
     }
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("code", help="of the finding: RL-, letters of its subject, two digits")
+    parser.add_argument("place", help=f"folder and cause, such as host/item_reads; folders: {', '.join(FOLDERS)}")
     parser.add_argument("title", help="what to do, in the imperative")
     parser.add_argument("--root", type=Path, default=ROOT, help="folder of the checkout (default: this one)")
     options = parser.parse_args(arguments)
     if not CODE.fullmatch(options.code):
         parser.error(f"{options.code!r} is not a code such as RL-H42")
-    new = {options.root / path: text for path, text in files(options.code, options.title).items()}
+    if not PLACE.fullmatch(options.place):
+        parser.error(f"{options.place!r} is not a place such as host/item_reads; folders: {', '.join(FOLDERS)}")
+    new = {options.root / path: text for path, text in files(options.code, options.place, options.title).items()}
     there = [path for path in new if path.exists()]
     if there:
         parser.error(f"{there[0]} exists")
@@ -109,8 +116,7 @@ def main(arguments: list[str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
-    name = options.code.removeprefix("RL-").lower()
-    print(f"register it: add {name}.RULE to RULES in src/redline/findings/registry.py; rules claim time in that order")
+    print("choose its place in the order of claims: src/redline/findings/claim_order.py")
     print("list it in docs/reference/findings.md, and run scripts/update_catalogue.py when its sentences are written")
     return 0
 

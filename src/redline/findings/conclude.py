@@ -1,6 +1,6 @@
 """Sightings of all ranks become findings: added up, weighed, ranked by what they are worth at most."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from redline.analysis.accounts import Account
@@ -19,8 +19,6 @@ from redline.findings.total import Total
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 
-_SLOW_LAUNCHES = ("RL-H01", "RL-H02", "RL-ID01")  # findings that say the host launches too slowly
-
 
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
@@ -36,7 +34,8 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
             claimed = [one | claim for one, claim in zip(claimed, _claims(looked, diagnosis), strict=True)]
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
-    findings = tuple(_with_caveats([one for one in ranked if one.code not in silent]))
+    launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
+    findings = tuple(_with_caveats([one for one in ranked if one.code not in silent], launch_bound))
     verdict = verdict_of(diagnosis, outline, findings)
     return Findings(
         verdict=verdict,
@@ -46,9 +45,9 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
     )
 
 
-def _with_caveats(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) -> Iterator[Finding]:
     """Where the host is what limits, shorter kernels only make it wait elsewhere."""
-    launching = next((one for one in findings if one.code in _SLOW_LAUNCHES), None)
+    launching = next((one for one in findings if one.code in launch_bound), None)
     for one in findings:
         of_kernels = one.accounts.get(COMPUTE, 0.0) > one.bound_ns / 2
         if launching is not None and of_kernels and one.bound_ns < launching.bound_ns:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding
 from redline.timeline.intervals import Intervals
@@ -61,6 +62,7 @@ class Rule:
     """
 
     code: str
+    claims: ClaimOrder
     numerics: Numerics
     grade: Grade
     explain: Callable[[Seen], Iterable[Evidence]]
@@ -70,4 +72,11 @@ class Rule:
     look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
     look_at_findings: Callable[[Sequence[Finding]], JobLook | None] | None = None
     least_share: float = 0.01
-    claims_time: bool = True  # False: a remark about the trace itself or its phases, with nothing to gain
+    is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little
+    applies_to_plans: bool = False
+    """Whether it also holds for timelines that a plan predicted. A plan draws the host as a gap, and links as fast as
+    they are assumed to be: a rule about what a program was seen to do would only find the drawing."""
+
+    @property
+    def claims_time(self) -> bool:
+        return self.claims is not ClaimOrder.NOTHING

@@ -14,6 +14,7 @@ from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.scene import Scene, scene_of
+from redline.findings.claim_order import ClaimOrder
 from redline.findings.conclude import findings_of
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding, Findings
@@ -66,6 +67,7 @@ def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             code=f"RL-X{place:02}",
+            claims=ClaimOrder.MOMENTS,
             numerics=Numerics.BITWISE,
             grade=Grade.HYPOTHESIS,
             explain=says_something,
@@ -146,11 +148,11 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
 
     remark = Rule(
         code="RL-Z01",
+        claims=ClaimOrder.NOTHING,
         numerics=Numerics.BITWISE,
         grade=Grade.HYPOTHESIS,
         explain=lambda seen: [Evidence("Before: {codes}", {"codes": seen.names["codes"]})],
         look_at_findings=look,
-        claims_time=False,
     )
     _, found = diagnosed([*rules_for([(everything, False)]), remark])
     assert met == [["RL-X00"]]
@@ -164,12 +166,8 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
 def test_a_rule_is_silent_below_its_least_share_or_without_words() -> None:
     little = Intervals(np.array([20_000]), np.array([20_001]))
     (rule,) = rules_for([(little, False)])
-    quiet = Rule(
-        code="RL-X01", numerics=rule.numerics, grade=rule.grade, explain=lambda _: (), look=rule.look, least_share=0
-    )
-    demanding = Rule(
-        code="RL-X02", numerics=rule.numerics, grade=rule.grade, explain=says_something, look=rule.look, least_share=0.5
-    )
+    quiet = replace(rule, code="RL-X01", explain=lambda _: ())
+    demanding = replace(rule, code="RL-X02", least_share=0.5)
     assert [one.code for one in diagnosed([rule, quiet, demanding])[1].findings] == ["RL-X00"]
 
 
@@ -178,7 +176,7 @@ def test_where_the_host_limits_kernels_are_said_to_gain_little() -> None:
         claim = Intervals.union_of(np.array([start_us * 1000]), np.array([end_us * 1000]))
         return replace(rules_for([(claim, False)])[0], code=code)
 
-    idle, kernel_time = named("RL-H01", 120, 240), named("RL-C02", 20, 40)
+    idle, kernel_time = replace(named("RL-H01", 120, 240), is_launch_bound=True), named("RL-C02", 20, 40)
     _, both = diagnosed([idle, kernel_time])
     assert [one.code for one in both.findings] == ["RL-H01", "RL-C02"]
     assert both.findings[1].evidence[-1].values == {"code": "RL-H01"}
@@ -217,7 +215,7 @@ def test_shorter_kernels_gain_little_while_the_host_limits() -> None:
             (time_between(40_000, 45_000), False),
         ]
     )
-    _, found = diagnosed([replace(launching, code="RL-H01"), smaller, larger, idle])
+    _, found = diagnosed([replace(launching, code="RL-H01", is_launch_bound=True), smaller, larger, idle])
     warned = [one.code for one in found.findings if any("The host limits" in said.message for said in one.evidence)]
     assert {one.code for one in found.findings} == {"RL-H01", smaller.code, larger.code, idle.code}
     assert warned == [smaller.code]

@@ -28,31 +28,39 @@ def script() -> ModuleType:
 
 
 def test_a_rule_begins(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main(["RL-X42", "Do this instead", "--root", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "add x42.RULE to RULES in src/redline/findings/registry.py" in said
-    rule = imported(tmp_path / "src/redline/findings/rules/x42.py", "x42").RULE
+    assert script.main(["RL-X42", "host/slow_disk", "Do this instead", "--root", str(tmp_path)]) == 0
+    assert "src/redline/findings/claim_order.py" in capsys.readouterr().out
+    rule = imported(tmp_path / "src/redline/findings/rules/host/slow_disk.py", "slow_disk").RULE
     assert isinstance(rule, Rule)
     assert rule.code == "RL-X42"
     for language, ending in (("en", ".md"), ("zh", ".zh-CN.md")):
         page = parsed((tmp_path / f"docs/findings/RL-X42{ending}").read_text(), language)
         assert (page.code, page.title) == ("RL-X42", "Do this instead")
         assert any("not filled in" in fault for fault in faults_of(page, rule))
-    test = ast.parse((tmp_path / "tests/unit/findings/test_x42.py").read_text())
+    test = ast.parse((tmp_path / "tests/unit/findings/rules/host/test_slow_disk.py").read_text())
     tests = [node for node in test.body if isinstance(node, ast.FunctionDef)]
     assert len(tests) == 2
     assert all("pytest.fail(" in ast.unparse(one) for one in tests)
 
 
 def test_nothing_is_overwritten(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["RL-X42", "Do this instead", "--root", str(tmp_path)]
+    arguments = ["RL-X42", "host/slow_disk", "Do this instead", "--root", str(tmp_path)]
     script.main(arguments)
     with pytest.raises(SystemExit):
         script.main(arguments)
-    assert "x42.py exists" in capsys.readouterr().err
+    assert "slow_disk.py exists" in capsys.readouterr().err
 
 
 def test_a_code_has_its_form(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        script.main(["H42", "Do this", "--root", str(tmp_path)])
+        script.main(["H42", "host/slow_disk", "Do this", "--root", str(tmp_path)])
     assert "'H42' is not a code such as RL-H42" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["slow_disk", "disk/slow", "host/Slow Disk", "host/../slow"])
+def test_a_place_is_a_folder_that_exists_and_a_name(
+    script: ModuleType, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        script.main(["RL-X42", place, "Do this", "--root", str(tmp_path)])
+    assert f"{place!r} is not a place such as host/item_reads; folders: input, host" in capsys.readouterr().err

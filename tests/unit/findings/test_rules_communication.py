@@ -13,7 +13,7 @@ from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.conclude import findings_of
 from redline.findings.finding import Finding
 from redline.findings.rule import Seen
-from redline.findings.rules import n13
+from redline.findings.rules.communication import late_ranks
 from redline.hardware.machine import Machine
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import JobOptions
@@ -501,7 +501,7 @@ def test_n13_has_words_for_every_cause_and_pattern(cause: str, says: str, patter
     numbers = ("last", "operations", "caused_share", "cause_ns", "late_ns", "first_step_share", "also_share")
     figures = {**dict.fromkeys(numbers, 1.0), "kinds": 2.0}
     seen = Seen(ranks=8, steps=8, step_ns=1e6, bound_ns=1e5, alone_ns=1e5, figures=figures, names=names)
-    first, why, when, also, kinds = n13.explain(seen)
+    first, why, when, also, kinds = late_ranks.explain(seen)
     assert says in why.message
     assert pattern != "rotating" or "late rank changes" in when.message
     assert (first.values["rank"], also.values["also"], kinds.values["kinds"]) == ("7", "3", 2.0)

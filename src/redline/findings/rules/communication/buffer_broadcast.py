@@ -1,0 +1,94 @@
+"""RL-N04: DDP broadcasts the buffers of the model before every forward pass."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind
+from redline.trace import schema
+
+
+def look(scene: Scene) -> Look | None:
+    copies = _buffer_copies(scene)
+    if not scene.on_gpu or not len(copies):
+        return None
+    figures = {"copies": float(len(copies)), "broadcast_ns": float(_exposed_broadcast_ns(scene))}
+    return Look(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
+
+
+def _forward_regions(scene: Scene) -> I64:
+    spans = scene.timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    return rows[matching(scene.timeline, rows, schema.is_ddp_forward)]
+
+
+def _buffer_copies(scene: Scene) -> I64:
+    """Copies that DDP's forward makes itself, after a broadcast and before the first operator of the model."""
+    work, spans = scene.timeline.device_work, scene.timeline.spans
+    forward = _forward_regions(scene)
+    candidates = (spans.kind[work.row] == Kind.COPY) & np.isin(work.annotation, forward) & (work.operator != NONE)
+    rows, operator = work.row[candidates].astype(np.int64), work.operator[candidates].astype(np.int64)
+    parent = spans.parent[operator]
+    own: Mask = matching(scene.timeline, operator, schema.is_copying_operator)
+    own &= ~matching(scene.timeline, rows, schema.is_copy_with_host)
+    own &= (parent == NONE) | (spans.kind[parent] != Kind.OPERATOR)
+    begun_ns, until_ns = _broadcasting(scene, work.annotation[candidates].astype(np.int64))
+    at_ns = spans.start_ns[operator]
+    copies: I64 = rows[own & (begun_ns <= at_ns) & (at_ns < until_ns)]
+    return copies
+
+
+def _broadcasting(scene: Scene, forward: I64) -> tuple[I64, I64]:
+    """For each of these regions its first broadcast, and the first operator that autograd numbered after its last."""
+    spans, operators = scene.timeline.spans, scene.timeline.operators
+    rows = spans.rows_of(Kind.ANNOTATION)
+    broadcast_ns = np.sort(spans.start_ns[rows[matching(scene.timeline, rows, schema.is_broadcast_region)]])
+    model_ns = np.sort(spans.start_ns[operators.row[operators.sequence >= 0]])
+    never = np.iinfo(np.int64).max
+    first = np.searchsorted(broadcast_ns, spans.start_ns[forward])
+    last = np.maximum(np.searchsorted(broadcast_ns, spans.end_ns[forward]) - 1, first)
+    starts_ns = np.append(broadcast_ns, never)
+    return starts_ns[first], np.append(model_ns, never)[np.searchsorted(model_ns, starts_ns[last])]
+
+
+def _exposed_broadcast_ns(scene: Scene) -> int:
+    """Exposed time of broadcasts that were launched in DDP's forward."""
+    work, spans, owned = scene.timeline.device_work, scene.timeline.spans, scene.activity.communication
+    launch = work.launch[np.searchsorted(work.row, owned.row)]
+    forward = _forward_regions(scene)
+    inside = Intervals.union_of(spans.start_ns[forward], spans.end_ns[forward]).contains(spans.start_ns[launch])
+    chosen = inside & (launch != NONE) & matching(scene.timeline, owned.row, schema.is_broadcast)
+    return (owned.where(chosen) & scene.activity.communicating).length_ns
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "Before every forward pass DDP broadcasts the buffers and copies them one by one, {copies:,} copies per step. "
+        "They and the gaps in which they are launched take {copying_ns} of each step of {step_ns}.",
+        {"copies": round(seen.per_step("copies")), "copying_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    if seen.figures["broadcast_ns"]:
+        yield Evidence(
+            "The broadcasts themselves are exposed for {broadcast_ns} of each step besides, waiting for other ranks "
+            "included.",
+            {"broadcast_ns": seen.per_step("broadcast_ns")},
+        )
+
+
+RULE = Rule(
+    code="RL-N04",
+    claims=ClaimOrder.DDP_COPIES,
+    numerics=Numerics.SEMANTICS,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+    figures=("copies", "broadcast_ns"),
+)

@@ -1,0 +1,76 @@
+"""RL-N17: the exchange of tokens between experts is not hidden behind computation."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.passes import FORWARD
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, transfer_of, untold, untold_share
+from redline.findings.rule import JobLook, Rule, Seen
+
+LEAST_SHARE = 0.01  # of the step
+EXPERT = frozenset({"expert_dispatch", "expert_combine"})
+BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both ways again, embeddings do not
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    chosen = [_expert_exchanges(rank) for rank in diagnosis.ranks]
+    if not matter(diagnosis, chosen, LEAST_SHARE):
+        return None
+    ranks = list(zip(diagnosis.ranks, chosen, strict=True))
+    figures = {
+        "exchanges": float(sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks)),
+        "window_exposed_ns": float(sum(time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
+        "window_ns": float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
+        "untold_share": untold_share(diagnosis),
+    }
+    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+
+
+def _expert_exchanges(rank: Digest) -> Mask:
+    """Dispatch and combine kernels; and all-to-alls, where the backward pass has them as the forward pass does.
+
+    Recommenders exchange embeddings by all-to-all as well: several times forward, once backward.
+    """
+    named = exchanges_where(rank, lambda series: series.collective in EXPERT)
+    plain = exchanges_where(rank, lambda series: series.collective == "all_to_all")
+    backward = rank.exchanges.backward
+    forward = int((plain & (backward == FORWARD)).sum())
+    is_expert = forward > 0 and int((plain & (backward > 0)).sum()) >= BACKWARD_SHARE * forward
+    return named | plain if is_expert else named
+
+
+def _open_ns(rank: Digest, chosen: Mask) -> int:
+    """How long any of the chosen exchanges was open, hidden or not."""
+    exchanges = rank.exchanges
+    return int(np.sum(exchanges.end_ns[chosen] - exchanges.start_ns[chosen]))
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{exchanges:,} exchanges of tokens between experts per step are exposed for {exposed_ns} of each step of "
+        "{step_ns}.",
+        {"exchanges": round(seen.per_step("exchanges")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    yield Evidence(
+        "In the whole window {window_exposed_ns} of their {window_ns} on a rank is exposed.",
+        {name: seen.figures[name] for name in ("window_exposed_ns", "window_ns")},
+    )
+    yield from untold(seen)
+
+
+RULE = Rule(
+    code="RL-N17",
+    claims=ClaimOrder.TRANSFER,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+    applies_to_plans=True,
+)

@@ -1,0 +1,104 @@
+"""RL-N01: the all-reduces of DDP are not hidden behind the backward pass."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import (
+    begun_in_steps,
+    exchanges_where,
+    gradient_exchanges,
+    matter,
+    transfer_of,
+    unknown_ns,
+    untold,
+    untold_share,
+)
+from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.sharding import parameter_gathers
+
+LEAST_SHARE = 0.05  # of the step
+MOSTLY_LAST = 0.5  # of the exposed time
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    chosen = [buckets(rank) for rank in diagnosis.ranks]
+    if not matter(diagnosis, chosen, LEAST_SHARE):
+        return None
+    sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, chosen)
+    last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
+    figures = {
+        "buckets": float(sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))),
+        "smallest_bytes": float(min(sizes, default=0)),
+        "largest_bytes": float(max(sizes, default=0)),
+        "exposed_ns": float(sum(time.length_ns for time in claims)),
+        "last_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, last))),
+        "untold_share": untold_share(diagnosis),
+        "unknown_ns": unknown_ns(diagnosis),
+    }
+    return JobLook(claims=claims, figures=figures)
+
+
+def buckets(rank: Digest) -> Mask:
+    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's."""
+    chosen = gradient_exchanges(rank)
+    reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
+    is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
+    return chosen if is_ddp else np.zeros_like(chosen)
+
+
+def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:
+    """Sizes of all kinds of buckets, as far as they are known."""
+    used = {
+        rank.series[number].payload_bytes
+        for rank, mask in zip(ranks, chosen, strict=True)
+        for number in np.unique(rank.exchanges.series[mask]).tolist()
+    }
+    return sorted(used - {0})
+
+
+def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
+    """Of the chosen exchanges the last in each backward pass."""
+    rows = np.flatnonzero(chosen)
+    step = np.searchsorted(rank.ledger.start_ns, rank.exchanges.start_ns[rows], side="right")
+    passed = np.stack([step, rank.exchanges.backward[rows]])
+    last = np.zeros_like(chosen)
+    last[rows[np.append((np.diff(passed) != 0).any(axis=0), True)[: len(rows)]]] = True
+    return last
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "All-reduces of gradients, {buckets:,} per step, are exposed for {exposed_ns} of each step of {step_ns}: "
+        "nothing is computed meanwhile.",
+        {"buckets": round(seen.per_step("buckets")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    if seen.figures["largest_bytes"]:
+        yield Evidence(
+            "The smallest has {smallest_bytes}, the largest {largest_bytes}.",
+            {name: seen.figures[name] for name in ("smallest_bytes", "largest_bytes")},
+        )
+    last_share = seen.figures["last_ns"] / max(seen.figures["exposed_ns"], 1)
+    if last_share >= MOSTLY_LAST:
+        yield Evidence(
+            "{last_share} of that is in the last one of a backward pass, which has no computation left to hide behind.",
+            {"last_share": last_share},
+        )
+    yield from untold(seen)
+
+
+RULE = Rule(
+    code="RL-N01",
+    claims=ClaimOrder.GRADIENT_TRANSFER,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.DOCUMENTED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+    applies_to_plans=True,
+)

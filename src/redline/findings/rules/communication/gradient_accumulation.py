@@ -1,0 +1,65 @@
+"""RL-N02: gradients are exchanged in every backward pass, although only the last one before the optimizer needs it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_share
+from redline.findings.rule import JobLook, Rule, Seen
+
+LEAST_SHARE = 0.01  # of the step
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    gradients = [gradient_exchanges(rank) for rank in diagnosis.ranks]
+    early = [_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
+    if not matter(diagnosis, early, LEAST_SHARE):
+        return None
+    figures = {
+        "early": float(sum(mask.sum() for mask in early)),
+        "all": float(sum(mask.sum() for mask in gradients)),
+        "passes": float(max(_most_passes(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True))),
+        "untold_share": untold_share(diagnosis),
+    }
+    return JobLook(claims=transfer_of(diagnosis, early), figures=figures)
+
+
+def _early(rank: Digest, gradients: Mask) -> Mask:
+    """Exchanges of passes that another one follows before the optimizer, which exchanges the same again."""
+    series, backward = rank.exchanges.series, rank.exchanges.backward
+    return gradients & (backward > 1) & np.isin(series, series[gradients & (backward == 1)])
+
+
+def _most_passes(rank: Digest, early: Mask) -> int:
+    return int(rank.exchanges.backward[early].max(initial=1))
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "Up to {passes} backward passes come before an optimizer step, and each exchanges the gradients: {early_share} "
+        "of these exchanges could be left out. They are exposed for {exposed_ns} of each step of {step_ns}.",
+        {
+            "passes": seen.figures["passes"],
+            "early_share": seen.figures["early"] / max(seen.figures["all"], 1),
+            "exposed_ns": seen.alone_ns,
+            "step_ns": seen.step_ns,
+        },
+    )
+    yield from untold(seen)
+
+
+RULE = Rule(
+    code="RL-N02",
+    claims=ClaimOrder.AVOIDABLE_TRANSFER,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.DOCUMENTED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+    applies_to_plans=True,
+)

@@ -1,0 +1,125 @@
+"""RL-N13: ranks wait in collectives for others that come late."""
+
+from collections.abc import Iterator
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.lateness import BEFORE, Late, Lateness
+from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import exchanges_where, waiting_of
+from redline.findings.rule import JobLook, Rule, Seen
+
+LEAST_SHARE = 0.03  # of the step
+ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    """All waiting but that for sends and receives, which stages of a pipeline have by their nature."""
+    lateness = diagnosis.lateness
+    waited_ns = sum(time.length_ns for time in diagnosis.waiting)
+    if lateness is None or waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
+        return None
+    chosen = [exchanges_where(rank, lambda series: series.collective != POINT_TO_POINT) for rank in diagnosis.ranks]
+    return JobLook(
+        claims=waiting_of(diagnosis, chosen),
+        figures={**_figures(lateness), "kinds": float(len(set(diagnosis.kinds)))},
+        names=_names(lateness),
+    )
+
+
+def _figures(lateness: Lateness) -> dict[str, float]:
+    worst, also = lateness.ranks[0], _also(lateness)
+    return {
+        "last": float(worst.last),
+        "operations": float(lateness.operations),
+        "caused_share": worst.share,
+        "cause_ns": float(worst.cause_ns),
+        "late_ns": float(worst.late_ns),
+        "first_step_share": lateness.first_step_share,
+        "also_share": also.share if also is not None else 0.0,
+    }
+
+
+def _names(lateness: Lateness) -> dict[str, str]:
+    worst, also = lateness.ranks[0], _also(lateness)
+    return {
+        "rank": str(worst.rank),
+        "cause": worst.cause,
+        "pattern": lateness.pattern,
+        "also": str(also.rank) if also is not None else "",
+    }
+
+
+def _also(lateness: Lateness) -> Late | None:
+    return next((one for one in lateness.ranks[1:] if one.share >= ALSO_SHARE), None)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    figures, names = seen.figures, seen.names
+    yield Evidence(
+        "Ranks wait {waiting_ns} of each step of {step_ns} for others that come late. Rank {rank} is the last at "
+        "{last} of {operations} collectives, on average by {late_ns}, and causes {caused_share} of the waiting in "
+        "them.",
+        {
+            "waiting_ns": seen.alone_ns,
+            "step_ns": seen.step_ns,
+            "rank": names["rank"],
+            **{name: figures[name] for name in ("caused_share", "last", "operations", "late_ns")},
+        },
+    )
+    yield _cause(names["cause"], {"rank": names["rank"], "cause_ns": figures["cause_ns"]})
+    yield _pattern(names["pattern"], {"rank": names["rank"], "first_step_share": figures["first_step_share"]})
+    if names["also"]:
+        yield Evidence(
+            "Rank {also} causes {also_share} of that waiting.",
+            {"also": names["also"], "also_share": figures["also_share"]},
+        )
+    if figures["kinds"] > 1:
+        yield Evidence(
+            "The ranks do {kinds} different kinds of work, so the layout of the job decides a part of this.",
+            {"kinds": figures["kinds"]},
+        )
+
+
+def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
+    if cause == BEFORE:
+        return Evidence(
+            "It was late already when the window began, by up to {cause_ns}: what held it up is not in the traces.",
+            values,
+        )
+    if cause == "compute":
+        return Evidence("Before that it computes {cause_ns} longer than the median rank.", values)
+    if cause == "communication":
+        return Evidence("Before that it communicates and copies {cause_ns} longer than the median rank.", values)
+    if cause == "input":
+        return Evidence("Before that it waits {cause_ns} longer for its data loader than the median rank.", values)
+    if cause == "host":
+        return Evidence("Before that its host holds its device up {cause_ns} longer than the median rank's.", values)
+    return Evidence("What it does longer than the median rank is not told by the traces.", values)
+
+
+def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
+    if pattern == "fixed":
+        return Evidence("Most of that waiting is for the same rank, step after step.", values)
+    if pattern == "rotating":
+        return Evidence("The late rank changes: look for noise or uneven work rather than for a slow machine.", values)
+    if pattern == "first step only":
+        return Evidence(
+            "It is late in the first step only, where {first_step_share} of that waiting is: the ranks may have "
+            "started apart.",
+            values,
+        )
+    return Evidence("Only one step was seen: whether the same rank is late in every step is not known.", values)
+
+
+RULE = Rule(
+    code="RL-N13",
+    claims=ClaimOrder.LATE_RANKS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+    applies_to_plans=True,
+)

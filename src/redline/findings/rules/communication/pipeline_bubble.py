@@ -1,0 +1,115 @@
+"""RL-P01: stages of a pipeline wait for each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.exchanges import POINT_TO_POINT, Series
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
+from redline.findings.rule import JobLook, Rule, Seen
+
+Neighbours: TypeAlias = dict[int, set[int]]
+
+LEAST_SHARE = 0.03  # of the step
+LEAST_CHAIN = 3  # ranks of which the first and the last do not meet: two meet in a ring as well
+
+
+def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+    kinds = dict(zip((rank.origin.rank for rank in diagnosis.ranks), diagnosis.kinds, strict=True))
+    pipelines = [ranks for ranks in _connected(_neighbours(diagnosis.ranks)) if _is_pipeline(ranks, kinds)]
+    members = {rank for ranks in pipelines for rank in ranks}
+    chosen = [
+        exchanges_where(rank, lambda series: series.collective == POINT_TO_POINT) & (rank.origin.rank in members)
+        for rank in diagnosis.ranks
+    ]
+    if not matter(diagnosis, chosen, LEAST_SHARE):
+        return None
+    figures = {
+        "stages": float(max(map(len, pipelines))),
+        "micro_batches": float(max(map(_received_per_step, diagnosis.ranks))),
+    }
+    return JobLook(claims=waiting_of(diagnosis, chosen), figures=figures)
+
+
+def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:
+    """Stages do different work, or the first and the last have one neighbour only, which no rank of a ring has."""
+    is_open = len(ranks) >= LEAST_CHAIN and min(map(len, ranks.values())) == 1
+    return is_open or len({kinds.get(rank) for rank in ranks}) > 1
+
+
+def _neighbours(ranks: Sequence[Digest]) -> Neighbours:
+    """With whom each rank exchanges by sends and receives."""
+    found: Neighbours = {}
+    for one, other in {edge for rank in ranks for edge in _edges(rank)}:
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return found
+
+
+def _connected(neighbours: Neighbours) -> list[Neighbours]:
+    """Ranks that are connected by exchanges, directly or not."""
+    groups: list[Neighbours] = []
+    known = set[int]()
+    for rank in sorted(neighbours):
+        group, reached = set[int](), {rank} - known
+        if not reached:
+            continue
+        while reached:
+            group |= reached
+            reached = set().union(*(neighbours[rank] for rank in reached)) - group
+        groups.append({rank: neighbours[rank] for rank in group})
+        known |= group
+    return groups
+
+
+def _edges(rank: Digest) -> set[tuple[int, ...]]:
+    """Sender and receiver of all that the rank sends and receives."""
+    return {series.ranks for series in rank.series if series.collective == POINT_TO_POINT}
+
+
+def _received_per_step(rank: Digest) -> int:
+    """How often in a step a rank receives from the one that it receives from most."""
+    counts = [
+        int(begun_in_steps(rank, exchanges_where(rank, partial(_is_between, edge))).sum())
+        for edge in _edges(rank)
+        if edge[1] == rank.origin.rank
+    ]
+    return round(max(counts, default=0) / max(len(rank.ledger.start_ns), 1))
+
+
+def _is_between(edge: tuple[int, ...], series: Series) -> bool:
+    return series.collective == POINT_TO_POINT and series.ranks == edge
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    stages, micro_batches = seen.figures["stages"], seen.figures["micro_batches"]
+    yield Evidence(
+        "Stages of the pipeline wait {waiting_ns} of each step of {step_ns} for what others send.",
+        {"waiting_ns": seen.alone_ns, "step_ns": seen.step_ns},
+    )
+    if micro_batches:
+        yield Evidence(
+            "With {stages} stages and {micro_batches} micro-batches a step, (p - 1) / (m + p - 1) = {bubble_share} of "
+            "it would be idle if all stages took as long.",
+            {
+                "stages": stages,
+                "micro_batches": micro_batches,
+                "bubble_share": (stages - 1) / (micro_batches + stages - 1),
+            },
+        )
+
+
+RULE = Rule(
+    code="RL-P01",
+    claims=ClaimOrder.PIPELINE_WAITS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.DOCUMENTED,
+    look_at_job=look_at_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+    applies_to_plans=True,
+)

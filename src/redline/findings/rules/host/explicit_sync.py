@@ -1,0 +1,59 @@
+"""RL-H04: the program waits for the whole device on purpose."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.waits import Cause, Waits
+from redline.findings.callers import caller_of, site_of
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.timeline import NONE
+
+
+def look(scene: Scene) -> Look | None:
+    syncs = _between_work(scene, scene.waits.take(scene.waits.cause == Cause.SYNC))
+    if not scene.on_gpu or not len(syncs):
+        return None
+    blocked_ns = syncs.end_ns - syncs.start_ns
+    return Look(
+        claim=scene.idle_after(syncs.time),
+        figures={"syncs": float(len(syncs)), "blocked_ns": float(blocked_ns.sum())},
+        names={"call": scene.name(int(syncs.call[blocked_ns.argmax()])), **caller_of(scene, syncs.call, blocked_ns)},
+    )
+
+
+def _between_work(scene: Scene, syncs: Waits) -> Waits:
+    """Those that no operator made, with work before and after: the profiler synchronises where it begins and ends."""
+    launch = scene.timeline.device_work.launch
+    launched_ns = scene.timeline.spans.start_ns[launch[launch != NONE]]
+    first_ns, last_ns = launched_ns.min(initial=np.iinfo(np.int64).max), launched_ns.max(initial=0)
+    return syncs.take((syncs.operator == NONE) & (syncs.start_ns > first_ns) & (syncs.end_ns < last_ns))
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "The program itself calls {call}, {syncs:,} x per step: the host is blocked for {blocked_ns}, and the device "
+        "is then idle for {idle_ns}.",
+        {
+            "syncs": round(seen.per_step("syncs")),
+            "call": seen.names["call"],
+            "blocked_ns": seen.per_step("blocked_ns"),
+            "idle_ns": seen.alone_ns,
+        },
+    )
+    yield from site_of(seen)
+
+
+RULE = Rule(
+    code="RL-H04",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+    figures=("syncs", "blocked_ns"),
+    names=("call",),
+)

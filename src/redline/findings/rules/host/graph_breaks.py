@@ -1,0 +1,71 @@
+"""RL-H10: compiled code is broken into many graphs, with Python between them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+
+
+def look(scene: Scene) -> Look | None:
+    """After a break the rest of a function runs as a compiled function of its own, called from inside the first one.
+
+    Functions that were compiled apart from each other follow one another and are not in it.
+    """
+    spans = scene.timeline.spans
+    calls = scene.rows_named(schema.is_compiled_call, Kind.OPERATOR)
+    calls = calls[scene.in_steps.contains(spans.start_ns[calls])]
+    broken, breaks = _broken(scene, calls)
+    if not breaks:
+        return None
+    graphs = scene.rows_named(schema.is_compiled_graph, Kind.OPERATOR, Kind.ANNOTATION)
+    running = Intervals.union_of(spans.start_ns[graphs], spans.end_ns[graphs])
+    if not len(running & broken):  # an old version that does not mark its graphs: nothing tells Python from them
+        return None
+    between = broken - running
+    figures = {"breaks": float(breaks), "between_ns": float(between.length_ns)}
+    return Look(claim=scene.idle_after(between), figures=figures)
+
+
+def _broken(scene: Scene, calls: I64) -> tuple[Intervals, int]:
+    """When compiled functions ran that another one is inside of, and how many were inside of one."""
+    spans = scene.timeline.spans
+    time, breaks = Intervals.empty(), 0
+    for lane in np.unique(spans.lane[calls]).tolist():
+        here = calls[spans.lane[calls] == lane]
+        start_ns, reach_ns = spans.start_ns[here], np.maximum.accumulate(spans.end_ns[here])
+        inner = np.append(False, start_ns[1:] < reach_ns[:-1])
+        outer = np.flatnonzero(~inner & np.append(inner[1:], False))
+        time |= Intervals.union_of(start_ns[outer], spans.end_ns[here[outer]])
+        breaks += int(inner.sum())
+    return time, breaks
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "Compiled functions break {breaks:,} times per step; the Python between their graphs takes {between_ns} of the "
+        "host's time, and {lost_ns} of the device's time is lost.",
+        {
+            "breaks": round(seen.per_step("breaks")),
+            "between_ns": seen.per_step("between_ns"),
+            "lost_ns": seen.alone_ns,
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-H10",
+    claims=ClaimOrder.AVOIDABLE_KERNELS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("breaks", "between_ns"),
+)

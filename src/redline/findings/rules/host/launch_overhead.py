@@ -1,0 +1,24 @@
+"""RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Grade, Numerics
+from redline.findings.rule import Look, Rule
+from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
+
+
+def look(scene: Scene) -> Look | None:
+    return launch_gaps(scene) if is_launch_bound(scene) and not repeats(scene) else None
+
+
+RULE = Rule(
+    code="RL-H02",
+    claims=ClaimOrder.LAUNCHES,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("short", "kernels"),
+    least_share=0.05,
+    is_launch_bound=True,
+)

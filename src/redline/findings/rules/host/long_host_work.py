@@ -1,0 +1,81 @@
+"""RL-H19: the thread that launches does long work of another kind, and the device waits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from redline.analysis.accounts import IDLE, Account
+from redline.analysis.rank.doing import doing_of
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rules.host.cuda_graph import FEW_KERNELS
+from redline.findings.steady import without_warm_up
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import CALL_KINDS, Kind
+from redline.trace import schema
+
+PAUSED_SHARE = 0.05  # of the steps
+
+
+def look(scene: Scene) -> Look | None:
+    """A first step that warms up is left out; so is what other rules name: calls, compilation."""
+    ledger = scene.ledger
+    steps = without_warm_up(scene, scene.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
+    whole = scene.pauses & steps
+    few = len(scene.activity.compute) < FEW_KERNELS * len(ledger.start_ns)
+    if few or not scene.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
+        return None
+    pauses = whole - _otherwise_explained(scene)
+    return Look(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
+
+
+def _otherwise_explained(scene: Scene) -> Intervals:
+    spans = scene.timeline.spans
+    compiling = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
+    calls = spans.rows_of(*CALL_KINDS)
+    return Intervals.union_of(spans.start_ns[calls], spans.end_ns[calls]) | Intervals.union_of(
+        spans.start_ns[compiling], spans.end_ns[compiling]
+    )
+
+
+def _place(scene: Scene, pauses: Intervals) -> str:
+    """Where in the program most of the time went: the function, else the region, else the operator."""
+    paused = replace(
+        scene.idle,
+        accounts={account: pauses if account == Account.HOST else Intervals.empty() for account in IDLE},
+        of_lane={lane: time & pauses for lane, time in scene.idle.of_lane.items()},
+    )
+    sums: dict[str, int] = {}
+    for doing in doing_of(scene.timeline, paused):
+        place = doing.site or doing.region or doing.name
+        sums[place] = sums.get(place, 0) + doing.time_ns
+    return max(sums, key=lambda place: sums[place], default="")
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "The host launches nothing for more than 5 ms at a time: pauses {pauses:,}, recorded steps {steps:,}. The "
+        "device waits {waiting_ns} of each step of {step_ns} for it.",
+        {
+            "pauses": round(seen.figures["pauses"]),
+            "steps": seen.steps,
+            "waiting_ns": seen.alone_ns,
+            "step_ns": seen.step_ns,
+        },
+    )
+    if seen.names["place"]:
+        yield Evidence("Most of it is spent in {place}.", {"place": seen.names["place"]})
+
+
+RULE = Rule(
+    code="RL-H19",
+    claims=ClaimOrder.HOST_WORK,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+    figures=("pauses",),
+    names=("place",),
+    least_share=PAUSED_SHARE,
+)

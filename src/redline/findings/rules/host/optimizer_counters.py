@@ -1,0 +1,61 @@
+"""RL-H08: the optimizer works on lists of tensors but reads a counter of every parameter in Python."""
+
+from collections.abc import Iterator
+
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.optimizers import cost, optimizer_steps
+from redline.findings.rule import Look, Rule, Seen
+from redline.trace import schema
+
+MANY_READS = 20  # to a call
+LEAST_SHARE = 0.01  # of the steps
+
+
+def look(scene: Scene) -> Look | None:
+    """The numbers are on the host: what they cost is Python, and no wait for the device."""
+    steps = optimizer_steps(scene)
+    if steps is None:
+        return None
+    operators = steps.operators
+    reads = int(matching(scene.timeline, operators, schema.is_item).sum())
+    if reads < MANY_READS * steps.calls or not matching(scene.timeline, operators, schema.is_foreach).any():
+        return None
+    idle = scene.idle_after(steps.time) & scene.in_steps
+    if idle.length_ns < LEAST_SHARE * scene.steps_ns:
+        return None
+    figures = {
+        "reads": float(reads),
+        "calls": float(steps.calls),
+        "host_ns": float(steps.time.length_ns),
+        "idle_ns": float(idle.length_ns),
+    }
+    return Look(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{optimizer} reads {reads:,} numbers of the host one by one in each call and keeps the host for {host_ns} per "
+        "step; the device is idle for {idle_ns} because of it.",
+        {
+            "optimizer": seen.names["optimizer"],
+            "reads": round(seen.figures["reads"] / max(seen.figures["calls"], 1)),
+            "host_ns": seen.per_step("host_ns"),
+            "idle_ns": seen.per_step("idle_ns"),
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-H08",
+    claims=ClaimOrder.AVOIDABLE_KERNELS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("reads", "calls", "host_ns", "idle_ns"),
+    names=("optimizer",),
+    least_share=LEAST_SHARE,
+)

@@ -1,0 +1,47 @@
+"""RL-H11: torch.compile compiles again while the job is running."""
+
+from collections.abc import Iterator
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+
+
+def look(scene: Scene) -> Look | None:
+    """Compilation in the first recorded step is left out: it may be the warm-up."""
+    spans = scene.timeline.spans
+    rows = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
+    later = Intervals.union_of(scene.ledger.start_ns[1:], scene.ledger.end_ns[1:])
+    compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & later
+    if not len(compiling):
+        return None
+    figures = {"compilations": float(len(compiling)), "compiling_ns": float(compiling.length_ns)}
+    return Look(claim=scene.idle_after(compiling), figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "torch.compile compiles {compilations:,} times after the first of {steps:,} recorded steps and takes "
+        "{compiling_ns} per step; {lost_ns} of the device's time is lost.",
+        {
+            "compilations": round(seen.figures["compilations"]),
+            "steps": seen.steps,
+            "compiling_ns": seen.per_step("compiling_ns"),
+            "lost_ns": seen.alone_ns,
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-H11",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("compilations", "compiling_ns"),
+)

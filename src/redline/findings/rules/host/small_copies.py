@@ -1,0 +1,60 @@
+"""RL-H06: small tensors are made on the host and copied to the device, and the host waits for each copy."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.waits import Cause, Waits
+from redline.findings.callers import caller_of, site_of
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+
+SMALL_BYTES = 64 * 1024
+
+
+def look(scene: Scene) -> Look | None:
+    writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes < SMALL_BYTES))
+    return copying(scene, writes)
+
+
+def copying(scene: Scene, writes: Waits) -> Look | None:
+    """Copies to the device that the host waited for: what they took of the device's time, and what waiting cost."""
+    if not scene.on_gpu or not len(writes):
+        return None
+    blocked_ns = writes.end_ns - writes.start_ns
+    return Look(
+        claim=scene.busy_with(writes.copy) & scene.activity.copying | scene.idle_after(writes.time),
+        figures={
+            "copies": float(len(writes)),
+            "blocked_ns": float(blocked_ns.sum()),
+            "size_bytes": float(np.maximum(writes.bytes, 0).sum()),  # -1 where the trace does not say
+            "copying_ns": float(scene.timeline.spans.dur_ns[writes.copy].sum()),
+        },
+        names=caller_of(scene, writes.operator, blocked_ns),
+    )
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "Copies of less than 64 KB to the device, {copies:,} per step, each of which the host waits for: it is blocked "
+        "for {blocked_ns}, and {lost_ns} of the device's time is lost.",
+        {
+            "copies": round(seen.per_step("copies")),
+            "blocked_ns": seen.per_step("blocked_ns"),
+            "lost_ns": seen.alone_ns,
+        },
+    )
+    yield from site_of(seen)
+
+
+RULE = Rule(
+    code="RL-H06",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+    figures=("copies", "blocked_ns"),
+)

@@ -1,0 +1,1 @@
+"""Rules about loading batches and copying them to the device."""

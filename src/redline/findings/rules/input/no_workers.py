@@ -1,0 +1,52 @@
+"""RL-D01: batches are loaded in the training process itself."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+
+WAITING_SHARE = 0.03  # of the step
+
+
+def look(scene: Scene) -> Look | None:
+    return loading(scene, schema.is_loader_in_process)
+
+
+def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
+    """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
+    spans = scene.timeline.spans
+    rows = scene.rows_named(is_meant, Kind.ANNOTATION)
+    time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
+    waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
+    if waiting_ns <= WAITING_SHARE * scene.steps_ns:
+        return None
+    figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
+    return Look(claim=time, figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "The process that launches spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
+        "device is idle for {waiting_ns} of that.",
+        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
+    )
+
+
+RULE = Rule(
+    code="RL-D01",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("loading_ns", "waiting_ns"),
+    least_share=WAITING_SHARE,
+)

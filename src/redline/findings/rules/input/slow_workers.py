@@ -1,0 +1,34 @@
+"""RL-D02: the worker processes of the data loader do not keep up."""
+
+from collections.abc import Iterator
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rules.input.no_workers import WAITING_SHARE, loading
+from redline.trace import schema
+
+
+def look(scene: Scene) -> Look | None:
+    return loading(scene, schema.is_loader_with_workers)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "The process that launches waits {loading_ns} of each step of {step_ns} for the workers of its data loader; "
+        "the device is idle for {waiting_ns} of that.",
+        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
+    )
+
+
+RULE = Rule(
+    code="RL-D02",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+    figures=("loading_ns", "waiting_ns"),
+    least_share=WAITING_SHARE,
+)

@@ -1,0 +1,132 @@
+"""RL-B01: chains of small operators, each of which reads from memory what the one before it wrote there."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.kernels import Floats
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.cost.sizes import elements_of
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.savings import beyond, in_families, savings
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, Kind
+from redline.trace import schema
+
+KERNEL_SHARE = 0.2  # of the kernel time
+FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")
+_SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be smaller than all that they read
+
+
+def look(scene: Scene) -> Look | None:
+    if not scene.on_gpu:
+        return None
+    compute = scene.activity.compute
+    kernel_ns = int(compute.dur_ns.sum())
+    fusable = _fusable(scene)
+    if compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
+        return None
+    chain = chains_of(scene, fusable)
+    chained = chain != NONE
+    chain_ns = int(compute.dur_ns[chained].sum())
+    if chain_ns <= KERNEL_SHARE * kernel_ns:
+        return None
+    figures = {
+        "chains": float(chain.max() + 1),
+        "chained": float(chained.sum()),
+        "chain_ns": float(chain_ns),
+        "kernel_ns": float(kernel_ns),
+    }
+    return Look(claim=savings(scene, beyond(scene, chain, _kept_ns(scene, chain))), figures=figures)
+
+
+def _fusable(scene: Scene) -> Mask:
+    """Pieces of compute that a compiler fuses with their neighbours; optimizers have fused kernels of their own."""
+    timeline, kernels, compute = scene.timeline, scene.kernels, scene.activity.compute
+    by_work: Mask = np.append(in_families(kernels.calls, FUSABLE), False)[kernels.call_of]
+    unknown = (kernels.call_of == NONE) & matching(timeline, compute.row, schema.is_eager_kernel)
+    regions = np.zeros(len(timeline.spans), bool)
+    rows = timeline.spans.rows_of(Kind.ANNOTATION)
+    regions[rows[matching(timeline, rows, schema.is_optimizer_step)]] = True
+    fusable: Mask = (by_work | unknown) & ~np.isin(compute.row, scene.launched_under(regions))
+    return fusable
+
+
+def chains_of(scene: Scene, fusable: Mask) -> I64:
+    """For each piece of compute the chain that it is in: neighbours on a stream that work on tensors of one size."""
+    compute = scene.activity.compute
+    order = np.lexsort((compute.start_ns, scene.timeline.spans.lane[compute.row]))
+    lane, call = scene.timeline.spans.lane[compute.row[order]], scene.kernels.call_of[order]
+    next_to = np.flatnonzero(fusable[order[1:]] & fusable[order[:-1]] & (lane[1:] == lane[:-1]))
+    linked = np.zeros(len(order), bool)
+    linked[next_to + 1] = _related(scene, order[next_to], order[next_to + 1])
+    number = np.cumsum(~linked) - 1
+    is_next = np.append(True, (call[1:] != call[:-1]) | (call[1:] == NONE))  # not one more kernel of the same call
+    longer = np.bincount(number, weights=is_next[: len(order)], minlength=1)[number] > 1
+    _, number = np.unique(number[longer], return_inverse=True)
+    chain = np.full(len(order), NONE, np.int64)
+    chain[order[longer]] = number
+    return chain
+
+
+def _related(scene: Scene, before: I64, after: I64) -> Mask:
+    """Whether each piece may read what the piece before it wrote.
+
+    Where sizes are not known it may, unless both are the same kernel: that is how a loop over tensors looks.
+    """
+    timeline, calls, call_of = scene.timeline, scene.kernels.calls, scene.kernels.call_of
+    operators, name = timeline.operators, timeline.spans.name[scene.activity.compute.row]
+    shapes = np.append(operators.shapes[np.searchsorted(operators.row, calls.row)], NONE)[call_of]
+    shrinks = np.append(in_families(calls, _SHRINKING), True)[call_of]
+    pairs, which = distinct(shapes[before], shapes[after], shrinks[before])
+    sizes = {text: elements_of(timeline.text(text)) for text in np.unique(pairs[:2]).tolist()}
+    alike = [_alike(sizes[one], sizes[two], shrinks=bool(by)) for one, two, by in pairs.T.tolist()]
+    unknown = (shapes[before] == NONE) | (shapes[after] == NONE)
+    same_call = (call_of[before] == call_of[after]) & (call_of[after] != NONE)
+    related: Mask = np.where(unknown, name[before] != name[after], np.array(alike, bool)[which]) | same_call
+    return related
+
+
+def _alike(before: frozenset[int], after: frozenset[int], *, shrinks: bool) -> bool:
+    return bool(before & after) or (shrinks and max(after, default=0) < max(before, default=0))
+
+
+def _kept_ns(scene: Scene, chain: I64) -> Floats:
+    """What one kernel takes at least instead of a chain: the traffic of its largest member, else that one's time."""
+    kernels, compute = scene.kernels, scene.activity.compute
+    traffic_ns = np.append(np.where(kernels.calls.has_roof, kernels.calls.memory_ns, np.nan), np.nan)[kernels.call_of]
+    kept_ns = np.zeros(chain.max() + 1)
+    chained = np.flatnonzero(chain != NONE)
+    np.maximum.at(kept_ns, chain[chained], np.where(np.isnan(traffic_ns), compute.dur_ns, traffic_ns)[chained])
+    return kept_ns
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "{chained:,} elementwise, normalisation, reduction and copy kernels per step stand in {chains:,} chains of "
+        "neighbours; they take {chain_ns}, {chain_share} of the kernel time.",
+        {
+            "chained": round(seen.per_step("chained")),
+            "chains": round(seen.per_step("chains")),
+            "chain_ns": seen.per_step("chain_ns"),
+            "chain_share": seen.figures["chain_ns"] / max(seen.figures["kernel_ns"], 1),
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-B01",
+    claims=ClaimOrder.ELEMENTWISE,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("chained", "chains", "chain_ns", "kernel_ns"),
+    least_share=0.03,
+    applies_to_plans=True,
+)

@@ -1,0 +1,77 @@
+"""RL-C02: matrix products are computed in fp32 or tf32 on a device that computes 16-bit numbers faster."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.kernels import Calls, Floats
+from redline.analysis.rank.scene import Scene
+from redline.cost.roofline import NS_PER_S
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
+from redline.hardware.machine import Machine
+
+WIDE_SHARE = 0.5  # of the time in products
+PRODUCT_SHARE = 0.05  # of the kernel time: a job that multiplies less gains little
+WIDE = ("fp32", "tf32")
+NARROW = ("bf16", "fp16")  # the first that the device has a peak for
+
+
+def look(scene: Scene) -> Look | None:
+    machine, calls = scene.machine, scene.kernels.calls
+    target = next((dtype for dtype in NARROW if machine and machine.peak_flops_per_s(dtype)), "")
+    if not scene.on_gpu or machine is None or not target:
+        return None
+    products, wide = in_families(calls, PRODUCTS), np.isin(calls.dtype, WIDE)
+    wide_ns, product_ns = int(calls.time_ns[products & wide].sum()), int(calls.time_ns[products].sum())
+    kernel_ns = int(scene.timeline.spans.dur_ns[scene.activity.compute.row].sum())
+    if wide_ns <= max(WIDE_SHARE * product_ns, PRODUCT_SHARE * kernel_ns):
+        return None
+    figures = {"wide_ns": float(wide_ns), "product_ns": float(product_ns)}
+    claim = savings(scene, of_calls(scene, _saved_ns(calls, machine, target)))
+    return Look(claim=claim, figures=figures, names={"target": target})
+
+
+def _saved_ns(calls: Calls, machine: Machine, target: str) -> Floats:
+    """Of a product all beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
+
+    Optimizers keep fp32.
+    """
+    peak, bandwidth = machine.peak_flops_per_s(target), machine.memory_bytes_per_s
+    wide = np.isin(calls.dtype, WIDE)
+    if peak is None or bandwidth is None:
+        return np.zeros(len(calls))
+    roof_ns = np.maximum(calls.flops / peak.value, calls.bytes / 2 / bandwidth.value) * NS_PER_S
+    saved_ns = np.where(in_families(calls, PRODUCTS), calls.time_ns - roof_ns, calls.time_ns / 2)
+    return np.where(wide & ~in_families(calls, ("optimizer",)), saved_ns, 0.0)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    values: dict[str, float | str] = {
+        "wide_share": seen.figures["wide_ns"] / max(seen.figures["product_ns"], 1),
+        "product_ns": seen.per_step("product_ns"),
+        "target": seen.names["target"],
+    }
+    yield Evidence(
+        "Of the {product_ns} per step in matrix products, convolutions and attention {wide_share} is computed in "
+        "fp32 or tf32; {target} has a higher peak and half the bytes.",
+        values,
+    )
+    if seen.names["target"] == "fp16":
+        yield Evidence("This device has no fast bf16: use fp16 with a gradient scaler.")
+
+
+RULE = Rule(
+    code="RL-C02",
+    claims=ClaimOrder.MATRIX_PRODUCTS,
+    numerics=Numerics.LOWER_PRECISION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("wide_ns", "product_ns"),
+    names=("target",),
+    least_share=0.03,
+    applies_to_plans=True,
+)

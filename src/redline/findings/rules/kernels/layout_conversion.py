@@ -1,0 +1,51 @@
+"""RL-C10: convolutions want their tensors in another memory layout, so every one is converted there and back."""
+
+from collections.abc import Iterator
+
+from redline.analysis.rank.names import matching
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+
+KERNEL_SHARE = 0.03  # of the kernel time
+
+
+def look(scene: Scene) -> Look | None:
+    spans = scene.timeline.spans
+    rows = spans.rows_of(Kind.KERNEL)
+    rows = rows[matching(scene.timeline, rows, schema.is_layout_conversion)]
+    if not scene.on_gpu or not len(rows):
+        return None
+    converting_ns = int(spans.dur_ns[rows].sum())
+    kernel_ns = int(spans.dur_ns[scene.activity.compute.row].sum())
+    if converting_ns <= KERNEL_SHARE * kernel_ns:
+        return None
+    figures = {
+        "conversions": float(len(rows)),
+        "converting_ns": float(converting_ns),
+        "kernel_ns": float(kernel_ns),
+    }
+    return Look(claim=scene.busy_with(rows), figures=figures)
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    share = seen.figures["converting_ns"] / max(seen.figures["kernel_ns"], 1)
+    yield Evidence(
+        "{conversions:,} kernels per step convert between NCHW and NHWC, {converting_share} of the kernel time.",
+        {"conversions": round(seen.per_step("conversions")), "converting_share": share},
+    )
+
+
+RULE = Rule(
+    code="RL-C10",
+    claims=ClaimOrder.AVOIDABLE_KERNELS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("converting_ns", "kernel_ns", "conversions"),
+    applies_to_plans=True,
+)

@@ -1,0 +1,108 @@
+"""RL-C06: matrix products of too few rows: reading the weights takes longer than multiplying with them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.kernels import Floats
+from redline.analysis.rank.scene import Scene
+from redline.cost.sizes import Product, product_of
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.savings import of_calls, savings
+from redline.timeline.table import I64
+from redline.trace.steps import ENGINE_ANCHOR
+
+RIDGE_SHARE = 0.5  # of the FLOPs per byte above which the peak is the limit
+STEP_SHARE = 0.05  # of the steps, in such products
+HEADROOM = 0.15  # of the device's memory
+
+
+def look(scene: Scene) -> Look | None:
+    """Serving engines choose their batches themselves, and have rules of their own."""
+    calls = scene.kernels.calls
+    engine = scene.timeline.step_anchor == ENGINE_ANCHOR
+    if not scene.on_gpu or scene.machine is None or engine or not len(calls):
+        return None
+    rows, rest = _sizes(scene)
+    starved = (rows > 0) & (calls.math_ns < RIDGE_SHARE * calls.memory_ns)
+    starved_ns = np.where(starved, calls.time_ns, 0)
+    commonest = int(np.bincount(rows, weights=starved_ns).argmax())
+    starved_ns = np.where(rows == commonest, starved_ns, 0)
+    headroom = headroom_of(scene)
+    if starved_ns.sum() < STEP_SHARE * scene.steps_ns or (headroom is not None and headroom <= HEADROOM):
+        return None
+    saved_ns = starved_ns - np.maximum(calls.math_ns, calls.memory_ns * rest)
+    figures = {
+        "starved_ns": float(starved_ns.sum()),
+        "free": headroom or 0.0,
+        "told": float(headroom is not None),
+    }
+    return Look(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures, names={"rows": str(commonest)})
+
+
+def _sizes(scene: Scene) -> tuple[I64, Floats]:
+    """Of each call the rows of the batch, 0 where they are not the smallest size; and the traffic without weights."""
+    timeline, row = scene.timeline, scene.kernels.calls.row
+    operators = timeline.operators
+    shapes = operators.shapes[np.searchsorted(operators.row, row)]
+    keys, which = distinct(timeline.spans.name[row], shapes)
+    products = [product_of(timeline.text(name), timeline.text(shape)) for name, shape in keys.T.tolist()]
+    rows = np.array([_batch_rows(one) for one in products], np.int64)
+    rest = np.array([_without_weights(one) for one in products], np.float64)
+    return rows[which], rest[which]
+
+
+def _batch_rows(product: Product | None) -> int:
+    """Rows of the batch are rows of the left matrix, or those that a gradient of weights sums over."""
+    if product is None or product.batch != 1:
+        return 0
+    smallest = min(product.rows, product.inner)
+    return smallest if smallest < product.columns else 0
+
+
+def _without_weights(product: Product | None) -> float:
+    """The largest of the three matrices is the weights: it has the two larger sizes. All others grow with the batch."""
+    if product is None:
+        return 1.0
+    sizes = (product.rows * product.inner, product.inner * product.columns, product.rows * product.columns)
+    return 1 - max(sizes) / max(sum(sizes), 1)
+
+
+def headroom_of(scene: Scene) -> float | None:
+    """The share of the device's memory that the allocator never reserved; None where that was not recorded."""
+    memory, machine = scene.timeline.memory, scene.machine
+    reserved_bytes = int(memory.reserved_bytes[memory.device >= 0].max(initial=0))
+    known = max((device.memory_bytes for device in scene.timeline.metadata.devices), default=0)
+    if not known and machine is not None and machine.memory_bytes is not None:
+        known = int(machine.memory_bytes.value)
+    return 1 - reserved_bytes / known if known and reserved_bytes else None
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    yield Evidence(
+        "Matrix products with {rows} rows take {starved_ns} of each step of {step_ns}; the device could multiply "
+        "at least twice as many rows in the time that it needs to read the weights.",
+        {"rows": seen.names["rows"], "starved_ns": seen.per_step("starved_ns"), "step_ns": seen.step_ns},
+    )
+    if seen.figures["told"]:
+        free_share = seen.figures["free"] / max(seen.figures["told"], 1)
+        yield Evidence("{free_share} of the memory was never reserved.", {"free_share": free_share})
+    else:
+        yield Evidence("How much memory is free was not recorded: check that before raising the batch.")
+
+
+RULE = Rule(
+    code="RL-C06",
+    claims=ClaimOrder.MATRIX_PRODUCTS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("starved_ns", "told", "free"),
+    names=("rows",),
+    least_share=STEP_SHARE,
+    applies_to_plans=True,
+)

@@ -1,0 +1,104 @@
+"""RL-C07: attention as two products with a softmax between them, so that all scores go through memory."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.cost.roofline import NS_PER_S
+from redline.findings.attention import UNKNOWN, Attention, attentions_of
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.savings import beyond, savings
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE
+
+STEP_SHARE = 0.1  # of the steps
+_WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+
+
+def look(scene: Scene) -> Look | None:
+    found = attentions_of(scene.timeline) if scene.on_gpu else []
+    if not found:
+        return None
+    group = _launched_by(scene, found)
+    attention_ns = int(scene.activity.compute.dur_ns[group != NONE].sum())
+    if attention_ns < STEP_SHARE * scene.steps_ns:
+        return None
+    kept_ns = np.array([_least_ns(scene, one) for one in found])
+    _, queries, keys = max((one.scores for one in found), key=lambda scores: scores[1] * scores[2])
+    figures = {
+        "attentions": float(len(found)),
+        "attention_ns": float(attention_ns),
+        "unrated": float(not kept_ns.all()),
+    }
+    names = {"scores": f"{queries} x {keys}" if queries else ""}
+    return Look(claim=savings(scene, beyond(scene, group, kept_ns)), figures=figures, names=names)
+
+
+def _launched_by(scene: Scene, found: Sequence[Attention]) -> I64:
+    """For each piece of compute the attention that launched it."""
+    work, spans, compute = scene.timeline.device_work, scene.timeline.spans, scene.activity.compute
+    launch = work.launch[np.searchsorted(work.row, compute.row)]
+    lane = np.array([one.lane for one in found])
+    start_ns, end_ns = (np.array([getattr(one, edge) for one in found]) for edge in ("start_ns", "end_ns"))
+    group = np.full(len(compute), NONE, np.int64)
+    for number in np.unique(lane).tolist():
+        index = np.flatnonzero(lane == number)
+        here = np.flatnonzero((launch != NONE) & (spans.lane[launch] == number))
+        at_ns = spans.start_ns[launch[here]]
+        last = np.searchsorted(start_ns[index], at_ns, side="right") - 1
+        inside = (last >= 0) & (at_ns < end_ns[index[last]])
+        group[here[inside]] = index[last[inside]]
+    return group
+
+
+def _least_ns(scene: Scene, one: Attention) -> float:
+    """What a fused attention needs at best; 0 where that is not known. A causal mask may hide half of the pairs."""
+    machine, calls = scene.machine, scene.kernels.calls
+    call = int(np.searchsorted(calls.row, one.product))
+    known = machine is not None and call < len(calls) and calls.row[call] == one.product
+    if machine is None or not known or machine.memory_bytes_per_s is None or one.scores == UNKNOWN:
+        return 0.0
+    dtype = str(calls.dtype[call])
+    peaks = [machine.peak_flops_per_s(each) for each in (("fp32", "tf32") if dtype == "fp32" else (dtype,)) if each]
+    peak = max((each.value for each in peaks if each is not None), default=0.0)
+    if not peak or dtype not in _WIDTH_BYTES:
+        return 0.0
+    heads, queries, keys = one.scores
+    pairs = heads * queries * keys * (0.5 if queries == keys else 1.0)
+    flops = (10 if one.backward else 4) * pairs * one.size
+    size_bytes = (4 if one.backward else 2) * heads * (queries + keys) * one.size * _WIDTH_BYTES[dtype]
+    return max(flops / peak, size_bytes / machine.memory_bytes_per_s.value) * NS_PER_S
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    values: dict[str, float | str] = {
+        "attentions": round(seen.per_step("attentions")),
+        "attention_ns": seen.per_step("attention_ns"),
+        "attention_share": seen.per_step("attention_ns") / seen.step_ns,
+    }
+    yield Evidence(
+        "{attentions:,} attentions per step are separate products and softmax; they take {attention_ns}, "
+        "{attention_share} of the step.",
+        values,
+    )
+    if seen.names["scores"]:
+        yield Evidence("They write scores of up to {scores} for each head to memory.", {"scores": seen.names["scores"]})
+    if seen.figures["unrated"]:
+        yield Evidence("What fused attention needs here is not known, so the bound is all of that time.")
+
+
+RULE = Rule(
+    code="RL-C07",
+    claims=ClaimOrder.MEMORY_TRAFFIC,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("attentions", "attention_ns", "unrated"),
+    names=("scores",),
+    least_share=0.05,
+    applies_to_plans=True,
+)

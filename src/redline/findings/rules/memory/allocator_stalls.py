@@ -1,0 +1,112 @@
+"""RL-M01: the allocator asks the driver for memory in the middle of steps, or holds much that it cannot use."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.steady import without_warm_up
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.timeline.timeline import CALL_KINDS
+from redline.trace import schema
+
+TIME_SHARE = 0.01  # of the step
+MANY_CALLS = 50  # in every step: an allocator that keeps what it has does not need them
+UNUSABLE_SHARE = 0.1  # of the device's memory
+RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatever is unusable
+_MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
+
+
+def look(scene: Scene) -> Look | None:
+    if not scene.on_gpu:
+        return None
+    spans, ledger = scene.timeline.spans, scene.ledger
+    rows = scene.rows_named(schema.is_allocation, *CALL_KINDS)
+    calls = _in_steps(spans.start_ns[rows], scene)
+    steps = without_warm_up(scene, calls) if len(calls) > 1 else Intervals.empty()  # of one alone nothing can be told
+    rows = rows[steps.contains(spans.start_ns[rows])]
+    memory = _memory(scene)
+    if not len(rows) and not memory:
+        return None
+    figures = {
+        "calls": float(len(rows)),
+        "calling_ns": float(spans.dur_ns[rows].sum()),
+        "steps": float(steps.contains(ledger.start_ns).sum()),
+        "uncached": float(len(calls) > 1 and calls.min() >= max(MANY_CALLS, 0.9 * calls.max())),
+        **memory,
+    }
+    return Look(
+        claim=scene.idle_after(Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])),
+        figures=figures,
+        names={"call": scene.name(int(rows[spans.dur_ns[rows].argmax()]))} if len(rows) else {},
+    )
+
+
+def _in_steps(start_ns: I64, scene: Scene) -> I64:
+    """How many of these times, which are in order, lie in each step."""
+    edges = np.searchsorted(start_ns, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    number: I64 = edges[1] - edges[0]
+    return number
+
+
+def _memory(scene: Scene) -> dict[str, float]:
+    """The allocator of the fullest device when most was allocated; nothing where that is no trouble or not known."""
+    marks = scene.timeline.memory
+    known = {one.id: one.memory_bytes for one in scene.timeline.metadata.devices if one.memory_bytes}
+    found: dict[str, float] = {}
+    for device, memory_bytes in known.items():
+        rows = np.flatnonzero(marks.device == device)
+        if not len(rows):
+            continue
+        peak = rows[marks.allocated_bytes[rows].argmax()]
+        reserved_bytes = int(marks.reserved_bytes[peak])
+        unusable_bytes = reserved_bytes - int(marks.allocated_bytes[peak])
+        if reserved_bytes > RESERVED_SHARE * memory_bytes and unusable_bytes > UNUSABLE_SHARE * memory_bytes:
+            found = dict(zip(_MEMORY, (1.0, memory_bytes, unusable_bytes), strict=True))
+    return found
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    if seen.share >= TIME_SHARE:
+        steps = max(seen.figures["steps"], 1)  # first steps that warm up were not counted
+        yield Evidence(
+            "{calls:,} calls per step take memory from the driver or give it back, the longest of them {call}: they "
+            "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
+            {
+                "calls": round(seen.figures["calls"] / steps),
+                "call": seen.names.get("call", "?"),
+                "calling_ns": seen.figures["calling_ns"] / steps,
+                "idle_ns": seen.alone_ns * seen.steps / steps,
+            },
+        )
+    if seen.figures["uncached"]:
+        yield Evidence(
+            "They are as many in every step: the caching allocator seems to be off. Look for "
+            "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
+        )
+    ranks, memory_bytes, unusable_bytes = (seen.figures.get(name, 0.0) for name in _MEMORY)
+    if ranks:
+        yield Evidence(
+            "When most memory is allocated, {unusable_bytes} more are reserved than allocated: {unusable_share} of "
+            "the device's memory.",
+            {
+                "unusable_bytes": unusable_bytes / max(ranks, 1),
+                "unusable_share": unusable_bytes / max(memory_bytes, 1),
+            },
+        )
+
+
+RULE = Rule(
+    code="RL-M01",
+    claims=ClaimOrder.MOMENTS,
+    numerics=Numerics.BITWISE,
+    grade=Grade.MEASURED,
+    look=look,
+    explain=explain,
+    figures=("calls", "calling_ns", "steps", "uncached"),
+    least_share=0.0,
+)

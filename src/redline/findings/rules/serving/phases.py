@@ -1,0 +1,84 @@
+"""RL-S01, a remark: how the steps of a serving engine divide into prefill and decode."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.scene import Scene
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import Look, Rule, Seen
+from redline.findings.serving import PHASES, phases_of, steps_in
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import NONE
+from redline.trace import schema
+
+BUSY_SHARE = 0.7  # of the steps of a phase: the device, and not launching, limits it
+UNKNOWN_SHARE = 0.5  # of the compute of a phase
+_FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
+
+
+def look(scene: Scene) -> Look | None:
+    phases = phases_of(scene)
+    figures: dict[str, float] = {}
+    for phase in PHASES:
+        chosen = phases == phase
+        if not chosen.any():
+            continue
+        time = steps_in(scene, phase) - scene.unowned
+        labels = scene.timeline.steps.label[chosen].tolist()
+        loads = np.array([schema.load_of(scene.timeline.text(label)) for label in labels])
+        unknown = scene.activity.compute.where(scene.kernels.call_of == NONE)
+        told = {
+            "steps": float(chosen.sum()),
+            "time_ns": time.length_ns,
+            "busy_ns": (scene.activity.busy & time).length_ns,
+            "computing_ns": (scene.activity.computing & time).length_ns,
+            "unknown_ns": (unknown & time).length_ns,
+            "requests": loads[:, 0].sum(),
+            "tokens": loads[:, 1].sum(),
+        }
+        figures |= {f"{phase}_{name}": float(value) for name, value in told.items()}
+    return Look(claim=Intervals.empty(), figures=figures) if figures else None
+
+
+def explain(seen: Seen) -> Iterator[Evidence]:
+    for phase in PHASES:
+        if seen.figures.get(f"{phase}_steps"):
+            yield from _of_phase(phase, seen)
+
+
+def _of_phase(phase: str, seen: Seen) -> Iterator[Evidence]:
+    figures = {name: seen.figures.get(f"{phase}_{name}", 0.0) for name in _FIGURES}
+    steps, busy_share = figures["steps"], figures["busy_ns"] / max(figures["time_ns"], 1)
+    all_steps, all_ns = (sum(seen.figures.get(f"{one}_{of}", 0) for one in PHASES) for of in ("steps", "time_ns"))
+    yield Evidence(
+        "Steps that do {phase}: {steps:,} of {all_steps:,}, {time_share} of their time; the device is busy "
+        "{busy_share} of it.",
+        {
+            "phase": phase,
+            "steps": steps,
+            "all_steps": all_steps,
+            "time_share": figures["time_ns"] / max(all_ns, 1),
+            "busy_share": busy_share,
+        },
+    )
+    if figures["requests"]:
+        yield Evidence(
+            "Such a step has on average: requests {requests:,}, tokens {tokens:,}.",
+            {name: round(figures[name] / max(steps, 1)) for name in ("requests", "tokens")},
+        )
+    if busy_share >= BUSY_SHARE and figures["unknown_ns"] > UNKNOWN_SHARE * figures["computing_ns"]:
+        yield Evidence(
+            "The work of most of their kernels is not known, so how far from the roof they are is not known either."
+        )
+
+
+RULE = Rule(
+    code="RL-S01",
+    claims=ClaimOrder.NOTHING,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    look=look,
+    explain=explain,
+)

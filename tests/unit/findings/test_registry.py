@@ -1,0 +1,45 @@
+"""Rules are found where they lie, and claim time in the order that is stated."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.registry import RULES, RULES_OF_PLANS
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "src" / "redline"
+
+
+def test_every_module_in_a_folder_of_rules_is_a_rule() -> None:
+    modules = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if path.name != "__init__.py"]
+    assert len(RULES) == len(modules)
+    assert len({rule.code for rule in RULES}) == len(RULES)
+
+
+def test_rules_claim_in_the_stated_order() -> None:
+    assert [rule.claims for rule in RULES] == sorted(rule.claims for rule in RULES)
+    assert {rule.claims for rule in RULES} == set(ClaimOrder)  # no place that nobody has
+    place = {rule.code: number for number, rule in enumerate(RULES)}
+    chosen = ["RL-D01", "RL-H19", "RL-ID01", "RL-H01", "RL-H07", "RL-C07", "RL-B01", "RL-P01", "RL-N13", "RL-N01"]
+    assert sorted(chosen, key=place.__getitem__) == chosen
+
+
+def test_rules_about_what_a_program_did_say_nothing_of_a_plan() -> None:
+    of_plans = {rule.code for rule in RULES_OF_PLANS}
+    assert {"RL-N01", "RL-P01", "RL-C06", "RL-B01"} <= of_plans
+    assert of_plans.isdisjoint({"RL-D01", "RL-H01", "RL-H19", "RL-M01", "RL-N11", "RL-R06", "RL-S01"})
+
+
+def test_they_are_found_in_an_archive_too(tmp_path: Path) -> None:
+    archive = tmp_path / "redline.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in PACKAGE.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                file.write(path, path.relative_to(PACKAGE.parent))
+    program = f"import sys; sys.path.insert(0, {str(archive)!r})\nfrom redline.findings import registry\n"
+    program += "print(registry.__file__, *(rule.code for rule in registry.RULES))"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert shown[0].startswith(str(archive))
+    assert shown[1:] == [rule.code for rule in RULES]
