@@ -25,21 +25,21 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 LEAST_SHARE = 0.03  # of the step: below this the rule is silent
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """The time that would be gone with the cause; None where it is not there."""
     claim = scene.idle_in(Account.HOST)
-    return Look(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None
+    return RuleMatch(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "What was seen, with its figures: {{claimed_ns}} of each step of {{step_ns}}.",
-        {{"claimed_ns": seen.per_step("claimed_ns"), "step_ns": seen.step_ns}},
+        "What was found, with its figures: {{claimed_ns}} of each step of {{step_ns}}.",
+        {{"claimed_ns": totals.per_step("claimed_ns"), "step_ns": totals.step_ns}},
     )
 
 
@@ -48,7 +48,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.HYPOTHESIS,
-    look=look,
+    match=match,
     explain=explain,
     least_share=LEAST_SHARE,
 )

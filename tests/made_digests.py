@@ -22,8 +22,8 @@ from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.packing import PackedIntervals
-from redline.analysis.rank.sighting import Sighting
-from redline.findings.observe import observe
+from redline.analysis.rank.rank_match import RankMatch
+from redline.findings.match import match_rules
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -53,7 +53,7 @@ def _seeds(simulated: int) -> tuple[Digest, ...]:
         late = tuple(Straggler(rank=rank, extra_us=200 + rank) for rank in (5, 23) if rank < simulated)
         write_job(JobSpec(ranks=simulated, layout=layout, steps=3, layers=16, stragglers=late), Path(folder))
         paths = [Path(folder) / f"rank-{rank}.pt.trace.json.gz" for rank in range(simulated)]
-        return digest_job(paths, None, JobOptions(use_cache=False, jobs=1), observe=observe).digests
+        return digest_job(paths, None, JobOptions(use_cache=False, jobs=1), observe=match_rules).digests
 
 
 def _own(seed: Digest, rank: int) -> Digest:
@@ -88,7 +88,7 @@ def _own(seed: Digest, rank: int) -> Digest:
         exchanges=_exchanges(seed.exchanges, slower, random),
         spent=_spent(seed.spent, random),
         series=tuple(_series(one, seed.origin.rank, rank) for one in seed.series),
-        sightings=tuple(_sighting(one, ledger, rank, slower) for one in seed.sightings),
+        matches=tuple(_match(one, ledger, rank, slower) for one in seed.matches),
     )
 
 
@@ -172,7 +172,7 @@ def _series(series: Series, seed_rank: int, rank: int) -> Series:
     return replace(series, group=group, in_elements=series.in_elements + more, out_elements=series.out_elements + more)
 
 
-def _sighting(one: Sighting, ledger: Ledger, rank: int, slower: int) -> Sighting:
+def _match(one: RankMatch, ledger: Ledger, rank: int, slower: int) -> RankMatch:
     return replace(
         one,
         claimed_ns=one.claimed_ns - one.claimed_ns // slower,

@@ -11,7 +11,7 @@ import pytest
 from redline.analysis.job.combine import combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest_file import decoded, encoded
-from redline.findings.conclude import findings_of
+from redline.findings.aggregate import findings_of
 from tests.made_digests import distinct_digests, write_distinct
 
 MOST_BYTES_PER_RANK = 60_000  # with so few ranks, what is made on the way counts as well

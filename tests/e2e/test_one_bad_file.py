@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from redline.analysis.rank.rank_match import RankMatch
 from redline.analysis.rank.scene import Scene
-from redline.analysis.rank.sighting import Sighting
 from redline.cli import main
 from redline.errors import UnexpectedError
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
 from redline.trace.job import JobOptions
 from redline.trace.perfetto import RankEvents
 from redline.verbs.diagnose import diagnose
@@ -23,11 +23,11 @@ PLANTED = "a name that no rule expects"
 OF_THE_RULE = "LookupError: planted by a test"
 
 
-def plant(scene: Scene) -> tuple[Sighting, ...]:
+def plant(scene: Scene) -> tuple[RankMatch, ...]:
     """As if a rule had a bug that one trace brings out; also found by name in the workers of a pool."""
     if PLANTED in scene.timeline.texts:
         raise LookupError("planted by a test")
-    return observe(scene)
+    return match_rules(scene)
 
 
 def work(*more: Event) -> list[Event]:
@@ -54,8 +54,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redline.verbs.diagnose.observe", plant)
-    monkeypatch.setattr("redline.verbs.digest.observe", plant)
+    monkeypatch.setattr("redline.verbs.diagnose.match_rules", plant)
+    monkeypatch.setattr("redline.verbs.digest.match_rules", plant)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

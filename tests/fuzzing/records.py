@@ -18,9 +18,9 @@ import zstandard
 
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.digest_file import encoded
-from redline.analysis.rank.sighting import Sighting, longest
+from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.cli import main
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
 from redline.findings.registry import RULES
 from redline.hardware import catalogue
 from redline.hardware.profile import save_profile
@@ -99,9 +99,9 @@ def digest_seeds() -> tuple[Record, ...]:
         timelines = [read_file(file).timelines[0] for file in files]
         bare = digest_of(read_one(document([region("nothing", 0, 5)]), Path(folder)), None)
     machine = catalogue.match("NVIDIA H100 80GB HBM3")
-    first, second = (digest_of(timeline, machine, observe=observe) for timeline in timelines)
+    first, second = (digest_of(timeline, machine, observe=match_rules) for timeline in timelines)
     first, second = (replace(one, kernels=one.kernels[:5], doing=one.doing[:3]) for one in (first, second))
-    digests = (first, second, _with_every_rule(first), _with_every_rule(second), bare, replace(first, sightings=()))
+    digests = (first, second, _with_every_rule(first), _with_every_rule(second), bare, replace(first, matches=()))
     # Whatever folder they were read from, a seed gives the same mutants.
     named = [replace(one, origin=replace(one.origin, source="rank.json")) for one in digests]
     return tuple(msgspec.msgpack.decode(zstandard.decompress(encoded(one, "a test"))) for one in named)
@@ -112,7 +112,7 @@ def _with_every_rule(digest: Digest) -> Digest:
     steps_ns = ledger.end_ns - ledger.start_ns
     places = longest(Intervals.union_of(ledger.start_ns, ledger.end_ns))
     seen = (
-        Sighting(
+        RankMatch(
             code=rule.code,
             claimed_ns=steps_ns // 3,
             alone_ns=np.where(steps_ns > 1, steps_ns // 2, steps_ns),
@@ -122,9 +122,9 @@ def _with_every_rule(digest: Digest) -> Digest:
             names=dict.fromkeys((*rule.names, "site"), "a.py(3): f"),
         )
         for rule in RULES
-        if rule.look is not None
+        if rule.match is not None
     )
-    return replace(digest, sightings=tuple(seen))
+    return replace(digest, matches=tuple(seen))
 
 
 _OF_PHASE = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")

@@ -12,8 +12,8 @@ from pathlib import Path
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.digest_file import decoded, encoded
 from redline.errors import InputError
-from redline.findings.needed import check_sightings
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
+from redline.findings.needed import check_matches
 from redline.report.inspect import json as inspect_json
 from redline.report.inspect import text as inspect_text
 from redline.testing.damage.corpus import seed_trace
@@ -85,7 +85,9 @@ def check_timeline(timeline: Timeline) -> None:
 def check_sampled(path: Path, timelines: tuple[Timeline, ...]) -> None:
     """Timelines can be stored, digested, reported and merged, and a strict reading agrees or refuses."""
     for timeline in timelines:
-        check_sightings(decoded(encoded(digest_of(timeline, None, observe=observe), "fuzzing"), "a digest"), "a digest")
+        check_matches(
+            decoded(encoded(digest_of(timeline, None, observe=match_rules), "fuzzing"), "a digest"), "a digest"
+        )
     if is_text(path.name) and all(is_text(timeline.source.member) for timeline in timelines):
         check_stored(timelines)
     job = read_job([path], JobOptions(jobs=1, use_cache=False))

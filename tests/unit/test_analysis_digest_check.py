@@ -15,13 +15,13 @@ from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank.digest_file import decoded
 from redline.analysis.rank.packing import packed, unpacked
 from redline.errors import InputError
-from redline.findings.needed import check_sightings
+from redline.findings.needed import check_matches
 from redline.findings.registry import RULES
-from redline.findings.rule import Rule, Seen
+from redline.findings.rule import MatchTotals, Rule
 from tests.conftest import run_redline
 from tests.fuzzing.records import digest_seeds
 
-ON_RANKS = [rule for rule in RULES if rule.look is not None]
+ON_RANKS = [rule for rule in RULES if rule.match is not None]
 Change = Callable[[Any], None]
 
 
@@ -129,7 +129,7 @@ def test_a_digest_that_nests_without_end_is_refused() -> None:
 
 def test_digests_that_we_make_are_sound() -> None:
     for record in digest_seeds():
-        check_sightings(decoded(zstandard.compress(msgspec.msgpack.encode(record)), "a.digest"), "a.digest")
+        check_matches(decoded(zstandard.compress(msgspec.msgpack.encode(record)), "a.digest"), "a.digest")
 
 
 # --- what rules need --------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def number_of(rule: Rule) -> int:
 
 @pytest.mark.parametrize("rule", ON_RANKS, ids=lambda rule: rule.code)
 def test_a_rule_explains_with_what_it_says_that_it_needs(rule: Rule) -> None:
-    seen = Seen(
+    seen = MatchTotals(
         ranks=1,
         steps=3,
         step_ns=1e6,
@@ -163,7 +163,7 @@ def test_a_digest_without_what_a_rule_needs_is_refused(rule: Rule) -> None:
         for name in names:
             digest = decoded(changed(partial(_without, number_of(rule), kind, name)), "a.digest")
             with pytest.raises(InputError) as caught:
-                check_sightings(digest, "a.digest")
+                check_matches(digest, "a.digest")
             expected = f"a.digest: not a sound digest ({rule.code} without its {name!r}). Make it anew: redline digest"
             assert str(caught.value) == expected
 
@@ -171,12 +171,12 @@ def test_a_digest_without_what_a_rule_needs_is_refused(rule: Rule) -> None:
 def test_what_only_all_ranks_tell_is_refused_from_one() -> None:
     digest = decoded(changed(put("sightings", 0, "code", to="RL-N11")), "a.digest")
     with pytest.raises(InputError) as caught:
-        check_sightings(digest, "a.digest")
+        check_matches(digest, "a.digest")
     assert "(RL-N11 is told from all ranks together, not from one)" in str(caught.value)
 
 
 def test_a_rule_of_another_version_is_not_looked_at() -> None:
-    check_sightings(decoded(changed(put("sightings", 0, "code", to="RL-Z99")), "a.digest"), "a.digest")
+    check_matches(decoded(changed(put("sightings", 0, "code", to="RL-Z99")), "a.digest"), "a.digest")
 
 
 def test_a_bad_digest_among_good_ones_is_named_and_the_others_are_diagnosed(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from redline.analysis.job import digests as making
 from redline.analysis.job.digests import digest_job
 from redline.analysis.job.kept import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.analysis.rank.digest import Digest, Observer
+from redline.analysis.rank.rank_match import RankMatch
 from redline.analysis.rank.scene import Scene
-from redline.analysis.rank.sighting import Sighting
 from redline.errors import InputError
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
 from redline.hardware.machine import Figure, Machine, Origin
 from redline.hardware.profile import save_profile
 from redline.report.diagnose import json as diagnose_json
@@ -168,13 +168,13 @@ def test_strictness_is_honoured_after_a_lenient_diagnosis(tmp_path: Path) -> Non
 
 def test_with_and_without_rules_are_kept_apart() -> None:
     slow_loader = RECORDED[-1]
-    (with_rules,) = digest_job([slow_loader], None, OPTIONS, observe=observe).digests
+    (with_rules,) = digest_job([slow_loader], None, OPTIONS, observe=match_rules).digests
     (without,) = digest_job([slow_loader], None, OPTIONS).digests
-    assert with_rules.sightings
-    assert not without.sightings
+    assert with_rules.matches
+    assert not without.matches
 
 
-def foreign(_: Scene) -> tuple[Sighting, ...]:
+def foreign(_: Scene) -> tuple[RankMatch, ...]:
     return ()
 
 
@@ -207,9 +207,9 @@ opened = set()
 sys.addaudithook(lambda event, what: opened.add(str(what[0])) if event == "open" else None)
 import redline
 from redline.analysis.job.digests import digest_job
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
 from redline.trace.job import JobOptions
-digest_job([Path(path) for path in sys.argv[1:]], None, JobOptions(use_cache=False, jobs=1), observe=observe)
+digest_job([Path(path) for path in sys.argv[1:]], None, JobOptions(use_cache=False, jobs=1), observe=match_rules)
 package = str(Path(redline.__file__).parent)
 loaded = {module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "redline"}
 print("\\n".join(path for path in opened | loaded if path.startswith(package) and "__pycache__" not in path))
@@ -286,7 +286,7 @@ def test_an_entry_whose_causes_are_not_whole_is_analysed_again(monkeypatch: pyte
         checked.append(where)
         raise InputError("figures are missing")
 
-    monkeypatch.setattr(diagnosing, "check_sightings", refusing)
+    monkeypatch.setattr(diagnosing, "check_matches", refusing)
     assert text_of(RECORDED[-1]) == text
     assert checked == ["the cache"]
 

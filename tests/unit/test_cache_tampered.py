@@ -18,8 +18,8 @@ from redline.analysis.job.combine import combine
 from redline.analysis.job.digests import digest_job
 from redline.analysis.job.outline import outline_of
 from redline.errors import InputError
-from redline.findings.conclude import findings_of
-from redline.findings.observe import observe
+from redline.findings.aggregate import findings_of
+from redline.findings.match import match_rules
 from redline.report.diagnose import json as diagnose_json
 from redline.testing.damage.seed import seed_trace
 from redline.timeline.table import Table
@@ -76,7 +76,7 @@ class Kept:
 
     def diagnosed(self, *, use_cache: bool = True) -> str:
         options = JobOptions(jobs=1, use_cache=use_cache)
-        found = digest_job([self.trace], None, options, observe=observe)
+        found = digest_job([self.trace], None, options, observe=match_rules)
         diagnosis = combine(found.digests)
         outline = outline_of(diagnosis)
         return diagnose_json.render(diagnosis, outline, findings_of(diagnosis, outline), found.failures)

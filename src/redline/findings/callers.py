@@ -8,7 +8,7 @@ from redline.analysis.rank.doing import sites_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.evidence import Evidence
-from redline.findings.rule import Seen
+from redline.findings.rule import MatchTotals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
@@ -23,10 +23,10 @@ def caller_of(scene: Scene, rows: I64, weight_ns: I64) -> dict[str, str]:
     return {"operator": _heaviest(timeline, names, weight_ns), "site": _heaviest(timeline, sites, weight_ns)}
 
 
-def site_of(seen: Seen) -> Iterator[Evidence]:
+def site_of(totals: MatchTotals) -> Iterator[Evidence]:
     """A sentence on where it comes from, if that is known."""
-    if seen.names.get("site"):
-        yield Evidence("Most of it comes from {site}.", {"site": seen.names["site"]})
+    if totals.names.get("site"):
+        yield Evidence("Most of it comes from {site}.", {"site": totals.names["site"]})
 
 
 def _outermost_operators(timeline: Timeline, rows: I64) -> I64:

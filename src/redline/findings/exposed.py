@@ -10,7 +10,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import REDUCTIONS, Series
 from redline.analysis.rank.passes import FORWARD
 from redline.findings.evidence import Evidence
-from redline.findings.rule import Seen
+from redline.findings.rule import MatchTotals
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
@@ -101,17 +101,17 @@ def unknown_ns(diagnosis: Diagnosis) -> float:
     return float(found)
 
 
-def untold(seen: Seen) -> Iterator[Evidence]:
+def untold(totals: MatchTotals) -> Iterator[Evidence]:
     """Where too few ranks were recorded, what looks like transfer may have been waiting."""
-    share = seen.figures.get("untold_share", 0.0)
+    share = totals.figures.get("untold_share", 0.0)
     if share > _UNTOLD_SHARE:
         yield Evidence(
             "Of {untold_share} of the exposed communication no other rank was recorded, so waiting for late ranks may "
             "be in this: diagnose all ranks together.",
             {"untold_share": share},
         )
-    unknown = seen.per_step("unknown_ns")
-    if unknown > _UNTOLD_SHARE * seen.step_ns:
+    unknown = totals.per_step("unknown_ns")
+    if unknown > _UNTOLD_SHARE * totals.step_ns:
         yield Evidence(
             "{unknown_ns} more of each step is exposed in exchanges of unknown kind, as their launch was not recorded: "
             "the bound may be too low.",

@@ -1,27 +1,27 @@
 """Whether what a digest from a file says of findings has all that the rules need to explain them."""
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.sighting import Sighting
+from redline.analysis.rank.rank_match import RankMatch
 from redline.errors import InputError
 from redline.findings.registry import RULES
 
 _BY_CODE = {rule.code: rule for rule in RULES}
 
 
-def check_sightings(digest: Digest, where: str) -> None:
-    """InputError where something is missing. What rules of other versions saw is nobody's: it is not looked at."""
-    for sighting in digest.sightings:
-        wrong = _missing(sighting)
+def check_matches(digest: Digest, where: str) -> None:
+    """InputError where something is missing. Matches of rules of other versions are ignored."""
+    for match in digest.matches:
+        wrong = _missing(match)
         if wrong:
             raise InputError(f"{where}: not a sound digest ({wrong}). Make it anew: redline digest")
 
 
-def _missing(sighting: Sighting) -> str:
-    rule = _BY_CODE.get(sighting.code)
+def _missing(match: RankMatch) -> str:
+    rule = _BY_CODE.get(match.code)
     if rule is None:
         return ""
-    if rule.look is None:
+    if rule.match is None:
         return f"{rule.code} is told from all ranks together, not from one"
-    figures = [name for name in rule.figures if name not in sighting.figures]
-    names = [name for name in rule.names if name not in sighting.names]
+    figures = [name for name in rule.figures if name not in match.figures]
+    names = [name for name in rule.names if name not in match.names]
     return f"{rule.code} without its {[*figures, *names][0]!r}" if figures or names else ""

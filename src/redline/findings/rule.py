@@ -12,8 +12,8 @@ from redline.timeline.intervals import Intervals
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """What a rule sees on one rank. A fix that makes a kernel shorter claims the end of that kernel's time."""
+class RuleMatch:
+    """Where a rule matches on one rank. A fix that makes a kernel shorter claims the end of that kernel's time."""
 
     claim: Intervals
     figures: Mapping[str, float] = field(default_factory=dict)  # those of several ranks are added
@@ -21,8 +21,8 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobLook:
-    """What a rule sees when all ranks are together: for each of them the exposed communication that it claims.
+class JobMatch:
+    """Where a rule matches when all ranks are together: for each of them the exposed communication that it claims.
 
     A rule that claims no time needs no claims.
     """
@@ -33,11 +33,11 @@ class JobLook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A rule's sightings on all ranks, added up; times are of the average step of a rank."""
+class MatchTotals:
+    """A rule's matches on all ranks, added up; times are of the average step of a rank."""
 
-    ranks: int  # that it was seen on
-    steps: int  # of all ranks together, whether it was seen there or not
+    ranks: int  # that it matches on
+    steps: int  # of all ranks together, whether it matches there or not
     step_ns: float
     bound_ns: float
     alone_ns: float
@@ -55,8 +55,8 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One cause. `look` sees it on a rank, `look_at_job` needs all ranks, `look_at_findings` what the rules before it
-    found; `explain` says what was seen.
+    """One cause. `match` finds it on a rank, `match_job` needs all ranks, `match_findings` what the rules before it
+    found; `explain` says what was found.
 
     `explain` may return nothing: then the rule is silent. Below `least_share` of the step it is not asked.
     """
@@ -65,12 +65,12 @@ class Rule:
     claims: ClaimOrder
     numerics: Numerics
     grade: Grade
-    explain: Callable[[Seen], Iterable[Evidence]]
-    figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `look` saw something, as it does names
+    explain: Callable[[MatchTotals], Iterable[Evidence]]
+    figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `match` found something, as it does names
     names: tuple[str, ...] = ()
-    look: Callable[[Scene], Look | None] | None = None
-    look_at_job: Callable[[Diagnosis], JobLook | None] | None = None
-    look_at_findings: Callable[[Sequence[Finding]], JobLook | None] | None = None
+    match: Callable[[Scene], RuleMatch | None] | None = None
+    match_job: Callable[[Diagnosis], JobMatch | None] | None = None
+    match_findings: Callable[[Sequence[Finding]], JobMatch | None] | None = None
     least_share: float = 0.01
     is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little
     applies_to_plans: bool = False

@@ -16,7 +16,7 @@ from redline.findings.exposed import (
     transfer_of,
     untold_share,
 )
-from redline.findings.rule import JobLook
+from redline.findings.rule import JobMatch
 
 
 def parameter_gathers(rank: Digest) -> Mask:
@@ -40,13 +40,13 @@ def gathered_again(rank: Digest, gathers: Mask) -> Mask:
     return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
 
 
-def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> JobLook | None:
+def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> JobMatch | None:
     """Chosen on each rank; nothing where they cannot be exposed for that share of the steps."""
     if not matter(diagnosis, chosen, least_share):
         return None
     gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
     figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
-    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+    return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
 
 
 def _groups(rank: Digest, chosen: Mask) -> set[str]:

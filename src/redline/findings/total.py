@@ -1,9 +1,9 @@
-"""What a rule saw on all ranks, added up rank by rank: nothing is kept of a rank that the job does not need."""
+"""Matches of a rule on all ranks, added up rank by rank: nothing is kept of a rank that the job does not need."""
 
 from collections import Counter, defaultdict
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.sighting import Sighting
+from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.finding import Place
 from redline.findings.rule import Rule
 from redline.findings.steady import is_usual
@@ -13,13 +13,13 @@ _AT_ONCE = 1024  # places that are looked through together
 
 
 class Total:
-    """The sightings of one rule, in order of ranks."""
+    """The matches of one rule, in order of ranks."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
         self._names: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._places: list[tuple[int, int, int]] = []  # minus the length, rank, start
-        self.sightings = 0
+        self.matches = 0
         self.ranks = 0  # that it was seen on
         self.claimed_ns = 0
         self.alone_ns = 0
@@ -27,18 +27,18 @@ class Total:
         self.figures: defaultdict[str, float] = defaultdict(float)
         self.accounts: Counter[str] = Counter()
 
-    def add(self, rank: Digest, seen: Sighting) -> None:
-        self.sightings += 1
-        self.ranks += bool(seen.alone_ns.any()) or not self._rule.claims_time
-        self.claimed_ns += int(seen.claimed_ns.sum())
-        self.alone_ns += int(seen.alone_ns.sum())
-        self.steady_alone_ns += int(seen.alone_ns[is_usual(rank.ledger.end_ns - rank.ledger.start_ns)].sum())
-        self.accounts.update(seen.accounts)
-        for name, amount in seen.figures.items():
+    def add(self, rank: Digest, match: RankMatch) -> None:
+        self.matches += 1
+        self.ranks += bool(match.alone_ns.any()) or not self._rule.claims_time
+        self.claimed_ns += int(match.claimed_ns.sum())
+        self.alone_ns += int(match.alone_ns.sum())
+        self.steady_alone_ns += int(match.alone_ns[is_usual(rank.ledger.end_ns - rank.ledger.start_ns)].sum())
+        self.accounts.update(match.accounts)
+        for name, amount in match.figures.items():
             self.figures[name] += amount
-        for name, text in seen.names.items():
+        for name, text in match.names.items():
             self._names[name][text] += 1
-        for start_ns, end_ns in zip(seen.places.start.tolist(), seen.places.end.tolist(), strict=True):
+        for start_ns, end_ns in zip(match.places.start.tolist(), match.places.end.tolist(), strict=True):
             self._places.append((start_ns - end_ns, rank.origin.rank, start_ns - rank.window_ns[0]))
         if len(self._places) > _AT_ONCE:
             self._places = sorted(self._places)[:_MOST_PLACES]

@@ -11,10 +11,10 @@ from redline.analysis.job.outline import Outline, outline_of
 from redline.analysis.job.typical import typical_place
 from redline.analysis.rank.digest_file import is_digest
 from redline.errors import InputError, UsageError
-from redline.findings.conclude import findings_of
+from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings
-from redline.findings.needed import check_sightings
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
+from redline.findings.needed import check_matches
 from redline.launch.captured import Captured, captured_of
 from redline.trace.find import find_traces
 from redline.trace.job import Failure, JobOptions, Progress, attempted, failure_of
@@ -103,7 +103,7 @@ def _combined(
     files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress | None
 ) -> tuple[Diagnosis, tuple[Failure, ...]]:
     """On return nothing is left of the digests but what the diagnosis has of them."""
-    found = digest_job(files, machine, options, progress, observe, check_sightings)
+    found = digest_job(files, machine, options, progress, match_rules, check_matches)
     return combine(found.digests), found.failures
 
 

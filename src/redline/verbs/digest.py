@@ -9,7 +9,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
 from redline.report.redaction.redactor import Redactor
 from redline.trace.find import DIGEST_ENDING, find_traces
 from redline.trace.job import Failure, JobOptions, Progress
@@ -43,7 +43,7 @@ def digest(
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
-    found = digest_job(find_traces(paths), machine, options or JobOptions(), progress, observe)
+    found = digest_job(find_traces(paths), machine, options or JobOptions(), progress, match_rules)
     digests, failures = found.digests, found.failures
     if redactor is not None:
         digests, failures = redactor.redacted((digests, failures))

@@ -1,6 +1,6 @@
-"""What tests of rules share: made-up traces, and what the rules see in them.
+"""What tests of rules share: made-up traces, and what the rules match in them.
 
-Imported by name: `from tests.unit.findings.conftest import found, observed`.
+Imported by name: `from tests.unit.findings.conftest import found, matched`.
 """
 
 from pathlib import Path
@@ -10,21 +10,21 @@ from typing import Any
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import Digest, digest_of
-from redline.analysis.rank.sighting import Sighting
-from redline.findings.conclude import findings_of
+from redline.analysis.rank.rank_match import RankMatch
+from redline.findings.aggregate import findings_of
 from redline.findings.finding import Finding
-from redline.findings.needed import check_sightings
-from redline.findings.observe import observe
+from redline.findings.match import match_rules
+from redline.findings.needed import check_matches
 from redline.hardware.machine import Machine
 from tests.conftest import Event, figure, kernel, launch, op, read_one, region
 
 
 def digest(data: bytes, machine: Machine | None = None) -> Digest:
-    """Of the only rank in a document, seen by all rules."""
+    """Of the only rank in a document, matched against all rules."""
     with TemporaryDirectory() as folder:
         timeline = read_one(data, Path(folder))
-    found = digest_of(timeline, machine, observe=observe)
-    check_sightings(found, "this digest")  # what a rule sees is what it needs
+    found = digest_of(timeline, machine, observe=match_rules)
+    check_matches(found, "this digest")  # a match has all that its rule needs
     return found
 
 
@@ -33,9 +33,9 @@ def diagnosis(*documents: bytes, machine: Machine | None = None) -> Diagnosis:
     return combine([digest(data, machine) for data in documents])
 
 
-def observed(data: bytes, machine: Machine | None = None) -> dict[str, Sighting]:
-    """What each rule saw on the only rank of a document, by code."""
-    return {one.code: one for one in digest(data, machine).sightings}
+def matched(data: bytes, machine: Machine | None = None) -> dict[str, RankMatch]:
+    """What each rule matched on the only rank of a document, by code."""
+    return {one.code: one for one in digest(data, machine).matches}
 
 
 def found(*documents: bytes, machine: Machine | None = None) -> dict[str, Finding]:
@@ -46,9 +46,9 @@ def found(*documents: bytes, machine: Machine | None = None) -> dict[str, Findin
 
 
 def claimed_ns(data: bytes, code: str, machine: Machine | None = None) -> int:
-    """What the rule would claim in all steps of the only rank if there were no other rule; 0 where it saw nothing."""
-    sighting = observed(data, machine).get(code)
-    return int(sighting.alone_ns.sum()) if sighting is not None else 0
+    """What the rule would claim in all steps of the only rank if there were no other; 0 where it does not match."""
+    match = matched(data, machine).get(code)
+    return int(match.alone_ns.sum()) if match is not None else 0
 
 
 # --- events; times in microseconds ------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.scene import Scene, scene_of
+from redline.findings.aggregate import findings_of
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.conclude import findings_of
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding, Findings
-from redline.findings.observe import sightings_of
-from redline.findings.rule import JobLook, Look, Rule, Seen
+from redline.findings.match import matches_of
+from redline.findings.rule import JobMatch, MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Timeline
 from tests.conftest import collective, document, kernel, launch, read_one
@@ -50,16 +50,16 @@ claims = st.lists(st.tuples(times, times), max_size=6).map(
 many_claims = st.lists(st.tuples(claims, st.booleans()), min_size=1, max_size=6)
 
 
-def says_something(_: Seen) -> list[Evidence]:
+def says_something(_: MatchTotals) -> list[Evidence]:
     return [Evidence("It was seen.")]
 
 
-def claiming(claim: Intervals) -> Callable[[Scene], Look]:
-    return lambda _: Look(claim=claim)
+def claiming(claim: Intervals) -> Callable[[Scene], RuleMatch]:
+    return lambda _: RuleMatch(claim=claim)
 
 
-def claiming_of_job(claim: Intervals) -> Callable[[Diagnosis], JobLook]:
-    return lambda _: JobLook(claims=[claim])
+def claiming_of_job(claim: Intervals) -> Callable[[Diagnosis], JobMatch]:
+    return lambda _: JobMatch(claims=[claim])
 
 
 def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
@@ -71,8 +71,8 @@ def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
             numerics=Numerics.BITWISE,
             grade=Grade.HYPOTHESIS,
             explain=says_something,
-            look=None if of_job else claiming(claim),
-            look_at_job=claiming_of_job(claim) if of_job else None,
+            match=None if of_job else claiming(claim),
+            match_job=claiming_of_job(claim) if of_job else None,
             least_share=0.0,
         )
         for place, (claim, of_job) in enumerate(wanted)
@@ -80,7 +80,7 @@ def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
 
 
 def diagnosed(rules: Sequence[Rule]) -> tuple[Diagnosis, Findings]:
-    diagnosis = combine([digest_of(timeline(), None, observe=lambda scene: sightings_of(scene, rules))])
+    diagnosis = combine([digest_of(timeline(), None, observe=lambda scene: matches_of(scene, rules))])
     return diagnosis, findings_of(diagnosis, outline_of(diagnosis), rules)
 
 
@@ -98,7 +98,7 @@ def union_of(parts: Sequence[Intervals]) -> Intervals:
 def test_a_rank_s_claims_are_disjoint_and_leave_nothing_out(wanted: list[tuple[Intervals, bool]]) -> None:
     scene: Scene = scene_of(timeline(), None)
     rules = rules_for([(claim, False) for claim, _ in wanted])
-    seen = sightings_of(scene, rules)
+    seen = matches_of(scene, rules)
     start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
     claimable = union_of([claim for claim, _ in wanted]) - scene.activity.communicating
     claimed_ns = np.sum([one.claimed_ns for one in seen], axis=0)
@@ -142,9 +142,9 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
     everything = Intervals(np.array([0]), np.array([LENGTH_NS]))
     met: list[list[str]] = []
 
-    def look(findings: Sequence[Finding]) -> JobLook:
+    def match(findings: Sequence[Finding]) -> JobMatch:
         met.append([one.code for one in findings])
-        return JobLook(names={"codes": ", ".join(met[-1])})
+        return JobMatch(names={"codes": ", ".join(met[-1])})
 
     remark = Rule(
         code="RL-Z01",
@@ -152,7 +152,7 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
         numerics=Numerics.BITWISE,
         grade=Grade.HYPOTHESIS,
         explain=lambda seen: [Evidence("Before: {codes}", {"codes": seen.names["codes"]})],
-        look_at_findings=look,
+        match_findings=match,
     )
     _, found = diagnosed([*rules_for([(everything, False)]), remark])
     assert met == [["RL-X00"]]

@@ -10,16 +10,16 @@ import pytest
 from redline.analysis.job.combine import combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest_file import decoded, encoded
-from redline.findings.conclude import findings_of
+from redline.findings.aggregate import findings_of
 from redline.findings.finding import Finding
-from redline.findings.rule import Seen
+from redline.findings.rule import MatchTotals
 from redline.findings.rules.communication import late_ranks
 from redline.hardware.machine import Machine
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, collective, document, figure, kernel, launch, op, region
-from tests.unit.findings.conftest import claimed_ns, copied, diagnosis, digest, found, launched, observed, step
+from tests.unit.findings.conftest import claimed_ns, copied, diagnosis, digest, found, launched, matched, step
 
 BACKWARD_THREAD = 2
 STEP_US = 1000.0
@@ -215,7 +215,7 @@ def copied_by_ddp(into: str = INTO, back: str = BACK) -> bytes:
 def test_n03_claims_the_copies_and_the_gaps_before_them() -> None:
     data = copied_by_ddp()
     assert claimed_ns(data, "RL-N03") == (5_000 + 60_000) + (5_000 + 45_000)
-    assert observed(data)["RL-N03"].figures["into"] == observed(data)["RL-N03"].figures["back"] == 1
+    assert matched(data)["RL-N03"].figures["into"] == matched(data)["RL-N03"].figures["back"] == 1
     assert values(found(data)["RL-N03"]) == {"into": 1, "back": 1, "copying_ns": 115_000, "step_ns": 1_000_000}
 
 
@@ -275,7 +275,7 @@ def test_n04_is_silent_about_other_copies(data: bytes) -> None:
 def test_n04_says_nothing_of_broadcasts_outside_of_ddp() -> None:
     outside = [launch(920, 9, dur=2), collective(950, 20, name="broadcast", args={"correlation": 9})]
     data = broadcasting(more=outside)
-    assert observed(data)["RL-N04"].figures["broadcast_ns"] == 40_000
+    assert matched(data)["RL-N04"].figures["broadcast_ns"] == 40_000
 
 
 # --- RL-N05: gradients in fp32 ----------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def test_n13_has_words_for_every_cause_and_pattern(cause: str, says: str, patter
     names = {"rank": "7", "cause": cause, "pattern": pattern, "also": "3"}
     numbers = ("last", "operations", "caused_share", "cause_ns", "late_ns", "first_step_share", "also_share")
     figures = {**dict.fromkeys(numbers, 1.0), "kinds": 2.0}
-    seen = Seen(ranks=8, steps=8, step_ns=1e6, bound_ns=1e5, alone_ns=1e5, figures=figures, names=names)
+    seen = MatchTotals(ranks=8, steps=8, step_ns=1e6, bound_ns=1e5, alone_ns=1e5, figures=figures, names=names)
     first, why, when, also, kinds = late_ranks.explain(seen)
     assert says in why.message
     assert pattern != "rotating" or "late rank changes" in when.message

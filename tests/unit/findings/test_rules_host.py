@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.conftest import Event, document, op, region, span
-from tests.unit.findings.conftest import claimed_ns, copied, found, launched, observed, step
+from tests.unit.findings.conftest import claimed_ns, copied, found, launched, matched, step
 
 READ, WRITE = "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pageable -> Device)"
 PINNED_WRITE = "Memcpy HtoD (Pinned -> Device)"
@@ -53,9 +53,9 @@ def loading_for(us: float, loader: str) -> list[Event]:
 def test_d01_d02_claim_the_time_in_the_loader(loader: str, code: str, other: str) -> None:
     data = document(loading_for(100, loader))
     assert claimed_ns(data, code) == 100_000
-    assert observed(data)[code].accounts == {"input": 100_000}
+    assert matched(data)[code].accounts == {"input": 100_000}
     assert found(data)[code].share == 0.1
-    assert other not in observed(data)
+    assert other not in matched(data)
 
 
 @pytest.mark.parametrize(("loader", "code"), [(ALONE, "RL-D01"), (WORKERS, "RL-D02")])
@@ -65,7 +65,7 @@ def test_d01_d02_leave_a_short_wait_alone(loader: str, code: str) -> None:
 
 def test_d02_leaves_a_loader_alone_that_the_device_does_not_wait_for() -> None:
     events = [step(0, 0, 1000), *launched("gemm", 3, 900, 1, at=0), region(WORKERS, 10, 500)]
-    assert "RL-D02" not in observed(document([*events, *launched("gemm", 903, 50, 2, at=600)]))
+    assert "RL-D02" not in matched(document([*events, *launched("gemm", 903, 50, 2, at=600)]))
 
 
 # --- RL-D03: batches from pageable memory -----------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_d03_claims_the_copy_and_the_wait_for_it() -> None:
     # idle from 14 to 20 and, after the copy, until the next kernel at 225
     assert claimed_ns(data, "RL-D03") == 190_000 + 6_000 + 15_000
     assert found(data)["RL-D03"].evidence[0].values["size_bytes"] == 2_000_000
-    assert "RL-H06" not in observed(data)
+    assert "RL-H06" not in matched(data)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_d03_claims_the_copy_and_the_wait_for_it() -> None:
     ],
 )
 def test_d03_leaves_other_copies_alone(events: list[Event]) -> None:
-    assert "RL-D03" not in observed(document(two_kernels(10, 222, *events, length=400)))
+    assert "RL-D03" not in matched(document(two_kernels(10, 222, *events, length=400)))
 
 
 def test_d03_wants_a_batch_in_every_step() -> None:
     events = two_kernels(10, 222, *batch_copy(WRITE, 2_000_000), length=400)
     again = [step(1, 400, 400), *launched("gemm", 403, 300, 9, at=400)]
-    assert "RL-D03" not in observed(document([*events, *again]))
+    assert "RL-D03" not in matched(document([*events, *again]))
 
 
 # --- RL-H01, RL-H02: launching ----------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_h01_claims_all_gaps_where_steps_repeat() -> None:
     data = document(stepping(30, 30, 30))
     # not: 1 us before the first kernel, in which the device may have been busy, and 122 us after the last
     assert claimed_ns(data, "RL-H01") == 3 * (1000 - 150) * 1000 - 1_000 - 122_000
-    assert "RL-H02" not in observed(data)
+    assert "RL-H02" not in matched(data)
 
 
 @pytest.mark.parametrize("kernels", [(30, 25, 30), (30,)])
@@ -127,16 +127,16 @@ def test_h02_takes_over_where_steps_do_not_repeat(kernels: Sequence[int]) -> Non
     data = document(stepping(*kernels))
     busy_us, tail_us = 5 * sum(kernels), 122
     assert claimed_ns(data, "RL-H02") == (1000 * len(kernels) - busy_us - tail_us - 1) * 1000
-    assert "RL-H01" not in observed(data)
+    assert "RL-H01" not in matched(data)
 
 
 @pytest.mark.parametrize("kernels", [(19,), (19, 19, 19)])
 def test_h01_h02_leave_a_handful_of_kernels_alone(kernels: Sequence[int]) -> None:
-    assert not {"RL-H01", "RL-H02"} & set(observed(document(stepping(*kernels))))
+    assert not {"RL-H01", "RL-H02"} & set(matched(document(stepping(*kernels))))
 
 
 def test_h01_leaves_steps_alone_that_differ_by_a_few_kernels() -> None:
-    seen = observed(document(stepping(30, 30, 28)))
+    seen = matched(document(stepping(30, 30, 28)))
     assert "RL-H02" in seen
     assert "RL-H01" not in seen
 
@@ -148,14 +148,14 @@ def test_h01_sees_launches_beside_long_pauses_of_the_host_but_does_not_claim_the
         events += small_kernels(15, 10_000 * number, 100 * number + 1)
         events += small_kernels(15, 10_000 * number + 6_500, 100 * number + 50)
     data = document(events)
-    assert "RL-H01" in observed(data)
+    assert "RL-H01" in matched(data)
     assert claimed_ns(data, "RL-H01") < 3 * 4_000_000
 
 
 def test_h01_counts_kernels_in_the_step_that_launched_them() -> None:
     """The device lags: the last kernels of each step run in the next one, but every step launches as many."""
     late = [event if event["name"] != "add" else {**event, "ts": event["ts"] + 300} for event in stepping(30, 30, 30)]
-    assert "RL-H01" in observed(document(late))
+    assert "RL-H01" in matched(document(late))
 
 
 # --- RL-H03: values that Python reads ---------------------------------------------------------------------------------
@@ -183,12 +183,12 @@ def test_h03_claims_no_more_than_the_host_was_blocked() -> None:
 
 
 def test_h03_leaves_numbers_of_the_host_alone() -> None:
-    assert "RL-H03" not in observed(document(two_kernels(403, 500, *item_of([]))))
+    assert "RL-H03" not in matched(document(two_kernels(403, 500, *item_of([]))))
 
 
 def test_h03_leaves_copies_alone_that_nobody_waits_for() -> None:
     copy = copied("Memcpy DtoH (Device -> Pinned)", 405, 1, 3, size_bytes=4, at=12, took=2)
-    assert "RL-H03" not in observed(document(two_kernels(403, 500, op("aten::copy_", 10, 6), *copy)))
+    assert "RL-H03" not in matched(document(two_kernels(403, 500, op("aten::copy_", 10, 6), *copy)))
 
 
 def test_h03_names_the_line_of_the_program() -> None:
@@ -219,7 +219,7 @@ def test_h04_claims_the_idle_time_after_a_synchronisation() -> None:
     ],
 )
 def test_h04_leaves_other_synchronisations_alone(between: list[Event]) -> None:
-    assert "RL-H04" not in observed(document(two_kernels(403, 500, *between)))
+    assert "RL-H04" not in matched(document(two_kernels(403, 500, *between)))
 
 
 # --- RL-H06: small copies to the device -------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def small_copy(name: str, size_bytes: int, *, blocking: bool = True) -> list[Eve
 def test_h06_claims_the_copy_and_the_wait_for_it() -> None:
     data = document(two_kernels(10, 32, *small_copy(WRITE, 4096), length=200))
     assert claimed_ns(data, "RL-H06") == 2_000 + 16_000  # idle from 14 to 24 and from 26 to 32 us
-    assert "RL-D03" not in observed(data)
+    assert "RL-D03" not in matched(data)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_h06_claims_the_copy_and_the_wait_for_it() -> None:
     ],
 )
 def test_h06_leaves_other_copies_alone(events: list[Event]) -> None:
-    assert "RL-H06" not in observed(document(two_kernels(10, 32, *events, length=200)))
+    assert "RL-H06" not in matched(document(two_kernels(10, 32, *events, length=200)))
 
 
 # --- RL-H07, RL-H08: the optimizer ------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_h07_claims_the_kernels_of_the_optimizer_and_the_idle_time_it_causes() -
     ],
 )
 def test_h07_leaves_other_optimizers_alone(events: list[Event]) -> None:
-    assert "RL-H07" not in observed(document(optimizer("SGD", *events)))
+    assert "RL-H07" not in matched(document(optimizer("SGD", *events)))
 
 
 def adam(reads: int, operator: str) -> list[Event]:
@@ -295,12 +295,12 @@ def test_h08_claims_what_the_optimizer_takes_of_the_host() -> None:
     # the kernel, and 500 us of idle time: as long as the host was in the optimizer
     assert claimed_ns(data, "RL-H08") == 10_000 + 500_000
     assert found(data)["RL-H08"].evidence[0].values["reads"] == 20
-    assert "RL-H03" not in observed(data)
+    assert "RL-H03" not in matched(data)
 
 
 @pytest.mark.parametrize(("reads", "operator"), [(19, "aten::_foreach_add_"), (20, "aten::_fused_adam_")])
 def test_h08_leaves_other_optimizers_alone(reads: int, operator: str) -> None:
-    assert "RL-H08" not in observed(document(adam(reads, operator)))
+    assert "RL-H08" not in matched(document(adam(reads, operator)))
 
 
 # --- RL-H09: garbage collection ---------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_h09_claims_the_idle_time_that_a_collection_causes(name: str) -> None:
 
 
 def test_h09_leaves_a_pause_without_a_collection_alone() -> None:
-    assert "RL-H09" not in observed(document(two_kernels(103, 500, span("python_function", "collect", 100, 300))))
+    assert "RL-H09" not in matched(document(two_kernels(103, 500, span("python_function", "collect", 100, 300))))
 
 
 def test_h09_leaves_a_collection_alone_that_the_device_does_not_wait_for() -> None:
@@ -348,7 +348,7 @@ def test_h10_leaves_functions_alone_that_were_compiled_apart() -> None:
     events = [step(0, 0, 1000), *compiled(90)]
     for number, at in enumerate((30, 310, 500)):
         events += launched("triton", at + 3, 30, number + 1, at=at)
-    assert "RL-H10" not in observed(document(events))
+    assert "RL-H10" not in matched(document(events))
 
 
 # --- RL-H11: compiling again ------------------------------------------------------------------------------------------
@@ -371,13 +371,13 @@ def test_h11_claims_the_idle_time_that_compiling_causes(name: str) -> None:
 
 
 def test_h11_leaves_the_first_step_alone() -> None:
-    assert "RL-H11" not in observed(
+    assert "RL-H11" not in matched(
         document([*two_kernels(103, 700, op("entire_frame_compile", 100, 500)), step(1, 1000, 500)])
     )
 
 
 def test_h11_leaves_compiled_code_alone() -> None:
-    assert "RL-H11" not in observed(document(later_step(op("Torch-Compiled Region: 0/0", 1100, 500))))
+    assert "RL-H11" not in matched(document(later_step(op("Torch-Compiled Region: 0/0", 1100, 500))))
 
 
 # --- RL-M01: the allocator --------------------------------------------------------------------------------------------
@@ -412,8 +412,8 @@ def test_m01_tells_an_allocator_that_keeps_nothing() -> None:
 
 
 def test_m01_leaves_the_first_step_and_pooled_memory_alone() -> None:
-    assert "RL-M01" not in observed(document([*two_kernels(103, 700, call("cudaMalloc", 110, 200)), step(1, 1000, 9)]))
-    assert "RL-M01" not in observed(document(later_step(call("cudaMallocAsync", 1110, 200))))
+    assert "RL-M01" not in matched(document([*two_kernels(103, 700, call("cudaMalloc", 110, 200)), step(1, 1000, 9)]))
+    assert "RL-M01" not in matched(document(later_step(call("cudaMallocAsync", 1110, 200))))
 
 
 def memory_mark(ts: float, allocated: int, reserved: int) -> Event:
@@ -481,4 +481,4 @@ def test_h19_claims_what_the_first_step_has_as_all_have_it() -> None:
 
 
 def test_h19_leaves_a_first_step_alone_that_warms_up() -> None:
-    assert "RL-H19" not in observed(document([*pausing_for(10_000), step(1, 12_000, 1000)]))
+    assert "RL-H19" not in matched(document([*pausing_for(10_000), step(1, 12_000, 1000)]))

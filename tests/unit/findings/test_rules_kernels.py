@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import PRODUCT_BYTES, PRODUCT_FLOPS, Event, document, kernel, launch, op, region
-from tests.unit.findings.conftest import BF16, FP32, calls, claimed_ns, described, found, machine, observed, step
+from tests.unit.findings.conftest import BF16, FP32, calls, claimed_ns, described, found, machine, matched, step
 
 # --- RL-C10: conversions of layout ------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ def test_c10_claims_all_conversions() -> None:
 
 
 def test_c10_leaves_few_conversions_alone() -> None:
-    assert "RL-C10" not in observed(converting(15))  # 2.9 % of the kernel time
+    assert "RL-C10" not in matched(converting(15))  # 2.9 % of the kernel time
 
 
 # --- RL-C02: precision ------------------------------------------------------------------------------------------------
@@ -70,15 +70,15 @@ def test_c02_claims_half_of_what_moves_fp32_but_not_of_an_optimizer() -> None:
 
 
 def test_c02_is_silent_where_products_are_narrow_already() -> None:
-    assert "RL-C02" not in observed(document(calls(("aten::mm", NARROW))), PRECISE)
+    assert "RL-C02" not in matched(document(calls(("aten::mm", NARROW))), PRECISE)
     mostly = document(calls(("aten::mm", NARROW), ("aten::mm", NARROW), ("aten::mm", WIDE)))
-    assert "RL-C02" not in observed(mostly, PRECISE)
+    assert "RL-C02" not in matched(mostly, PRECISE)
 
 
 def test_c02_is_silent_where_little_is_multiplied() -> None:
     events = calls(("aten::mm", WIDE), us=20)
     events += [launch(500, 9), kernel("something else", 550, 400, correlation=9)]
-    assert "RL-C02" not in observed(document(events), PRECISE)
+    assert "RL-C02" not in matched(document(events), PRECISE)
 
 
 def test_c02_means_fp16_where_a_device_has_no_bf16_and_nothing_without_either() -> None:
@@ -87,8 +87,8 @@ def test_c02_means_fp16_where_a_device_has_no_bf16_and_nothing_without_either() 
     assert [one.message for one in found(data, machine=old)["RL-C02"].evidence][1:] == [
         "This device has no fast bf16: use fp16 with a gradient scaler."
     ]
-    assert "RL-C02" not in observed(data, machine(fp32=10))
-    assert "RL-C02" not in observed(data, None)
+    assert "RL-C02" not in matched(data, machine(fp32=10))
+    assert "RL-C02" not in matched(data, None)
 
 
 # --- RL-C06: too few rows ---------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_c06_says_how_much_memory_is_free() -> None:
 
 
 def test_c06_is_silent_without_free_memory() -> None:
-    assert "RL-C06" not in observed(document([*calls(("aten::mm", FEW)), reserving(0.9)]), SWIFT)
+    assert "RL-C06" not in matched(document([*calls(("aten::mm", FEW)), reserving(0.9)]), SWIFT)
 
 
 @pytest.mark.parametrize(
@@ -127,18 +127,18 @@ def test_c06_is_silent_without_free_memory() -> None:
     ],
 )
 def test_c06_is_silent_with_enough_rows(args: dict[str, Any]) -> None:
-    assert "RL-C06" not in observed(document(calls(("aten::mm", args))), SWIFT)
+    assert "RL-C06" not in matched(document(calls(("aten::mm", args))), SWIFT)
 
 
 def test_c06_is_silent_for_batched_products_and_serving_engines() -> None:
     batched = described(BF16, [64, 8, 512], [64, 512, 512])
-    assert "RL-C06" not in observed(document(calls(("aten::bmm", batched))), SWIFT)
+    assert "RL-C06" not in matched(document(calls(("aten::bmm", batched))), SWIFT)
     serving = [region("step[DECODE bs=8]", 0, 1000), *calls(("aten::mm", FEW))[1:]]
-    assert "RL-C06" not in observed(document(serving), SWIFT)
+    assert "RL-C06" not in matched(document(serving), SWIFT)
 
 
 def test_c06_leaves_a_small_share_alone() -> None:
-    assert "RL-C06" not in observed(document(calls(("aten::mm", FEW), us=40)), SWIFT)
+    assert "RL-C06" not in matched(document(calls(("aten::mm", FEW), us=40)), SWIFT)
 
 
 # --- RL-C07: attention ------------------------------------------------------------------------------------------------
@@ -194,11 +194,11 @@ def test_c07_knows_the_math_backend_without_shapes() -> None:
     ],
 )
 def test_c07_is_silent_where_it_is_no_attention(names_and_args: tuple[tuple[str, dict[str, Any]], ...]) -> None:
-    assert "RL-C07" not in observed(document(calls(*names_and_args)), SLOW)
+    assert "RL-C07" not in matched(document(calls(*names_and_args)), SLOW)
 
 
 def test_c07_leaves_a_small_share_alone() -> None:
-    assert "RL-C07" not in observed(document(calls(QK, SOFTMAX, PV, us=30)), SLOW)
+    assert "RL-C07" not in matched(document(calls(QK, SOFTMAX, PV, us=30)), SLOW)
 
 
 # --- RL-B01: chains ---------------------------------------------------------------------------------------------------
@@ -228,22 +228,22 @@ def test_b01_follows_a_reduction_to_its_smaller_result() -> None:
 
 
 def test_b01_is_silent_where_sizes_differ() -> None:
-    assert "RL-B01" not in observed(document(calls(ADD, OTHER_SIZE)))
+    assert "RL-B01" not in matched(document(calls(ADD, OTHER_SIZE)))
 
 
 def test_b01_is_silent_where_other_kernels_stand_between() -> None:
     product = ("aten::mm", described(FP32, BIG, BIG))
-    assert "RL-B01" not in observed(document(calls(ADD, product, RELU)))
+    assert "RL-B01" not in matched(document(calls(ADD, product, RELU)))
 
 
 def test_b01_is_silent_for_a_small_share_of_the_kernel_time() -> None:
     events = calls(ADD, RELU, us=30)
     events += [launch(500, 9), kernel("gemm", 550, 400, correlation=9)]
-    assert "RL-B01" not in observed(document(events))
+    assert "RL-B01" not in matched(document(events))
 
 
 def test_b01_leaves_optimizers_alone() -> None:
-    assert "RL-B01" not in observed(document([*calls(ADD, RELU), region("Optimizer.step#Adam.step", 0, 50)]))
+    assert "RL-B01" not in matched(document([*calls(ADD, RELU), region("Optimizer.step#Adam.step", 0, 50)]))
 
 
 def eager(*functors: str) -> bytes:
@@ -257,11 +257,11 @@ def eager(*functors: str) -> bytes:
 
 def test_b01_knows_eager_kernels_by_name_but_takes_repeated_ones_for_a_loop_over_tensors() -> None:
     assert claimed_ns(eager("add", "mul"), "RL-B01") == 100_000
-    assert "RL-B01" not in observed(eager("add", "add"))
+    assert "RL-B01" not in matched(eager("add", "add"))
 
 
 def test_b01_takes_two_kernels_of_one_call_for_no_chain() -> None:
     events = [step(0, 0, 1000), op(RELU[0], 0, 20, **RELU[1])]
     events += [launch(1, 1), kernel("first", 100, 100, correlation=1)]
     events += [launch(5, 2), kernel("second", 200, 100, correlation=2)]
-    assert "RL-B01" not in observed(document(events))
+    assert "RL-B01" not in matched(document(events))

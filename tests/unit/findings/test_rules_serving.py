@@ -13,7 +13,7 @@ from tests.unit.findings.conftest import (
     found,
     launched,
     machine,
-    observed,
+    matched,
     step,
 )
 
@@ -64,13 +64,13 @@ def test_id01_claims_the_gaps_of_a_step_that_launches_each_kernel(label: str) ->
 
 
 def test_id01_is_silent_with_graphs_or_a_busy_device_or_in_training() -> None:
-    assert "RL-ID01" not in observed(document(serving(DECODE, 50, graph=True)))
-    assert "RL-ID01" not in observed(document(serving(DECODE, 145)))
-    assert "RL-ID01" not in observed(document(serving("ProfilerStep#1", 50)))
+    assert "RL-ID01" not in matched(document(serving(DECODE, 50, graph=True)))
+    assert "RL-ID01" not in matched(document(serving(DECODE, 145)))
+    assert "RL-ID01" not in matched(document(serving("ProfilerStep#1", 50)))
 
 
 def test_serving_engines_have_no_other_finding_about_launches() -> None:
-    assert not {"RL-H01", "RL-H02"} & observed(document(serving(DECODE, 5))).keys()
+    assert not {"RL-H01", "RL-H02"} & matched(document(serving(DECODE, 5))).keys()
 
 
 def test_id01_does_not_count_queue_time_before_the_first_work_of_a_stream() -> None:
@@ -79,7 +79,7 @@ def test_id01_does_not_count_queue_time_before_the_first_work_of_a_stream() -> N
     events += [launch(0, 1), kernel("index", 3, 4, correlation=1, stream=9)]
     events += [launch(10, 2), kernel("attention", 10_000, 80, correlation=2)]
     events += [launch(20, 3), kernel("gemm", 10_080, 80, correlation=3)]
-    assert not {"RL-ID01", "RL-H01", "RL-H02"} & observed(document(events)).keys()
+    assert not {"RL-ID01", "RL-H01", "RL-H02"} & matched(document(events)).keys()
     (remark, *_) = found(document(events))["RL-S01"].evidence
     assert remark.values["busy_share"] == pytest.approx(164 / 171)  # idle for two launches, 2 and 5 us
 
@@ -114,10 +114,10 @@ def test_id02_claims_what_weights_of_four_bits_do_not_need() -> None:
 def test_id02_is_silent_far_from_the_roof_in_other_phases_and_where_products_are_few() -> None:
     near = machine(gb_per_s=READING_BYTES / 400e-6 / 1e9, bf16=1000)
     far = machine(gb_per_s=READING_BYTES / 250e-6 / 1e9, bf16=1000)
-    assert "RL-ID02" not in observed(decoding(), far)
-    assert "RL-ID02" not in observed(decoding(PREFILL), near)
-    assert "RL-ID02" not in observed(decoding(us=250), near)
-    assert "RL-ID02" not in observed(decoding(), None)
+    assert "RL-ID02" not in matched(decoding(), far)
+    assert "RL-ID02" not in matched(decoding(PREFILL), near)
+    assert "RL-ID02" not in matched(decoding(us=250), near)
+    assert "RL-ID02" not in matched(decoding(), None)
 
 
 # --- RL-S01: phases ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_s01_divides_the_time_by_phase() -> None:
 
 
 def test_s01_says_nothing_of_training() -> None:
-    assert "RL-S01" not in observed(document(serving("ProfilerStep#1", 50)))
+    assert "RL-S01" not in matched(document(serving("ProfilerStep#1", 50)))
 
 
 # --- RL-R06: what recording costs -------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ def test_r06_counts_what_was_recorded() -> None:
 
 
 def test_r06_is_silent_where_nothing_costly_was_recorded_or_the_host_keeps_up() -> None:
-    assert "RL-R06" not in observed(waiting(500, record_shapes=1))
-    assert "RL-R06" not in observed(waiting(90, PYTHON))
+    assert "RL-R06" not in matched(waiting(500, record_shapes=1))
+    assert "RL-R06" not in matched(waiting(90, PYTHON))
 
 
 # --- RL-R07: noise ----------------------------------------------------------------------------------------------------

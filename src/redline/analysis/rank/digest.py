@@ -16,8 +16,8 @@ from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import Signature, signature_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.packing import PackedIntervals
+from redline.analysis.rank.rank_match import RankMatch
 from redline.analysis.rank.scene import Scene, scene_of
-from redline.analysis.rank.sighting import Sighting
 from redline.hardware.machine import Machine
 from redline.timeline import timeline as timelines
 from redline.timeline.intervals import Intervals
@@ -26,7 +26,7 @@ from redline.trace import schema
 from redline.trace.summary import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
-Observer = Callable[[Scene], tuple[Sighting, ...]]
+Observer = Callable[[Scene], tuple[RankMatch, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +110,7 @@ class Digest:
     exchanges: Exchanges
     spent: PackedSpent  # around each exchange
     series: tuple[Series, ...]
-    sightings: Sequence[Sighting] = ()
+    matches: Sequence[RankMatch] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
 
     @property
@@ -141,7 +141,7 @@ def digest_of(
         exchanges=exchanges.narrow(),
         spent=PackedSpent.of(spent),
         series=series,
-        sightings=observe(scene) if observe is not None else (),
+        matches=observe(scene) if observe is not None else (),
     )
 
 

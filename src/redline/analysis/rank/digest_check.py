@@ -11,12 +11,12 @@ from redline.analysis.rank.digest import Arithmetic, Facts
 from redline.analysis.rank.exchanges import POINT_TO_POINT, Exchanges, Series, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
-from redline.analysis.rank.sighting import MOST_PLACES, Sighting
+from redline.analysis.rank.rank_match import MOST_PLACES, RankMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
 from redline.trace.ranks import is_rank
 
-_OF_SIGHTINGS = frozenset({"compute", *map(str, ACCOUNTS)})  # accounts, and all of those of kernels as one
+_OF_MATCHES = frozenset({"compute", *map(str, ACCOUNTS)})  # accounts, and all of those of kernels as one
 _LARGEST_NEED_NS = 1e18
 _AMOUNTS = ("hidden_ns", "exposed_ns", *Spent.layout())
 
@@ -65,16 +65,16 @@ def check_kernels(rows: Sequence[KernelRow]) -> None:
     _expect(bool((unknown[:, 0] == unknown[:, 1]).all()), "a kernel of which one need is known, and the other is not")
 
 
-def check_sighting(sighting: Sighting, ledger: Ledger, window_ns: tuple[int, int]) -> None:
-    claimed_ns, alone_ns = sighting.claimed_ns, sighting.alone_ns
+def check_match(match: RankMatch, ledger: Ledger, window_ns: tuple[int, int]) -> None:
+    claimed_ns, alone_ns = match.claimed_ns, match.alone_ns
     fits = len(claimed_ns) == len(ledger.start_ns) and bool(
         ((claimed_ns >= 0) & (claimed_ns <= alone_ns) & (alone_ns <= ledger.end_ns - ledger.start_ns)).all()
     )
-    _expect(fits, f"what {sighting.code!r:.40} claims does not fit the steps")
-    check_intervals(f"what {sighting.code!r:.40} saw", sighting.places, window_ns)
-    _expect(len(sighting.places) <= MOST_PLACES, f"{sighting.code!r:.40} has too many places")
-    unknown = sorted(set(sighting.accounts) - _OF_SIGHTINGS)
-    _expect(not unknown, f"{sighting.code!r:.40} claims an account that is none: {unknown[:1]!r:.60}")
+    _expect(fits, f"what {match.code!r:.40} claims does not fit the steps")
+    check_intervals(f"what {match.code!r:.40} saw", match.places, window_ns)
+    _expect(len(match.places) <= MOST_PLACES, f"{match.code!r:.40} has too many places")
+    unknown = sorted(set(match.accounts) - _OF_MATCHES)
+    _expect(not unknown, f"{match.code!r:.40} claims an account that is none: {unknown[:1]!r:.60}")
 
 
 def _all_within(values: Column | npt.NDArray[np.int64], least: int, most: int) -> bool:

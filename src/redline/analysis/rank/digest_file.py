@@ -25,8 +25,8 @@ from redline.analysis.rank.digest_check import (
     check_intervals,
     check_kernels,
     check_ledger,
+    check_match,
     check_rates,
-    check_sighting,
 )
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spent
@@ -34,14 +34,14 @@ from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import SIGNATURE, read_signature
 from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed, unpacked
-from redline.analysis.rank.sighting import Sighting
+from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
 from redline.timeline.intervals import Intervals
 from redline.trace.find import DIGEST_ENDING
 
 KIND = "digest"
-SCHEMA_VERSION = 2  # 2: sightings of rules
+SCHEMA_VERSION = 2  # 2: matches of rules
 MOST_BYTES = 32_768
 _MAGIC = b"\x28\xb5\x2f\xfd"  # of any zstd frame
 _BEGINNING = b"envelope"  # the first key
@@ -56,8 +56,8 @@ Shareable = TypeVar("Shareable", str, tuple[str, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WireSighting:
-    """A sighting in types that MessagePack has."""
+class _WireMatch:
+    """A match of a rule in types that MessagePack has."""
 
     code: str
     by_step: bytes  # claimed and alone
@@ -85,7 +85,7 @@ class _Wire:
     doing: Annotated[tuple[Doing, ...], Meta(max_length=65_536)]
     exchanges: bytes  # the columns of Exchanges
     series: Annotated[tuple[Series, ...], Meta(max_length=65_536)]
-    sightings: Annotated[tuple[_WireSighting, ...], Meta(max_length=256)]
+    sightings: Annotated[tuple[_WireMatch, ...], Meta(max_length=256)]  # matches, under their name in files
     left_out: dict[str, Count]
 
 
@@ -205,20 +205,20 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         doing=tuple(digest.doing),
         exchanges=_columns(digest),
         series=digest.series,
-        sightings=tuple(map(_wire_sighting, digest.sightings)),
+        sightings=tuple(map(_wire_match, digest.matches)),
         left_out=digest.left_out,
     )
     return _squeezed(wire)
 
 
-def _wire_sighting(seen: Sighting) -> _WireSighting:
-    return _WireSighting(
-        code=seen.code,
-        by_step=packed(np.vstack([seen.claimed_ns, seen.alone_ns])),
-        places=_edges(seen.places),
-        accounts=dict(seen.accounts),
-        figures=dict(seen.figures),
-        names=dict(seen.names),
+def _wire_match(match: RankMatch) -> _WireMatch:
+    return _WireMatch(
+        code=match.code,
+        by_step=packed(np.vstack([match.claimed_ns, match.alone_ns])),
+        places=_edges(match.places),
+        accounts=dict(match.accounts),
+        figures=dict(match.figures),
+        names=dict(match.names),
     )
 
 
@@ -306,7 +306,7 @@ def _digest(wire: _Wire) -> Digest:
     check_kernels(wire.kernels)
     check_rates(wire.facts, wire.arithmetic)
     for one in wire.sightings:
-        check_sighting(_sighting(one), ledger, wire.window_ns)
+        check_match(_match(one), ledger, wire.window_ns)
     return Digest(
         origin=_shared_origin(wire.origin),
         facts=_shared(wire.facts),
@@ -321,7 +321,7 @@ def _digest(wire: _Wire) -> Digest:
         exchanges=exchanges,
         spent=spent,
         series=tuple(map(_shared, wire.series)),
-        sightings=PackedRows.of(wire.sightings, _sightings),
+        matches=PackedRows.of(wire.sightings, _matches),
         left_out=wire.left_out,
     )
 
@@ -336,14 +336,14 @@ def _exchanges(wire: _Wire) -> tuple[Exchanges, PackedSpent]:
     return exchanges.narrow(), PackedSpent.of_rows(table[len(names) :])
 
 
-def _sightings(data: bytes) -> Iterator[Sighting]:
-    return map(_sighting, _SIGHTINGS.decode(data))
+def _matches(data: bytes) -> Iterator[RankMatch]:
+    return map(_match, _MATCHES.decode(data))
 
 
-def _sighting(wire: _WireSighting) -> Sighting:
+def _match(wire: _WireMatch) -> RankMatch:
     claimed_ns, alone_ns = unpacked(wire.by_step, 2)
     places = Intervals(*unpacked(wire.places, 2))
-    return Sighting(
+    return RankMatch(
         code=wire.code,
         claimed_ns=claimed_ns,
         alone_ns=alone_ns,
@@ -381,4 +381,4 @@ def _only_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 _KERNELS = msgspec.msgpack.Decoder(tuple[KernelRow, ...])
 _DOING = msgspec.msgpack.Decoder(tuple[Doing, ...])
-_SIGHTINGS = msgspec.msgpack.Decoder(tuple[_WireSighting, ...])
+_MATCHES = msgspec.msgpack.Decoder(tuple[_WireMatch, ...])

@@ -13,7 +13,7 @@ import pytest
 
 from redline.analysis.job.combine import combine
 from redline.analysis.job.outline import outline_of
-from redline.findings.conclude import findings_of
+from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose import page

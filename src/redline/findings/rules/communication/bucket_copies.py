@@ -8,12 +8,12 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Copies back into gradients can all be saved; of those into buckets most, but only where there are both."""
     spans = scene.timeline.spans
     operators = spans.rows_of(Kind.OPERATOR)
@@ -28,18 +28,18 @@ def look(scene: Scene) -> Look | None:
         "into": float(len(scene.launched_under(into))),
         "copying_ns": float(scene.busy_with(copies).length_ns),
     }
-    return Look(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
+    return RuleMatch(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "DDP copies gradients one by one: {into:,} times per step into a bucket and {back:,} times back. That and the "
         "gaps in which it is launched take {copying_ns} of each step of {step_ns}.",
         {
-            "into": round(seen.per_step("into")),
-            "back": round(seen.per_step("back")),
-            "copying_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
+            "into": round(totals.per_step("into")),
+            "back": round(totals.per_step("back")),
+            "copying_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
         },
     )
 
@@ -49,7 +49,7 @@ RULE = Rule(
     claims=ClaimOrder.DDP_COPIES,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("into", "back"),
 )

@@ -9,19 +9,19 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     copies = _buffer_copies(scene)
     if not scene.on_gpu or not len(copies):
         return None
     figures = {"copies": float(len(copies)), "broadcast_ns": float(_exposed_broadcast_ns(scene))}
-    return Look(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
+    return RuleMatch(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
 
 
 def _forward_regions(scene: Scene) -> I64:
@@ -69,17 +69,17 @@ def _exposed_broadcast_ns(scene: Scene) -> int:
     return (owned.where(chosen) & scene.activity.communicating).length_ns
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Before every forward pass DDP broadcasts the buffers and copies them one by one, {copies:,} copies per step. "
         "They and the gaps in which they are launched take {copying_ns} of each step of {step_ns}.",
-        {"copies": round(seen.per_step("copies")), "copying_ns": seen.alone_ns, "step_ns": seen.step_ns},
+        {"copies": round(totals.per_step("copies")), "copying_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
-    if seen.figures["broadcast_ns"]:
+    if totals.figures["broadcast_ns"]:
         yield Evidence(
             "The broadcasts themselves are exposed for {broadcast_ns} of each step besides, waiting for other ranks "
             "included.",
-            {"broadcast_ns": seen.per_step("broadcast_ns")},
+            {"broadcast_ns": totals.per_step("broadcast_ns")},
         )
 
 
@@ -88,7 +88,7 @@ RULE = Rule(
     claims=ClaimOrder.DDP_COPIES,
     numerics=Numerics.SEMANTICS,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("copies", "broadcast_ns"),
 )

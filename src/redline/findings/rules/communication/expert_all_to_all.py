@@ -11,14 +11,14 @@ from redline.analysis.rank.passes import FORWARD
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, transfer_of, untold, untold_share
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.01  # of the step
 EXPERT = frozenset({"expert_dispatch", "expert_combine"})
 BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both ways again, embeddings do not
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     chosen = [_expert_exchanges(rank) for rank in diagnosis.ranks]
     if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
@@ -29,7 +29,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         "window_ns": float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
         "untold_share": untold_share(diagnosis),
     }
-    return JobLook(claims=transfer_of(diagnosis, chosen), figures=figures)
+    return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
 
 
 def _expert_exchanges(rank: Digest) -> Mask:
@@ -51,17 +51,17 @@ def _open_ns(rank: Digest, chosen: Mask) -> int:
     return int(np.sum(exchanges.end_ns[chosen] - exchanges.start_ns[chosen]))
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "{exchanges:,} exchanges of tokens between experts per step are exposed for {exposed_ns} of each step of "
         "{step_ns}.",
-        {"exchanges": round(seen.per_step("exchanges")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+        {"exchanges": round(totals.per_step("exchanges")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     yield Evidence(
         "In the whole window {window_exposed_ns} of their {window_ns} on a rank is exposed.",
-        {name: seen.figures[name] for name in ("window_exposed_ns", "window_ns")},
+        {name: totals.figures[name] for name in ("window_exposed_ns", "window_ns")},
     )
-    yield from untold(seen)
+    yield from untold(totals)
 
 
 RULE = Rule(
@@ -69,7 +69,7 @@ RULE = Rule(
     claims=ClaimOrder.TRANSFER,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

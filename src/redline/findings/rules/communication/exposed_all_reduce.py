@@ -19,14 +19,14 @@ from redline.findings.exposed import (
     untold,
     untold_share,
 )
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import parameter_gathers
 
 LEAST_SHARE = 0.05  # of the step
 MOSTLY_LAST = 0.5  # of the exposed time
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     chosen = [buckets(rank) for rank in diagnosis.ranks]
     if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
@@ -41,7 +41,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         "untold_share": untold_share(diagnosis),
         "unknown_ns": unknown_ns(diagnosis),
     }
-    return JobLook(claims=claims, figures=figures)
+    return JobMatch(claims=claims, figures=figures)
 
 
 def buckets(rank: Digest) -> Mask:
@@ -72,24 +72,24 @@ def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
     return last
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "All-reduces of gradients, {buckets:,} per step, are exposed for {exposed_ns} of each step of {step_ns}: "
         "nothing is computed meanwhile.",
-        {"buckets": round(seen.per_step("buckets")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+        {"buckets": round(totals.per_step("buckets")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
-    if seen.figures["largest_bytes"]:
+    if totals.figures["largest_bytes"]:
         yield Evidence(
             "The smallest has {smallest_bytes}, the largest {largest_bytes}.",
-            {name: seen.figures[name] for name in ("smallest_bytes", "largest_bytes")},
+            {name: totals.figures[name] for name in ("smallest_bytes", "largest_bytes")},
         )
-    last_share = seen.figures["last_ns"] / max(seen.figures["exposed_ns"], 1)
+    last_share = totals.figures["last_ns"] / max(totals.figures["exposed_ns"], 1)
     if last_share >= MOSTLY_LAST:
         yield Evidence(
             "{last_share} of that is in the last one of a backward pass, which has no computation left to hide behind.",
             {"last_share": last_share},
         )
-    yield from untold(seen)
+    yield from untold(totals)
 
 
 RULE = Rule(
@@ -97,7 +97,7 @@ RULE = Rule(
     claims=ClaimOrder.GRADIENT_TRANSFER,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

@@ -15,13 +15,13 @@ from redline.findings.exposed import (
     untold,
     untold_share,
 )
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.05  # of the step
 SAVED_SHARE = 0.5  # of the time, with half of the bytes
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     chosen = [
         gradient_exchanges(rank) & exchanges_where(rank, lambda series: series.dtype in FP32)
         for rank in diagnosis.ranks
@@ -30,16 +30,16 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         return None
     exposed = transfer_of(diagnosis, chosen)
     claims = [last_part(time, SAVED_SHARE) for time in exposed]
-    return JobLook(claims=claims, figures={"untold_share": untold_share(diagnosis)})
+    return JobMatch(claims=claims, figures={"untold_share": untold_share(diagnosis)})
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Gradients are exchanged in fp32, exposed for {exposed_ns} of each step of {step_ns}; half of the bytes take "
         "half of that.",
-        {"exposed_ns": seen.alone_ns / SAVED_SHARE, "step_ns": seen.step_ns},
+        {"exposed_ns": totals.alone_ns / SAVED_SHARE, "step_ns": totals.step_ns},
     )
-    yield from untold(seen)
+    yield from untold(totals)
 
 
 RULE = Rule(
@@ -47,7 +47,7 @@ RULE = Rule(
     claims=ClaimOrder.GRADIENT_TRANSFER,
     numerics=Numerics.LOWER_PRECISION,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE * SAVED_SHARE,
     applies_to_plans=True,

@@ -6,24 +6,24 @@ from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import untold
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, gathered_again, parameter_gathers
 
 LEAST_SHARE = 0.03  # of the step
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     chosen = [gathered_again(rank, parameter_gathers(rank)) for rank in diagnosis.ranks]
     return exposed_gathers(diagnosis, chosen, LEAST_SHARE)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "{gathers:,} all-gathers in the backward pass of a step fetch parameters that the forward pass had; they are "
         "exposed for {exposed_ns} of {step_ns}.",
-        {"gathers": round(seen.per_step("gathers")), "exposed_ns": seen.alone_ns, "step_ns": seen.step_ns},
+        {"gathers": round(totals.per_step("gathers")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
-    yield from untold(seen)
+    yield from untold(totals)
 
 
 RULE = Rule(
@@ -31,7 +31,7 @@ RULE = Rule(
     claims=ClaimOrder.REPEATED_GATHERS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

@@ -10,12 +10,12 @@ from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_share
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.01  # of the step
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     gradients = [gradient_exchanges(rank) for rank in diagnosis.ranks]
     early = [_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
     if not matter(diagnosis, early, LEAST_SHARE):
@@ -26,7 +26,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         "passes": float(max(_most_passes(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True))),
         "untold_share": untold_share(diagnosis),
     }
-    return JobLook(claims=transfer_of(diagnosis, early), figures=figures)
+    return JobMatch(claims=transfer_of(diagnosis, early), figures=figures)
 
 
 def _early(rank: Digest, gradients: Mask) -> Mask:
@@ -39,18 +39,18 @@ def _most_passes(rank: Digest, early: Mask) -> int:
     return int(rank.exchanges.backward[early].max(initial=1))
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Up to {passes} backward passes come before an optimizer step, and each exchanges the gradients: {early_share} "
         "of these exchanges could be left out. They are exposed for {exposed_ns} of each step of {step_ns}.",
         {
-            "passes": seen.figures["passes"],
-            "early_share": seen.figures["early"] / max(seen.figures["all"], 1),
-            "exposed_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
+            "passes": totals.figures["passes"],
+            "early_share": totals.figures["early"] / max(totals.figures["all"], 1),
+            "exposed_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
         },
     )
-    yield from untold(seen)
+    yield from untold(totals)
 
 
 RULE = Rule(
@@ -58,7 +58,7 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_TRANSFER,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

@@ -8,20 +8,20 @@ from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, waiting_of
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.03  # of the step
 ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     """All waiting but that for sends and receives, which stages of a pipeline have by their nature."""
     lateness = diagnosis.lateness
     waited_ns = sum(time.length_ns for time in diagnosis.waiting)
     if lateness is None or waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
         return None
     chosen = [exchanges_where(rank, lambda series: series.collective != POINT_TO_POINT) for rank in diagnosis.ranks]
-    return JobLook(
+    return JobMatch(
         claims=waiting_of(diagnosis, chosen),
         figures={**_figures(lateness), "kinds": float(len(set(diagnosis.kinds)))},
         names=_names(lateness),
@@ -55,15 +55,15 @@ def _also(lateness: Lateness) -> Late | None:
     return next((one for one in lateness.ranks[1:] if one.share >= ALSO_SHARE), None)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    figures, names = seen.figures, seen.names
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    figures, names = totals.figures, totals.names
     yield Evidence(
         "Ranks wait {waiting_ns} of each step of {step_ns} for others that come late. Rank {rank} is the last at "
         "{last} of {operations} collectives, on average by {late_ns}, and causes {caused_share} of the waiting in "
         "them.",
         {
-            "waiting_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
+            "waiting_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
             "rank": names["rank"],
             **{name: figures[name] for name in ("caused_share", "last", "operations", "late_ns")},
         },
@@ -118,7 +118,7 @@ RULE = Rule(
     claims=ClaimOrder.LATE_RANKS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

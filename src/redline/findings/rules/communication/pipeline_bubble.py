@@ -10,7 +10,7 @@ from redline.analysis.rank.exchanges import POINT_TO_POINT, Series
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 Neighbours: TypeAlias = dict[int, set[int]]
 
@@ -18,7 +18,7 @@ LEAST_SHARE = 0.03  # of the step
 LEAST_CHAIN = 3  # ranks of which the first and the last do not meet: two meet in a ring as well
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     kinds = dict(zip((rank.origin.rank for rank in diagnosis.ranks), diagnosis.kinds, strict=True))
     pipelines = [ranks for ranks in _connected(_neighbours(diagnosis.ranks)) if _is_pipeline(ranks, kinds)]
     members = {rank for ranks in pipelines for rank in ranks}
@@ -32,7 +32,7 @@ def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
         "stages": float(max(map(len, pipelines))),
         "micro_batches": float(max(map(_received_per_step, diagnosis.ranks))),
     }
-    return JobLook(claims=waiting_of(diagnosis, chosen), figures=figures)
+    return JobMatch(claims=waiting_of(diagnosis, chosen), figures=figures)
 
 
 def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:
@@ -85,11 +85,11 @@ def _is_between(edge: tuple[int, ...], series: Series) -> bool:
     return series.collective == POINT_TO_POINT and series.ranks == edge
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    stages, micro_batches = seen.figures["stages"], seen.figures["micro_batches"]
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    stages, micro_batches = totals.figures["stages"], totals.figures["micro_batches"]
     yield Evidence(
         "Stages of the pipeline wait {waiting_ns} of each step of {step_ns} for what others send.",
-        {"waiting_ns": seen.alone_ns, "step_ns": seen.step_ns},
+        {"waiting_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     if micro_batches:
         yield Evidence(
@@ -108,7 +108,7 @@ RULE = Rule(
     claims=ClaimOrder.PIPELINE_WAITS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
     least_share=LEAST_SHARE,
     applies_to_plans=True,

@@ -11,7 +11,7 @@ from redline.analysis.rank.exchanges import Series
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, last_part, time_of
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
 
@@ -46,14 +46,14 @@ def _is_of(kind: _Kind, series: Series) -> bool:
     return _kind(series) == kind
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     """Only where several ranks were recorded: how long others waited must be known."""
     slow = _slow_ones(diagnosis)
     if not slow:
         return None
     claims = [_claim(rank, waiting, slow) for rank, waiting in zip(diagnosis.ranks, diagnosis.waiting, strict=True)]
     worst = max(slow.values(), key=lambda one: one.row.exposed_ns * one.saved_share)
-    return JobLook(claims=claims, figures=_figures(worst), names={"collective": worst.row.collective})
+    return JobMatch(claims=claims, figures=_figures(worst), names={"collective": worst.row.collective})
 
 
 def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Intervals:
@@ -122,18 +122,18 @@ def _figures(slow: _Slow) -> dict[str, float]:
     }
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    figures = seen.figures
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    figures = totals.figures
     yield Evidence(
         "{collective} of {payload_bytes} among {ranks} ranks runs at {bus_bytes_per_s} on the bus once all are there, "
         "{link_share} of the {link_bytes_per_s} of the link. At the speed of the link {saved_ns} of each step of "
         "{step_ns} would not be exposed.",
         {
-            "collective": seen.names["collective"],
+            "collective": totals.names["collective"],
             **{name: figures[name] for name in ("payload_bytes", "ranks", "bus_bytes_per_s", "link_bytes_per_s")},
             "link_share": figures["bus_bytes_per_s"] / figures["link_bytes_per_s"],
-            "saved_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
+            "saved_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
         },
     )
 
@@ -143,6 +143,6 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_TRANSFER,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
 )

@@ -9,7 +9,7 @@ from redline.analysis.rank.digest import SHORT_KERNEL_NS
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import NONE
 from redline.trace.steps import ENGINE_ANCHOR
 
@@ -19,7 +19,7 @@ SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     return launch_gaps(scene) if is_launch_bound(scene) and repeats(scene) else None
 
 
@@ -48,32 +48,32 @@ def repeats(scene: Scene) -> bool:
     return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max() > 0)
 
 
-def launch_gaps(scene: Scene) -> Look:
+def launch_gaps(scene: Scene) -> RuleMatch:
     dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
     figures = {
         "kernels": float(len(dur_ns)),
         "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
         "stacked": float(has_stacks(scene)),
     }
-    return Look(claim=scene.launch_gaps, figures=figures)
+    return RuleMatch(claim=scene.launch_gaps, figures=figures)
 
 
 def has_stacks(scene: Scene) -> bool:
     return "stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The device waits {waiting_ns} of each step of {step_ns} for the next launch; {short_share} of its "
         "{kernels:,} kernels per step are shorter than 10 us.",
         {
-            "waiting_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
-            "short_share": seen.figures["short"] / max(seen.figures["kernels"], 1),
-            "kernels": round(seen.per_step("kernels")),
+            "waiting_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
+            "short_share": totals.figures["short"] / max(totals.figures["kernels"], 1),
+            "kernels": round(totals.per_step("kernels")),
         },
     )
-    if seen.figures.get("stacked"):
+    if totals.figures.get("stacked"):
         yield stacks_inflate()
 
 
@@ -88,7 +88,7 @@ RULE = Rule(
     claims=ClaimOrder.LAUNCHES,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("short", "kernels"),
     least_share=0.05,

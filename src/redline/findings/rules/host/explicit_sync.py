@@ -9,16 +9,16 @@ from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import NONE
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     syncs = _between_work(scene, scene.waits.take(scene.waits.cause == Cause.SYNC))
     if not scene.on_gpu or not len(syncs):
         return None
     blocked_ns = syncs.end_ns - syncs.start_ns
-    return Look(
+    return RuleMatch(
         claim=scene.idle_after(syncs.time),
         figures={"syncs": float(len(syncs)), "blocked_ns": float(blocked_ns.sum())},
         names={"call": scene.name(int(syncs.call[blocked_ns.argmax()])), **caller_of(scene, syncs.call, blocked_ns)},
@@ -33,18 +33,18 @@ def _between_work(scene: Scene, syncs: Waits) -> Waits:
     return syncs.take((syncs.operator == NONE) & (syncs.start_ns > first_ns) & (syncs.end_ns < last_ns))
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The program itself calls {call}, {syncs:,} x per step: the host is blocked for {blocked_ns}, and the device "
         "is then idle for {idle_ns}.",
         {
-            "syncs": round(seen.per_step("syncs")),
-            "call": seen.names["call"],
-            "blocked_ns": seen.per_step("blocked_ns"),
-            "idle_ns": seen.alone_ns,
+            "syncs": round(totals.per_step("syncs")),
+            "call": totals.names["call"],
+            "blocked_ns": totals.per_step("blocked_ns"),
+            "idle_ns": totals.alone_ns,
         },
     )
-    yield from site_of(seen)
+    yield from site_of(totals)
 
 
 RULE = Rule(
@@ -52,7 +52,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("syncs", "blocked_ns"),
     names=("call",),

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Only collections that were recorded: a slow step alone does not tell why it was slow."""
     spans = scene.timeline.spans
     rows = scene.rows_named(schema.is_garbage_collection, Kind.PYTHON)
@@ -19,18 +19,18 @@ def look(scene: Scene) -> Look | None:
     if not len(pauses):
         return None
     figures = {"pauses": float(len(pauses)), "paused_ns": float(pauses.length_ns)}
-    return Look(claim=scene.idle_after(pauses), figures=figures)
+    return RuleMatch(claim=scene.idle_after(pauses), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The garbage collector runs {pauses:,} times in {steps:,} steps and stops Python for {paused_ns} per step; "
         "{lost_ns} of the device's time is lost.",
         {
-            "pauses": round(seen.figures["pauses"]),
-            "steps": seen.steps,
-            "paused_ns": seen.per_step("paused_ns"),
-            "lost_ns": seen.alone_ns,
+            "pauses": round(totals.figures["pauses"]),
+            "steps": totals.steps,
+            "paused_ns": totals.per_step("paused_ns"),
+            "lost_ns": totals.alone_ns,
         },
     )
 
@@ -40,7 +40,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("pauses", "paused_ns"),
 )

@@ -7,14 +7,14 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """After a break the rest of a function runs as a compiled function of its own, called from inside the first one.
 
     Functions that were compiled apart from each other follow one another and are not in it.
@@ -31,7 +31,7 @@ def look(scene: Scene) -> Look | None:
         return None
     between = broken - running
     figures = {"breaks": float(breaks), "between_ns": float(between.length_ns)}
-    return Look(claim=scene.idle_after(between), figures=figures)
+    return RuleMatch(claim=scene.idle_after(between), figures=figures)
 
 
 def _broken(scene: Scene, calls: I64) -> tuple[Intervals, int]:
@@ -48,14 +48,14 @@ def _broken(scene: Scene, calls: I64) -> tuple[Intervals, int]:
     return time, breaks
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Compiled functions break {breaks:,} times per step; the Python between their graphs takes {between_ns} of the "
         "host's time, and {lost_ns} of the device's time is lost.",
         {
-            "breaks": round(seen.per_step("breaks")),
-            "between_ns": seen.per_step("between_ns"),
-            "lost_ns": seen.alone_ns,
+            "breaks": round(totals.per_step("breaks")),
+            "between_ns": totals.per_step("between_ns"),
+            "lost_ns": totals.alone_ns,
         },
     )
 
@@ -65,7 +65,7 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_KERNELS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("breaks", "between_ns"),
 )

@@ -7,34 +7,34 @@ from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Numbers that are on the host already are not in it: nothing waits for them."""
     reads = scene.waits.take(scene.waits.cause == Cause.READ)
     if not scene.on_gpu or not len(reads):
         return None
     blocked_ns = reads.end_ns - reads.start_ns
-    return Look(
+    return RuleMatch(
         claim=scene.idle_after(reads.time),
         figures={"reads": float(len(reads)), "blocked_ns": float(blocked_ns.sum())},
         names=caller_of(scene, reads.operator, blocked_ns),
     )
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The host waits for values from the device, {reads:,} x per step, mostly in {operator}: it is blocked for "
         "{blocked_ns}, and the device is then idle for {idle_ns}.",
         {
-            "reads": round(seen.per_step("reads")),
-            "operator": seen.names["operator"] or "a copy",
-            "blocked_ns": seen.per_step("blocked_ns"),
-            "idle_ns": seen.alone_ns,
+            "reads": round(totals.per_step("reads")),
+            "operator": totals.names["operator"] or "a copy",
+            "blocked_ns": totals.per_step("blocked_ns"),
+            "idle_ns": totals.alone_ns,
         },
     )
-    yield from site_of(seen)
+    yield from site_of(totals)
 
 
 RULE = Rule(
@@ -42,7 +42,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("reads", "blocked_ns"),
     names=("operator",),

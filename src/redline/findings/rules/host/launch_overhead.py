@@ -3,11 +3,11 @@
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade, Numerics
-from redline.findings.rule import Look, Rule
+from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     return launch_gaps(scene) if is_launch_bound(scene) and not repeats(scene) else None
 
 
@@ -16,7 +16,7 @@ RULE = Rule(
     claims=ClaimOrder.LAUNCHES,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("short", "kernels"),
     least_share=0.05,

@@ -8,7 +8,7 @@ from redline.analysis.rank.doing import doing_of
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import FEW_KERNELS
 from redline.findings.steady import without_warm_up
 from redline.timeline.intervals import Intervals
@@ -18,7 +18,7 @@ from redline.trace import schema
 PAUSED_SHARE = 0.05  # of the steps
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """A first step that warms up is left out; so is what other rules name: calls, compilation."""
     ledger = scene.ledger
     steps = without_warm_up(scene, scene.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
@@ -27,7 +27,7 @@ def look(scene: Scene) -> Look | None:
     if few or not scene.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
         return None
     pauses = whole - _otherwise_explained(scene)
-    return Look(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
+    return RuleMatch(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
 
 
 def _otherwise_explained(scene: Scene) -> Intervals:
@@ -53,19 +53,19 @@ def _place(scene: Scene, pauses: Intervals) -> str:
     return max(sums, key=lambda place: sums[place], default="")
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The host launches nothing for more than 5 ms at a time: pauses {pauses:,}, recorded steps {steps:,}. The "
         "device waits {waiting_ns} of each step of {step_ns} for it.",
         {
-            "pauses": round(seen.figures["pauses"]),
-            "steps": seen.steps,
-            "waiting_ns": seen.alone_ns,
-            "step_ns": seen.step_ns,
+            "pauses": round(totals.figures["pauses"]),
+            "steps": totals.steps,
+            "waiting_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
         },
     )
-    if seen.names["place"]:
-        yield Evidence("Most of it is spent in {place}.", {"place": seen.names["place"]})
+    if totals.names["place"]:
+        yield Evidence("Most of it is spent in {place}.", {"place": totals.names["place"]})
 
 
 RULE = Rule(
@@ -73,7 +73,7 @@ RULE = Rule(
     claims=ClaimOrder.HOST_WORK,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("pauses",),
     names=("place",),

@@ -7,14 +7,14 @@ from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.optimizers import cost, optimizer_steps
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace import schema
 
 MANY_READS = 20  # to a call
 LEAST_SHARE = 0.01  # of the steps
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """The numbers are on the host: what they cost is Python, and no wait for the device."""
     steps = optimizer_steps(scene)
     if steps is None:
@@ -32,18 +32,18 @@ def look(scene: Scene) -> Look | None:
         "host_ns": float(steps.time.length_ns),
         "idle_ns": float(idle.length_ns),
     }
-    return Look(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
+    return RuleMatch(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "{optimizer} reads {reads:,} numbers of the host one by one in each call and keeps the host for {host_ns} per "
         "step; the device is idle for {idle_ns} because of it.",
         {
-            "optimizer": seen.names["optimizer"],
-            "reads": round(seen.figures["reads"] / max(seen.figures["calls"], 1)),
-            "host_ns": seen.per_step("host_ns"),
-            "idle_ns": seen.per_step("idle_ns"),
+            "optimizer": totals.names["optimizer"],
+            "reads": round(totals.figures["reads"] / max(totals.figures["calls"], 1)),
+            "host_ns": totals.per_step("host_ns"),
+            "idle_ns": totals.per_step("idle_ns"),
         },
     )
 
@@ -53,7 +53,7 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_KERNELS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("reads", "calls", "host_ns", "idle_ns"),
     names=("optimizer",),

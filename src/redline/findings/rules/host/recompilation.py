@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Compilation in the first recorded step is left out: it may be the warm-up."""
     spans = scene.timeline.spans
     rows = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
@@ -20,18 +20,18 @@ def look(scene: Scene) -> Look | None:
     if not len(compiling):
         return None
     figures = {"compilations": float(len(compiling)), "compiling_ns": float(compiling.length_ns)}
-    return Look(claim=scene.idle_after(compiling), figures=figures)
+    return RuleMatch(claim=scene.idle_after(compiling), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "torch.compile compiles {compilations:,} times after the first of {steps:,} recorded steps and takes "
         "{compiling_ns} per step; {lost_ns} of the device's time is lost.",
         {
-            "compilations": round(seen.figures["compilations"]),
-            "steps": seen.steps,
-            "compiling_ns": seen.per_step("compiling_ns"),
-            "lost_ns": seen.alone_ns,
+            "compilations": round(totals.figures["compilations"]),
+            "steps": totals.steps,
+            "compiling_ns": totals.per_step("compiling_ns"),
+            "lost_ns": totals.alone_ns,
         },
     )
 
@@ -41,7 +41,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("compilations", "compiling_ns"),
 )

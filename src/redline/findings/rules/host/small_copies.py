@@ -9,22 +9,22 @@ from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 SMALL_BYTES = 64 * 1024
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes < SMALL_BYTES))
     return copying(scene, writes)
 
 
-def copying(scene: Scene, writes: Waits) -> Look | None:
+def copying(scene: Scene, writes: Waits) -> RuleMatch | None:
     """Copies to the device that the host waited for: what they took of the device's time, and what waiting cost."""
     if not scene.on_gpu or not len(writes):
         return None
     blocked_ns = writes.end_ns - writes.start_ns
-    return Look(
+    return RuleMatch(
         claim=scene.busy_with(writes.copy) & scene.activity.copying | scene.idle_after(writes.time),
         figures={
             "copies": float(len(writes)),
@@ -36,17 +36,17 @@ def copying(scene: Scene, writes: Waits) -> Look | None:
     )
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Copies of less than 64 KB to the device, {copies:,} per step, each of which the host waits for: it is blocked "
         "for {blocked_ns}, and {lost_ns} of the device's time is lost.",
         {
-            "copies": round(seen.per_step("copies")),
-            "blocked_ns": seen.per_step("blocked_ns"),
-            "lost_ns": seen.alone_ns,
+            "copies": round(totals.per_step("copies")),
+            "blocked_ns": totals.per_step("blocked_ns"),
+            "lost_ns": totals.alone_ns,
         },
     )
-    yield from site_of(seen)
+    yield from site_of(totals)
 
 
 RULE = Rule(
@@ -54,7 +54,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("copies", "blocked_ns"),
 )

@@ -7,13 +7,13 @@ from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.optimizers import cost, optimizer_steps
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace import schema
 
 MANY_KERNELS = 40  # to a call: lists of tensors take about ten, whatever their number
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     steps = optimizer_steps(scene)
     if steps is None or len(steps.kernels) < MANY_KERNELS * steps.calls:
         return None
@@ -24,18 +24,18 @@ def look(scene: Scene) -> Look | None:
         "calls": float(steps.calls),
         "host_ns": float(steps.time.length_ns),
     }
-    return Look(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
+    return RuleMatch(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "{optimizer} launches {kernels:,} kernels per call, none of which works on several parameters, and keeps the "
         "host for {host_ns} per step; up to {lost_ns} of the device's time is lost.",
         {
-            "optimizer": seen.names["optimizer"],
-            "kernels": round(seen.figures["kernels"] / max(seen.figures["calls"], 1)),
-            "host_ns": seen.per_step("host_ns"),
-            "lost_ns": seen.alone_ns,
+            "optimizer": totals.names["optimizer"],
+            "kernels": round(totals.figures["kernels"] / max(totals.figures["calls"], 1)),
+            "host_ns": totals.per_step("host_ns"),
+            "lost_ns": totals.alone_ns,
         },
     )
 
@@ -45,7 +45,7 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_KERNELS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("kernels", "calls", "host_ns"),
     names=("optimizer",),

@@ -8,7 +8,7 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
 from redline.trace import schema
@@ -16,11 +16,11 @@ from redline.trace import schema
 WAITING_SHARE = 0.03  # of the step
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     return loading(scene, schema.is_loader_in_process)
 
 
-def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
+def loading(scene: Scene, is_meant: Callable[[str], bool]) -> RuleMatch | None:
     """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
     spans = scene.timeline.spans
     rows = scene.rows_named(is_meant, Kind.ANNOTATION)
@@ -29,14 +29,18 @@ def loading(scene: Scene, is_meant: Callable[[str], bool]) -> Look | None:
     if waiting_ns <= WAITING_SHARE * scene.steps_ns:
         return None
     figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
-    return Look(claim=time, figures=figures)
+    return RuleMatch(claim=time, figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The process that launches spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
         "device is idle for {waiting_ns} of that.",
-        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
+        {
+            "loading_ns": totals.per_step("loading_ns"),
+            "step_ns": totals.step_ns,
+            "waiting_ns": totals.per_step("waiting_ns"),
+        },
     )
 
 
@@ -45,7 +49,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("loading_ns", "waiting_ns"),
     least_share=WAITING_SHARE,

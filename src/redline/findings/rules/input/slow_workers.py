@@ -5,20 +5,24 @@ from collections.abc import Iterator
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.input.no_workers import WAITING_SHARE, loading
 from redline.trace import schema
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     return loading(scene, schema.is_loader_with_workers)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The process that launches waits {loading_ns} of each step of {step_ns} for the workers of its data loader; "
         "the device is idle for {waiting_ns} of that.",
-        {"loading_ns": seen.per_step("loading_ns"), "step_ns": seen.step_ns, "waiting_ns": seen.per_step("waiting_ns")},
+        {
+            "loading_ns": totals.per_step("loading_ns"),
+            "step_ns": totals.step_ns,
+            "waiting_ns": totals.per_step("waiting_ns"),
+        },
     )
 
 
@@ -27,7 +31,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("loading_ns", "waiting_ns"),
     least_share=WAITING_SHARE,

@@ -12,7 +12,7 @@ from redline.analysis.rank.scene import Scene
 from redline.cost.sizes import elements_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, in_families, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
@@ -23,7 +23,7 @@ FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")
 _SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be smaller than all that they read
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     if not scene.on_gpu:
         return None
     compute = scene.activity.compute
@@ -42,7 +42,7 @@ def look(scene: Scene) -> Look | None:
         "chain_ns": float(chain_ns),
         "kernel_ns": float(kernel_ns),
     }
-    return Look(claim=savings(scene, beyond(scene, chain, _kept_ns(scene, chain))), figures=figures)
+    return RuleMatch(claim=savings(scene, beyond(scene, chain, _kept_ns(scene, chain))), figures=figures)
 
 
 def _fusable(scene: Scene) -> Mask:
@@ -106,15 +106,15 @@ def _kept_ns(scene: Scene, chain: I64) -> Floats:
     return kept_ns
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "{chained:,} elementwise, normalisation, reduction and copy kernels per step stand in {chains:,} chains of "
         "neighbours; they take {chain_ns}, {chain_share} of the kernel time.",
         {
-            "chained": round(seen.per_step("chained")),
-            "chains": round(seen.per_step("chains")),
-            "chain_ns": seen.per_step("chain_ns"),
-            "chain_share": seen.figures["chain_ns"] / max(seen.figures["kernel_ns"], 1),
+            "chained": round(totals.per_step("chained")),
+            "chains": round(totals.per_step("chains")),
+            "chain_ns": totals.per_step("chain_ns"),
+            "chain_share": totals.figures["chain_ns"] / max(totals.figures["kernel_ns"], 1),
         },
     )
 
@@ -124,7 +124,7 @@ RULE = Rule(
     claims=ClaimOrder.ELEMENTWISE,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("chained", "chains", "chain_ns", "kernel_ns"),
     least_share=0.03,

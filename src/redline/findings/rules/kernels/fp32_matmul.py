@@ -9,7 +9,7 @@ from redline.analysis.rank.scene import Scene
 from redline.cost.roofline import NS_PER_S
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.hardware.machine import Machine
 
@@ -19,7 +19,7 @@ WIDE = ("fp32", "tf32")
 NARROW = ("bf16", "fp16")  # the first that the device has a peak for
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     machine, calls = scene.machine, scene.kernels.calls
     target = next((dtype for dtype in NARROW if machine and machine.peak_flops_per_s(dtype)), "")
     if not scene.on_gpu or machine is None or not target:
@@ -31,7 +31,7 @@ def look(scene: Scene) -> Look | None:
         return None
     figures = {"wide_ns": float(wide_ns), "product_ns": float(product_ns)}
     claim = savings(scene, of_calls(scene, _saved_ns(calls, machine, target)))
-    return Look(claim=claim, figures=figures, names={"target": target})
+    return RuleMatch(claim=claim, figures=figures, names={"target": target})
 
 
 def _saved_ns(calls: Calls, machine: Machine, target: str) -> Floats:
@@ -48,18 +48,18 @@ def _saved_ns(calls: Calls, machine: Machine, target: str) -> Floats:
     return np.where(wide & ~in_families(calls, ("optimizer",)), saved_ns, 0.0)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     values: dict[str, float | str] = {
-        "wide_share": seen.figures["wide_ns"] / max(seen.figures["product_ns"], 1),
-        "product_ns": seen.per_step("product_ns"),
-        "target": seen.names["target"],
+        "wide_share": totals.figures["wide_ns"] / max(totals.figures["product_ns"], 1),
+        "product_ns": totals.per_step("product_ns"),
+        "target": totals.names["target"],
     }
     yield Evidence(
         "Of the {product_ns} per step in matrix products, convolutions and attention {wide_share} is computed in "
         "fp32 or tf32; {target} has a higher peak and half the bytes.",
         values,
     )
-    if seen.names["target"] == "fp16":
+    if totals.names["target"] == "fp16":
         yield Evidence("This device has no fast bf16: use fp16 with a gradient scaler.")
 
 
@@ -68,7 +68,7 @@ RULE = Rule(
     claims=ClaimOrder.MATRIX_PRODUCTS,
     numerics=Numerics.LOWER_PRECISION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("wide_ns", "product_ns"),
     names=("target",),

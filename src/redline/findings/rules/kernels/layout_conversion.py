@@ -6,14 +6,14 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 KERNEL_SHARE = 0.03  # of the kernel time
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     spans = scene.timeline.spans
     rows = spans.rows_of(Kind.KERNEL)
     rows = rows[matching(scene.timeline, rows, schema.is_layout_conversion)]
@@ -28,14 +28,14 @@ def look(scene: Scene) -> Look | None:
         "converting_ns": float(converting_ns),
         "kernel_ns": float(kernel_ns),
     }
-    return Look(claim=scene.busy_with(rows), figures=figures)
+    return RuleMatch(claim=scene.busy_with(rows), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    share = seen.figures["converting_ns"] / max(seen.figures["kernel_ns"], 1)
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    share = totals.figures["converting_ns"] / max(totals.figures["kernel_ns"], 1)
     yield Evidence(
         "{conversions:,} kernels per step convert between NCHW and NHWC, {converting_share} of the kernel time.",
-        {"conversions": round(seen.per_step("conversions")), "converting_share": share},
+        {"conversions": round(totals.per_step("conversions")), "converting_share": share},
     )
 
 
@@ -44,7 +44,7 @@ RULE = Rule(
     claims=ClaimOrder.AVOIDABLE_KERNELS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("converting_ns", "kernel_ns", "conversions"),
     applies_to_plans=True,

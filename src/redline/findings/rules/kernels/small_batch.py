@@ -10,7 +10,7 @@ from redline.analysis.rank.scene import Scene
 from redline.cost.sizes import Product, product_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import of_calls, savings
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR
@@ -20,7 +20,7 @@ STEP_SHARE = 0.05  # of the steps, in such products
 HEADROOM = 0.15  # of the device's memory
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Serving engines choose their batches themselves, and have rules of their own."""
     calls = scene.kernels.calls
     engine = scene.timeline.step_anchor == ENGINE_ANCHOR
@@ -40,7 +40,7 @@ def look(scene: Scene) -> Look | None:
         "free": headroom or 0.0,
         "told": float(headroom is not None),
     }
-    return Look(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures, names={"rows": str(commonest)})
+    return RuleMatch(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures, names={"rows": str(commonest)})
 
 
 def _sizes(scene: Scene) -> tuple[I64, Floats]:
@@ -81,14 +81,14 @@ def headroom_of(scene: Scene) -> float | None:
     return 1 - reserved_bytes / known if known and reserved_bytes else None
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Matrix products with {rows} rows take {starved_ns} of each step of {step_ns}; the device could multiply "
         "at least twice as many rows in the time that it needs to read the weights.",
-        {"rows": seen.names["rows"], "starved_ns": seen.per_step("starved_ns"), "step_ns": seen.step_ns},
+        {"rows": totals.names["rows"], "starved_ns": totals.per_step("starved_ns"), "step_ns": totals.step_ns},
     )
-    if seen.figures["told"]:
-        free_share = seen.figures["free"] / max(seen.figures["told"], 1)
+    if totals.figures["told"]:
+        free_share = totals.figures["free"] / max(totals.figures["told"], 1)
         yield Evidence("{free_share} of the memory was never reserved.", {"free_share": free_share})
     else:
         yield Evidence("How much memory is free was not recorded: check that before raising the batch.")
@@ -99,7 +99,7 @@ RULE = Rule(
     claims=ClaimOrder.MATRIX_PRODUCTS,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("starved_ns", "told", "free"),
     names=("rows",),

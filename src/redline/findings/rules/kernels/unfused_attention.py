@@ -9,7 +9,7 @@ from redline.cost.roofline import NS_PER_S
 from redline.findings.attention import UNKNOWN, Attention, attentions_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
@@ -18,7 +18,7 @@ STEP_SHARE = 0.1  # of the steps
 _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     found = attentions_of(scene.timeline) if scene.on_gpu else []
     if not found:
         return None
@@ -34,7 +34,7 @@ def look(scene: Scene) -> Look | None:
         "unrated": float(not kept_ns.all()),
     }
     names = {"scores": f"{queries} x {keys}" if queries else ""}
-    return Look(claim=savings(scene, beyond(scene, group, kept_ns)), figures=figures, names=names)
+    return RuleMatch(claim=savings(scene, beyond(scene, group, kept_ns)), figures=figures, names=names)
 
 
 def _launched_by(scene: Scene, found: Sequence[Attention]) -> I64:
@@ -73,20 +73,22 @@ def _least_ns(scene: Scene, one: Attention) -> float:
     return max(flops / peak, size_bytes / machine.memory_bytes_per_s.value) * NS_PER_S
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     values: dict[str, float | str] = {
-        "attentions": round(seen.per_step("attentions")),
-        "attention_ns": seen.per_step("attention_ns"),
-        "attention_share": seen.per_step("attention_ns") / seen.step_ns,
+        "attentions": round(totals.per_step("attentions")),
+        "attention_ns": totals.per_step("attention_ns"),
+        "attention_share": totals.per_step("attention_ns") / totals.step_ns,
     }
     yield Evidence(
         "{attentions:,} attentions per step are separate products and softmax; they take {attention_ns}, "
         "{attention_share} of the step.",
         values,
     )
-    if seen.names["scores"]:
-        yield Evidence("They write scores of up to {scores} for each head to memory.", {"scores": seen.names["scores"]})
-    if seen.figures["unrated"]:
+    if totals.names["scores"]:
+        yield Evidence(
+            "They write scores of up to {scores} for each head to memory.", {"scores": totals.names["scores"]}
+        )
+    if totals.figures["unrated"]:
         yield Evidence("What fused attention needs here is not known, so the bound is all of that time.")
 
 
@@ -95,7 +97,7 @@ RULE = Rule(
     claims=ClaimOrder.MEMORY_TRAFFIC,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("attentions", "attention_ns", "unrated"),
     names=("scores",),

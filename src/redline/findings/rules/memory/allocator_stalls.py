@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.steady import without_warm_up
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -21,7 +21,7 @@ RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatev
 _MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     if not scene.on_gpu:
         return None
     spans, ledger = scene.timeline.spans, scene.ledger
@@ -39,7 +39,7 @@ def look(scene: Scene) -> Look | None:
         "uncached": float(len(calls) > 1 and calls.min() >= max(MANY_CALLS, 0.9 * calls.max())),
         **memory,
     }
-    return Look(
+    return RuleMatch(
         claim=scene.idle_after(Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])),
         figures=figures,
         names={"call": scene.name(int(rows[spans.dur_ns[rows].argmax()]))} if len(rows) else {},
@@ -70,25 +70,25 @@ def _memory(scene: Scene) -> dict[str, float]:
     return found
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    if seen.share >= TIME_SHARE:
-        steps = max(seen.figures["steps"], 1)  # first steps that warm up were not counted
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    if totals.share >= TIME_SHARE:
+        steps = max(totals.figures["steps"], 1)  # first steps that warm up were not counted
         yield Evidence(
             "{calls:,} calls per step take memory from the driver or give it back, the longest of them {call}: they "
             "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
             {
-                "calls": round(seen.figures["calls"] / steps),
-                "call": seen.names.get("call", "?"),
-                "calling_ns": seen.figures["calling_ns"] / steps,
-                "idle_ns": seen.alone_ns * seen.steps / steps,
+                "calls": round(totals.figures["calls"] / steps),
+                "call": totals.names.get("call", "?"),
+                "calling_ns": totals.figures["calling_ns"] / steps,
+                "idle_ns": totals.alone_ns * totals.steps / steps,
             },
         )
-    if seen.figures["uncached"]:
+    if totals.figures["uncached"]:
         yield Evidence(
             "They are as many in every step: the caching allocator seems to be off. Look for "
             "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
         )
-    ranks, memory_bytes, unusable_bytes = (seen.figures.get(name, 0.0) for name in _MEMORY)
+    ranks, memory_bytes, unusable_bytes = (totals.figures.get(name, 0.0) for name in _MEMORY)
     if ranks:
         yield Evidence(
             "When most memory is allocated, {unusable_bytes} more are reserved than allocated: {unusable_share} of "
@@ -105,7 +105,7 @@ RULE = Rule(
     claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("calls", "calling_ns", "steps", "uncached"),
     least_share=0.0,

@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 CHANGING = (Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
 
 
-def look_at_findings(findings: Sequence[Finding]) -> JobLook | None:
+def match_findings(findings: Sequence[Finding]) -> JobMatch | None:
     codes = sorted(one.code for one in findings if one.numerics in CHANGING)
-    return JobLook(names={"codes": ", ".join(codes)}) if codes else None
+    return JobMatch(names={"codes": ", ".join(codes)}) if codes else None
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Fixes that change what is computed: {codes}. Compare the loss with that of the unchanged job before you keep "
         "one.",
-        {"codes": seen.names["codes"]},
+        {"codes": totals.names["codes"]},
     )
 
 
@@ -28,7 +28,7 @@ RULE = Rule(
     claims=ClaimOrder.NOTHING,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look_at_findings=look_at_findings,
+    match_findings=match_findings,
     explain=explain,
     applies_to_plans=True,
 )

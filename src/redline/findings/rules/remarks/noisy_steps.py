@@ -7,25 +7,25 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.steady import is_usual
 
 FEWEST_STEPS = 3
 SPREAD = 0.1  # standard deviation of steps of usual length, as a share of their mean
 
 
-def look_at_job(diagnosis: Diagnosis) -> JobLook | None:
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     lengths_ns = [rank.ledger.end_ns - rank.ledger.start_ns for rank in diagnosis.ranks]
     steps = min(map(len, lengths_ns))
     usual_ns = [one[is_usual(one)] for one in lengths_ns]
     spread = float(np.mean([one.std() / one.mean() for one in usual_ns if len(one) and one.mean()] or [0.0]))
     if not steps or (steps >= FEWEST_STEPS and spread <= SPREAD):
         return None
-    return JobLook(figures={"steps": float(steps), "spread": spread})
+    return JobMatch(figures={"steps": float(steps), "spread": spread})
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    steps, spread = seen.figures["steps"], seen.figures["spread"]
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    steps, spread = totals.figures["steps"], totals.figures["spread"]
     if steps < FEWEST_STEPS:
         yield Evidence(
             "Steps in the trace: {steps:,}. From so few, a change cannot be told from noise.", {"steps": steps}
@@ -43,6 +43,6 @@ RULE = Rule(
     claims=ClaimOrder.NOTHING,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look_at_job=look_at_job,
+    match_job=match_job,
     explain=explain,
 )

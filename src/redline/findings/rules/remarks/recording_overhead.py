@@ -6,14 +6,14 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import has_stacks
 from redline.timeline.intervals import Intervals
 
 HOST_SHARE = 0.1  # of the steps
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     """Stacks cost most; allocator events and modules cost less, and are named where there are no stacks."""
     stacks, events = has_stacks(scene), len(scene.timeline.memory)
     modules = "modules" in scene.timeline.metadata.recorded
@@ -26,25 +26,25 @@ def look(scene: Scene) -> Look | None:
         "python_calls": float(len(scene.timeline.python_calls)),
         "events": float(events),
     }
-    return Look(claim=Intervals.empty(), figures=figures)
+    return RuleMatch(claim=Intervals.empty(), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    if seen.figures["stacks"]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    if totals.figures["stacks"]:
         yield Evidence(
             "Python stacks were recorded, {python_calls:,} calls per step: without them the host is faster.",
-            {"python_calls": round(seen.per_step("python_calls"))},
+            {"python_calls": round(totals.per_step("python_calls"))},
         )
-    elif seen.figures["events"]:
+    elif totals.figures["events"]:
         yield Evidence(
             "The allocator was recorded, {events:,} events per step: without them the host is faster.",
-            {"events": round(seen.per_step("events"))},
+            {"events": round(totals.per_step("events"))},
         )
     else:
         yield Evidence("Modules were recorded: without them the host is faster.")
     yield Evidence(
         "The device waits for the host {waiting_share} of the step, and recording is part of what the host does.",
-        {"waiting_share": seen.per_step("waiting_ns") / seen.step_ns},
+        {"waiting_share": totals.per_step("waiting_ns") / totals.step_ns},
     )
 
 
@@ -53,7 +53,7 @@ RULE = Rule(
     claims=ClaimOrder.NOTHING,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("stacks", "python_calls", "events", "waiting_ns"),
 )

@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import in_families, of_calls, savings
 from redline.findings.serving import phases_of, steps_in
 from redline.timeline.timeline import NONE
@@ -18,7 +18,7 @@ _BITS = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
 _FEWEST_BITS = 4
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     decoding = steps_in(scene, "decode")
     calls, compute = scene.kernels.calls, scene.activity.compute
     if not scene.on_gpu or not len(decoding) or not len(calls):
@@ -40,11 +40,11 @@ def look(scene: Scene) -> Look | None:
         "decode_steps": float((phases_of(scene) == "decode").sum()),
     }
     saved_ns = np.where(products, calls.time_ns - least_ns, 0.0)
-    return Look(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures)
+    return RuleMatch(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures)
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    figures = seen.figures
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    figures = totals.figures
     steps = max(figures["decode_steps"], 1)
     yield Evidence(
         "A decode step reads {read_bytes} for its matrix products, at {bandwidth_share} of the memory's bandwidth; "
@@ -62,7 +62,7 @@ RULE = Rule(
     claims=ClaimOrder.MEMORY_TRAFFIC,
     numerics=Numerics.LOWER_PRECISION,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("decode_steps", "read_bytes", "memory_ns", "product_ns", "decoding_ns"),
     least_share=0.05,

@@ -8,7 +8,7 @@ from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import has_stacks, stacks_inflate
 from redline.findings.serving import phases_of
 from redline.timeline.intervals import Intervals
@@ -19,7 +19,7 @@ from redline.trace import schema
 BUSY_SHARE = 0.7  # of a step: above this, launching is not what limits it
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     ledger, spans = scene.ledger, scene.timeline.spans
     told = phases_of(scene) != ""
     if not scene.on_gpu or not told.any():
@@ -39,7 +39,7 @@ def look(scene: Scene) -> Look | None:
         "kernels": float(_begun_in(scene, scene.activity.compute.row)[bound].sum()),
         "stacked": float(has_stacks(scene)),
     }
-    return Look(
+    return RuleMatch(
         claim=scene.launch_gaps & Intervals.union_of(ledger.start_ns[bound], ledger.end_ns[bound]), figures=figures
     )
 
@@ -52,8 +52,8 @@ def _begun_in(scene: Scene, rows: I64) -> I64:
     return number
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
-    figures = seen.figures
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    figures = totals.figures
     yield Evidence(
         "Steps of the serving engine that launch each kernel on its own: {bound_steps:,} of {engine_steps:,}, with "
         "about {kernels:,} kernels each; the device is busy {busy_share} of their time.",
@@ -73,7 +73,7 @@ RULE = Rule(
     claims=ClaimOrder.ENGINE_LAUNCHES,
     numerics=Numerics.BITWISE,
     grade=Grade.MEASURED,
-    look=look,
+    match=match,
     explain=explain,
     figures=("engine_steps", "bound_steps", "kernels", "busy_ns", "own_ns", "stacked"),
     least_share=0.05,

@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.scene import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.rule import Look, Rule, Seen
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.serving import PHASES, phases_of, steps_in
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import NONE
@@ -18,7 +18,7 @@ UNKNOWN_SHARE = 0.5  # of the compute of a phase
 _FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
 
 
-def look(scene: Scene) -> Look | None:
+def match(scene: Scene) -> RuleMatch | None:
     phases = phases_of(scene)
     figures: dict[str, float] = {}
     for phase in PHASES:
@@ -39,19 +39,19 @@ def look(scene: Scene) -> Look | None:
             "tokens": loads[:, 1].sum(),
         }
         figures |= {f"{phase}_{name}": float(value) for name, value in told.items()}
-    return Look(claim=Intervals.empty(), figures=figures) if figures else None
+    return RuleMatch(claim=Intervals.empty(), figures=figures) if figures else None
 
 
-def explain(seen: Seen) -> Iterator[Evidence]:
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
     for phase in PHASES:
-        if seen.figures.get(f"{phase}_steps"):
-            yield from _of_phase(phase, seen)
+        if totals.figures.get(f"{phase}_steps"):
+            yield from _of_phase(phase, totals)
 
 
-def _of_phase(phase: str, seen: Seen) -> Iterator[Evidence]:
-    figures = {name: seen.figures.get(f"{phase}_{name}", 0.0) for name in _FIGURES}
+def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
+    figures = {name: totals.figures.get(f"{phase}_{name}", 0.0) for name in _FIGURES}
     steps, busy_share = figures["steps"], figures["busy_ns"] / max(figures["time_ns"], 1)
-    all_steps, all_ns = (sum(seen.figures.get(f"{one}_{of}", 0) for one in PHASES) for of in ("steps", "time_ns"))
+    all_steps, all_ns = (sum(totals.figures.get(f"{one}_{of}", 0) for one in PHASES) for of in ("steps", "time_ns"))
     yield Evidence(
         "Steps that do {phase}: {steps:,} of {all_steps:,}, {time_share} of their time; the device is busy "
         "{busy_share} of it.",
@@ -79,6 +79,6 @@ RULE = Rule(
     claims=ClaimOrder.NOTHING,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
-    look=look,
+    match=match,
     explain=explain,
 )

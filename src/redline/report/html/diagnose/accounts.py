@@ -1,7 +1,7 @@
 """The accounts as the page knows them: a code for its style sheet and scripts, and a name for people."""
 
 from redline.analysis.accounts import Account
-from redline.findings.observe import COMPUTE
+from redline.findings.match import COMPUTE
 from redline.report.diagnose import words_accounts
 from redline.report.language import _
 

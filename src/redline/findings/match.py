@@ -1,6 +1,6 @@
-"""One rank through the eyes of all rules, while its trace is open: who claims which of its time.
+"""Match all rules against one rank, while its trace is open: which rule claims which of its time.
 
-Rules claim in the order of the registry, each what the ones before it have left. Exposed communication is nobody's
+Rules claim in the order of `claim_order`, each what the ones before it have left. Exposed communication is nobody's
 here: whether it was transfer or waiting takes the other ranks to tell.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.analysis.accounts import IDLE, Account
+from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.analysis.rank.scene import Scene
-from redline.analysis.rank.sighting import Sighting, longest
 from redline.findings.registry import rules_for
 from redline.findings.rule import Rule
 from redline.timeline.intervals import Intervals
@@ -19,18 +19,18 @@ from redline.timeline.timeline import Origin
 COMPUTE = "compute"
 
 
-def observe(scene: Scene) -> tuple[Sighting, ...]:
-    return sightings_of(scene, rules_for(predicted=scene.timeline.origin is Origin.PREDICTED))
+def match_rules(scene: Scene) -> tuple[RankMatch, ...]:
+    return matches_of(scene, rules_for(predicted=scene.timeline.origin is Origin.PREDICTED))
 
 
-def sightings_of(scene: Scene, rules: Sequence[Rule]) -> tuple[Sighting, ...]:
+def matches_of(scene: Scene, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
     claimed = scene.activity.communicating
     found = []
     for rule in rules:
-        seen = rule.look(scene) if rule.look is not None else None
-        if seen is None:
+        matched = rule.match(scene) if rule.match is not None else None
+        if matched is None:
             continue
-        whole = seen.claim & scene.in_steps
+        whole = matched.claim & scene.in_steps
         alone = whole - scene.activity.communicating
         # What is too little to be said must not be missing where another rule says it.
         is_said = alone.length_ns >= rule.least_share * scene.steps_ns
@@ -38,14 +38,14 @@ def sightings_of(scene: Scene, rules: Sequence[Rule]) -> tuple[Sighting, ...]:
         claimed |= rest
         ledger = scene.ledger
         found.append(
-            Sighting(
+            RankMatch(
                 code=rule.code,
                 claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
                 alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
                 accounts=_accounts(scene, rest),
                 places=longest(alone),
-                figures=dict(seen.figures),
-                names=dict(seen.names),
+                figures=dict(matched.figures),
+                names=dict(matched.names),
             )
         )
     return tuple(found)

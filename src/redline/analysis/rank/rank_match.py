@@ -1,4 +1,4 @@
-"""What a rule saw on one rank: the time that its cause takes there, and the figures that show it."""
+"""A match of a rule on one rank: the time that its cause takes there, and the figures that show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ MOST_PLACES = 8  # intervals that are kept as evidence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sighting:
+class RankMatch:
     """Times are inside steps. What one rule claims, no other rule of the rank claims."""
 
     code: str

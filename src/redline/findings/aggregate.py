@@ -1,4 +1,4 @@
-"""Sightings of all ranks become findings: added up, weighed, ranked by what they are worth at most."""
+"""Aggregate the matches of all ranks into findings: added up, weighed, ranked by what they are worth at most."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -7,13 +7,13 @@ from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.sighting import Sighting, longest
+from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
-from redline.findings.observe import COMPUTE
+from redline.findings.match import COMPUTE
 from redline.findings.praise import praise_of
 from redline.findings.registry import rules_for
-from redline.findings.rule import JobLook, Rule, Seen
+from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.steady import is_usual
 from redline.findings.total import Total
 from redline.findings.verdict import verdict_of
@@ -26,12 +26,12 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     found: list[Finding] = []
     for rule in rules:
-        looked = _looked(rule, diagnosis, found)
-        total = _of_job(rule, looked, diagnosis, claimed) if looked is not None else totals[rule.code]
+        matched = _matched(rule, diagnosis, found)
+        total = _of_job(rule, matched, diagnosis, claimed) if matched is not None else totals[rule.code]
         said = list(_weighed(rule, total, diagnosis, steady_ns))
         found.extend(said)
-        if said and looked is not None:  # what is too little to be said, another rule may still say
-            claimed = [one | claim for one, claim in zip(claimed, _claims(looked, diagnosis), strict=True)]
+        if said and matched is not None:  # what is too little to be said, another rule may still say
+            claimed = [one | claim for one, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
     ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
@@ -60,57 +60,57 @@ def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) ->
             yield one
 
 
-def _looked(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobLook | None:
-    """None of a rule that looks at single ranks."""
-    if rule.look_at_findings is not None:
-        return rule.look_at_findings(found)
-    return rule.look_at_job(diagnosis) if rule.look_at_job is not None else None
+def _matched(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobMatch | None:
+    """None of a rule that matches on single ranks."""
+    if rule.match_findings is not None:
+        return rule.match_findings(found)
+    return rule.match_job(diagnosis) if rule.match_job is not None else None
 
 
 def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
-    """What was seen on single ranks, added up by rule. Ranks are gone through once: there may be many."""
+    """Matches on single ranks, added up by rule. Ranks are gone through once: there may be many."""
     found = {rule.code: Total(rule) for rule in rules}
     for rank in diagnosis.ranks:
-        for code, sighting in {one.code: one for one in rank.sightings}.items():
+        for code, match in {one.code: one for one in rank.matches}.items():
             if code in found:
-                found[code].add(rank, sighting)
+                found[code].add(rank, match)
     return found
 
 
-def _of_job(rule: Rule, looked: JobLook, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:
+def _of_job(rule: Rule, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
     total = Total(rule)
-    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(looked, diagnosis), strict=True)):
+    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(matched, diagnosis), strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
         alone = claim & rank.exposed & in_steps
         rest = alone - claimed[place]
         waiting_ns = (rest & diagnosis.waiting[place]).length_ns
         accounts = {str(Account.PEER_WAIT): waiting_ns, str(Account.TRANSFER): rest.length_ns - waiting_ns}
-        sighting = Sighting(
+        match = RankMatch(
             code=rule.code,
             claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
             alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
             accounts={account: amount for account, amount in accounts.items() if amount},
             places=longest(alone),
-            figures=looked.figures if not place else {},
-            names=looked.names if not place else {},
+            figures=matched.figures if not place else {},
+            names=matched.names if not place else {},
         )
-        total.add(rank, sighting)
+        total.add(rank, match)
     return total
 
 
-def _claims(looked: JobLook, diagnosis: Diagnosis) -> Sequence[Intervals]:
-    return looked.claims or [Intervals.empty()] * len(diagnosis.ranks)
+def _claims(matched: JobMatch, diagnosis: Diagnosis) -> Sequence[Intervals]:
+    return matched.claims or [Intervals.empty()] * len(diagnosis.ranks)
 
 
 def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> Iterator[Finding]:
     """A finding where the rule has something to say."""
     steps = max(diagnosis.rank_steps, 1)
     step_ns = float(diagnosis.in_steps.sum()) / steps
-    if not total.sightings or not step_ns:
+    if not total.matches or not step_ns:
         return
-    seen = Seen(
+    totals = MatchTotals(
         ranks=total.ranks,
         steps=diagnosis.rank_steps,
         step_ns=step_ns,
@@ -119,9 +119,9 @@ def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> 
         figures=total.figures,
         names=total.commonest_names,
     )
-    if rule.claims_time and seen.share < rule.least_share:
+    if rule.claims_time and totals.share < rule.least_share:
         return
-    evidence = tuple(rule.explain(seen))
+    evidence = tuple(rule.explain(totals))
     if not evidence:
         return
     yield Finding(
@@ -129,11 +129,11 @@ def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> 
         numerics=rule.numerics,
         grade=rule.grade,
         step_ns=step_ns,
-        bound_ns=seen.bound_ns,
-        alone_ns=seen.alone_ns,
+        bound_ns=totals.bound_ns,
+        alone_ns=totals.alone_ns,
         steady_share=total.steady_alone_ns / steady_ns if steady_ns else 0.0,
         accounts={account: amount / steps for account, amount in total.accounts.most_common()},
-        ranks=seen.ranks,
+        ranks=totals.ranks,
         places=total.longest_places,
         evidence=evidence,
     )
