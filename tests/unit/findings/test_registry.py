@@ -5,17 +5,26 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.registry import RULES, RULES_OF_PLANS
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "src" / "redline"
+MODULES = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if path.name != "__init__.py"]
 
 
 def test_every_module_in_a_folder_of_rules_is_a_rule() -> None:
-    modules = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if path.name != "__init__.py"]
-    assert len(RULES) == len(modules)
+    assert len(RULES) == len(MODULES)
     assert len({rule.code for rule in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_every_rule_has_its_test(module: Path) -> None:
+    """One that fires it, and one that must not."""
+    test = Path(__file__).parent / "rules" / module.parent.name / f"test_{module.name}"
+    assert test.is_file(), f"write {test.relative_to(ROOT)}"
 
 
 def test_rules_claim_in_the_stated_order() -> None:

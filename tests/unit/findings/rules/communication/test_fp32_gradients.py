@@ -1,0 +1,24 @@
+"""RL-N05: gradients travel in fp32, and the time that takes is exposed."""
+
+import pytest
+
+from tests.unit.findings.conftest import found
+from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+
+
+@pytest.mark.parametrize("name", ["allreduce", "_reduce_scatter_base"])
+def test_n05_claims_half_of_what_is_exposed(name: str) -> None:
+    finding = found(*alike([*base(), *exchanged(550, 150, 2, at=450, name=name)]))["RL-N05"]
+    assert finding.alone_ns == 50_000
+    assert finding.bound_ns == (0 if name == "allreduce" else 50_000)  # RL-N01 claims the same time first
+    assert values(finding) == {"exposed_ns": 100_000, "step_ns": 1_000_000}
+    assert [(place.start_ns, place.end_ns) for place in finding.places] == [(650_000, 700_000)] * 2
+
+
+def test_n05_is_silent_about_other_types() -> None:
+    assert "RL-N05" not in found(*alike([*base(), *exchanged(600, 100, 2, at=450, dtype="BFloat16")]))
+
+
+def test_n05_is_silent_below_a_twentieth_of_the_step() -> None:
+    assert "RL-N05" not in found(*alike([*base(), *exchanged(600, 49, 2, at=450)]))
+    assert "RL-N05" in found(*alike([*base(), *exchanged(600, 51, 2, at=450)]))

@@ -1,0 +1,80 @@
+"""RL-N13: ranks wait in collectives for others that come late."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redline.findings.rule import MatchTotals
+from redline.findings.rules.communication import late_ranks
+from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.trace.job import JobOptions
+from redline.verbs.diagnose import diagnose
+from tests.conftest import document
+from tests.unit.findings.conftest import found
+from tests.unit.findings.rules.communication.conftest import job, late, messages, values
+
+
+def test_n13_names_the_late_rank_and_its_cause() -> None:
+    finding = found(*job(lambda rank: late(rank, after_us=(300, 300, 300))))["RL-N13"]
+    assert finding.alone_ns == finding.bound_ns == 150_000  # 300 us of every step of rank 0
+    assert finding.accounts == {"peer wait": 150_000}
+    assert {place.rank for place in finding.places} == {0}
+    known = values(finding)
+    assert (known["rank"], known["last"], known["operations"], known["caused_share"]) == ("1", 3, 3, 1.0)
+    assert (known["cause_ns"], known["late_ns"], known["waiting_ns"]) == (300_000, 300_000, 150_000)
+    assert "it computes {cause_ns} longer" in messages(finding)
+    assert "the same rank, step after step" in messages(finding)
+
+
+def test_n13_says_if_it_is_in_the_first_step_only() -> None:
+    finding = found(*job(lambda rank: late(rank, after_us=(400, 0, 0))))["RL-N13"]
+    assert "It is late in the first step only" in messages(finding)
+
+
+def test_n13_says_if_only_one_step_was_seen() -> None:
+    finding = found(*job(lambda rank: late(rank, after_us=(400,))))["RL-N13"]
+    assert "Only one step was seen" in messages(finding)
+
+
+def test_n13_is_silent_where_all_come_together() -> None:
+    assert "RL-N13" not in found(*job(lambda rank: late(rank, after_us=(0, 0, 0))))
+    assert "RL-N13" not in found(*job(lambda rank: late(rank, after_us=(50, 50, 50))))  # 2.5 % of the step on average
+
+
+def test_n13_is_silent_about_a_rank_alone() -> None:
+    assert "RL-N13" not in found(document(late(0, after_us=(300, 300)), world_size=2))
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        ("before the window", "late already when the window began"),
+        ("compute", "it computes"),
+        ("communication", "it communicates"),
+        ("input", "its data loader"),
+        ("host", "its host"),
+        ("other", "not told by the traces"),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["fixed", "rotating", "first step only", "one step seen"])
+def test_n13_has_words_for_every_cause_and_pattern(cause: str, says: str, pattern: str) -> None:
+    names = {"rank": "7", "cause": cause, "pattern": pattern, "also": "3"}
+    numbers = ("last", "operations", "caused_share", "cause_ns", "late_ns", "first_step_share", "also_share")
+    figures = {**dict.fromkeys(numbers, 1.0), "kinds": 2.0}
+    seen = MatchTotals(ranks=8, steps=8, step_ns=1e6, bound_ns=1e5, alone_ns=1e5, figures=figures, names=names)
+    first, why, when, also, kinds = late_ranks.explain(seen)
+    assert says in why.message
+    assert pattern != "rotating" or "late rank changes" in when.message
+    assert (first.values["rank"], also.values["also"], kinds.values["kinds"]) == ("7", "3", 2.0)
+
+
+@pytest.mark.parametrize("where", ["compute", "host", "input"])
+def test_n13_finds_the_straggler_of_a_synthetic_job(tmp_path: Path, where: Any) -> None:
+    spec = JobSpec(ranks=4, steps=3, layers=2, step_compute_us=2000, buckets=1)
+    write_job(replace(spec, stragglers=(Straggler(rank=2, extra_us=800, where=where),)), tmp_path)
+    findings = {one.code: one for one in diagnose([tmp_path], options=JobOptions(use_cache=False)).findings.findings}
+    assert values(findings["RL-N13"])["rank"] == "2"
+    assert findings["RL-N13"].alone_ns == pytest.approx(3 / 4 * 800_000, rel=0.1)
+    assert {place.rank for place in findings["RL-N13"].places} <= {0, 1, 3}

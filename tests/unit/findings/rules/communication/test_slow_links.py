@@ -1,0 +1,91 @@
+"""RL-N11: large collectives inside a node are far slower than its links."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from redline.analysis.job.combine import combine
+from redline.analysis.job.outline import outline_of
+from redline.analysis.rank.digest_file import decoded, encoded
+from redline.findings.aggregate import findings_of
+from redline.hardware.machine import Machine
+from tests.conftest import document, figure
+from tests.unit.findings.conftest import digest, found, launched, step
+from tests.unit.findings.rules.communication.conftest import exchanged, values
+
+LARGE = 16_000_000  # elements of 4 bytes: 64 MB
+
+
+def with_link(fabric_gb_per_s: float = 100, pair_gb_per_s: float | None = 100, devices: int = 8) -> Machine:
+    figures = {"fabric_bytes_per_s": fabric_gb_per_s * 1e9, "fabric_devices": float(devices)}
+    if pair_gb_per_s is not None:
+        figures["pair_bytes_per_s"] = pair_gb_per_s * 1e9
+    return Machine(name="made up", figures={name: figure(value) for name, value in figures.items()})
+
+
+def reduced_in(us: float, elements: int = LARGE, ranks: str = "[0, 1]", hosts: Sequence[str] = ("", "")) -> list[bytes]:
+    """Two ranks all-reduce this much; nothing hides it. The bus carries as much as the payload."""
+    events = [step(0, 0, 5000), *launched("gemm", 10, 90, 1, at=5)]
+    events += exchanged(100, us, 2, at=50, elements=elements, Process_Group_Ranks=ranks)
+    numbers = [int(one) for one in ranks.strip("[]").split(",")]
+    return [
+        document(events, rank=rank, world_size=16, host_name=host) for rank, host in zip(numbers, hosts, strict=True)
+    ]
+
+
+def test_n11_claims_what_the_link_could_save() -> None:
+    finding = found(*reduced_in(1600), machine=with_link())["RL-N11"]  # 40 GB/s
+    assert finding.alone_ns == 960_000
+    assert values(finding) == {
+        "collective": "all_reduce",
+        "payload_bytes": 64e6,
+        "ranks": 2,
+        "bus_bytes_per_s": pytest.approx(40e9),
+        "link_bytes_per_s": 100e9,
+        "link_share": pytest.approx(0.4),
+        "saved_ns": 960_000,
+        "step_ns": 5_000_000,
+    }
+
+
+def test_n11_does_not_count_waiting() -> None:
+    """One rank comes 800 us late: the transfer itself takes 800 us, at 80 GB/s."""
+    first, second = reduced_in(1600)
+    late = second.replace(b'"ts": 100, "dur": 1600', b'"ts": 900, "dur": 800')
+    assert late != second
+    assert "RL-N11" not in found(first, late, machine=with_link())
+
+
+@pytest.mark.parametrize(
+    ("documents", "machine"),
+    [
+        (reduced_in(800), with_link()),  # 80 GB/s
+        (reduced_in(1600, elements=7_900_000), with_link()),  # too small
+        (reduced_in(1600), None),
+        (reduced_in(1600), with_link(fabric_gb_per_s=50)),
+        (reduced_in(1600), with_link(pair_gb_per_s=50)),  # of the many links only one is between two
+        (reduced_in(1600), with_link(pair_gb_per_s=None)),  # a mesh, and of how many links is not known
+        (reduced_in(1600), with_link(devices=1)),
+        (reduced_in(1600, ranks="[0, 8]"), with_link()),  # in two nodes
+        (reduced_in(1600, hosts=("a", "b")), with_link()),
+        (reduced_in(1600)[:1], with_link()),  # waiting is not known
+    ],
+    ids=["fast", "small", "no machine", "slow fabric", "slow pair", "mesh", "no fabric", "nodes", "hosts", "one rank"],
+)
+def test_n11_is_silent(documents: list[bytes], machine: Machine | None) -> None:
+    assert "RL-N11" not in found(*documents, machine=machine)
+
+
+def test_n11_knows_groups_by_name_to_be_in_one_node_where_the_job_is() -> None:
+    def named(world_size: int) -> list[bytes]:
+        events = [step(0, 0, 5000), *exchanged(100, 1600, 2, at=50, elements=LARGE, Process_Group_Ranks="")]
+        return [document(events, rank=rank, world_size=world_size) for rank in range(2)]
+
+    assert "RL-N11" in found(*named(2), machine=with_link())
+    assert "RL-N11" not in found(*named(16), machine=with_link())
+
+
+def test_n11_works_from_digests() -> None:
+    ranks = [digest(data, with_link()) for data in reduced_in(1600)]
+    known = combine([decoded(encoded(one, "test"), "rank") for one in ranks])
+    assert [one.code for one in findings_of(known, outline_of(known)).findings] == ["RL-N11"]

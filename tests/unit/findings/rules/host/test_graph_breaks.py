@@ -1,0 +1,31 @@
+"""RL-H10: compiled code is broken into many graphs, with Python between them."""
+
+from tests.conftest import Event, document, op
+from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
+
+
+def compiled(outer_us: float) -> list[Event]:
+    """Two compiled functions at 10 and 200 us; the first lasts so long."""
+    return [
+        op("Torch-Compiled Region: 0/0", 10, outer_us),
+        op("CompiledFunction", 20, 40),
+        op("Torch-Compiled Region: 1/0", 200, 190),
+        op("CompiledFunction", 300, 40),
+    ]
+
+
+def test_h10_claims_the_idle_time_between_the_graphs_of_a_broken_function() -> None:
+    events = [step(0, 0, 1000), *compiled(390)]
+    for number, at in enumerate((30, 310, 500)):
+        events += launched("triton", at + 3, 30, number + 1, at=at)
+    data = document(events)
+    # outside the graphs: 10 to 20, 60 to 300 and 340 to 400 us
+    assert claimed_ns(data, "RL-H10") == 310_000
+    assert found(data)["RL-H10"].evidence[0].values["breaks"] == 1
+
+
+def test_h10_leaves_functions_alone_that_were_compiled_apart() -> None:
+    events = [step(0, 0, 1000), *compiled(90)]
+    for number, at in enumerate((30, 310, 500)):
+        events += launched("triton", at + 3, 30, number + 1, at=at)
+    assert "RL-H10" not in matched(document(events))

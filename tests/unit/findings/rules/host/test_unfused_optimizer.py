@@ -1,0 +1,34 @@
+"""RL-H07: the optimizer updates one parameter after the other, with kernels of its own for each."""
+
+import pytest
+
+from tests.conftest import Event, document
+from tests.unit.findings.conftest import claimed_ns, found, launched, matched
+from tests.unit.findings.rules.host.conftest import optimizer
+
+
+def updates(kernel_name: str, number: int) -> list[Event]:
+    """So many kernels of 5 us from 103 us on, one every 12 us."""
+    return [
+        event
+        for index in range(number)
+        for event in launched(kernel_name, 103 + 12 * index, 5, 10 + index, at=100 + 12 * index)
+    ]
+
+
+def test_h07_claims_the_kernels_of_the_optimizer_and_the_idle_time_it_causes() -> None:
+    data = document(optimizer("SGD", *updates("vectorized_elementwise_kernel", 40)))
+    # 3 us before its first kernel, 7 us between two, 127 us after the last
+    assert claimed_ns(data, "RL-H07") == 40 * 5_000 + 3_000 + 39 * 7_000 + 127_000
+    assert found(data)["RL-H07"].evidence[0].values["optimizer"] == "SGD.step"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param(updates("multi_tensor_apply_kernel<TensorListMetadata<2>>", 40), id="lists of tensors"),
+        pytest.param(updates("vectorized_elementwise_kernel", 39), id="few kernels"),
+    ],
+)
+def test_h07_leaves_other_optimizers_alone(events: list[Event]) -> None:
+    assert "RL-H07" not in matched(document(optimizer("SGD", *events)))

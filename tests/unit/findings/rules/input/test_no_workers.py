@@ -1,0 +1,28 @@
+"""RL-D01: batches are loaded in the training process itself."""
+
+import pytest
+
+from tests.conftest import Event, document, region
+from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
+from tests.unit.findings.rules.input.conftest import WORKERS
+
+ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def loading_for(us: float, loader: str) -> list[Event]:
+    """A step of 1000 us that begins in the data loader and then runs one kernel of 500 us."""
+    return [step(0, 0, 1000), region(loader, 0, us), *launched("gemm", us + 2, 500, 1, at=us)]
+
+
+@pytest.mark.parametrize(("loader", "code", "other"), [(ALONE, "RL-D01", "RL-D02"), (WORKERS, "RL-D02", "RL-D01")])
+def test_d01_d02_claim_the_time_in_the_loader(loader: str, code: str, other: str) -> None:
+    data = document(loading_for(100, loader))
+    assert claimed_ns(data, code) == 100_000
+    assert matched(data)[code].accounts == {"input": 100_000}
+    assert found(data)[code].share == 0.1
+    assert other not in matched(data)
+
+
+@pytest.mark.parametrize(("loader", "code"), [(ALONE, "RL-D01"), (WORKERS, "RL-D02")])
+def test_d01_d02_leave_a_short_wait_alone(loader: str, code: str) -> None:
+    assert code not in found(document(loading_for(25, loader)))

@@ -1,0 +1,62 @@
+"""RL-M01: the allocator asks the driver for memory in the middle of steps, or holds much that it cannot use."""
+
+import pytest
+
+from tests.conftest import Event, document
+from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.unit.findings.rules.conftest import call, later_step, two_kernels
+
+
+@pytest.mark.parametrize("name", ["cudaMalloc", "hipFree", "cuMemCreate"])
+def test_m01_claims_the_idle_time_that_the_driver_causes(name: str) -> None:
+    data = document(later_step(call(name, 1110, 200)))
+    assert claimed_ns(data, "RL-M01") == 200_000
+    assert found(data)["RL-M01"].evidence[0].values["call"] == name
+
+
+def test_m01_leaves_out_a_first_step_that_warms_up() -> None:
+    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20), call("cudaMalloc", 835, 5)])
+    values = found(data)["RL-M01"].evidence[0].values
+    assert values == {"calls": 1, "call": "cudaFree", "calling_ns": 200_000, "idle_ns": 200_000}
+
+
+def test_m01_counts_a_first_step_that_is_like_the_others() -> None:
+    data = document([*later_step(call("cudaFree", 1110, 200)), call("cudaFree", 810, 20)])
+    assert found(data)["RL-M01"].evidence[0].values["calling_ns"] == 110_000
+
+
+def test_m01_tells_an_allocator_that_keeps_nothing() -> None:
+    def frees(number: int) -> list[Event]:
+        return [call("cudaFree", 805 + 0.5 * one, 0.4) for one in range(number)]
+
+    later = [call("cudaFree", 1110 + 5 * one, 4) for one in range(60)]
+    even = found(document([*later_step(*later), *frees(60)]))["RL-M01"]
+    assert "caching allocator seems to be off" in even.evidence[-1].message
+    assert len(found(document([*later_step(*later), *frees(3)]))["RL-M01"].evidence) == 1
+
+
+def test_m01_leaves_the_first_step_and_pooled_memory_alone() -> None:
+    assert "RL-M01" not in matched(document([*two_kernels(103, 700, call("cudaMalloc", 110, 200)), step(1, 1000, 9)]))
+    assert "RL-M01" not in matched(document(later_step(call("cudaMallocAsync", 1110, 200))))
+
+
+def memory_mark(ts: float, allocated: int, reserved: int) -> Event:
+    args = {"Device Id": 0, "Bytes": 8, "Total Allocated": allocated, "Total Reserved": reserved}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 100, "tid": 1, "ts": ts, "args": args}
+
+
+def allocating(allocated: int, reserved: int) -> bytes:
+    """A trace of a device of 1000 bytes on which most was allocated so."""
+    marks = [memory_mark(20, allocated // 2, reserved), memory_mark(30, allocated, reserved)]
+    properties = [{"id": 0, "name": "made up", "totalGlobalMem": 1000}]
+    return document([*two_kernels(800, 850), *marks], deviceProperties=properties)
+
+
+def test_m01_tells_memory_that_is_reserved_and_cannot_be_used() -> None:
+    (evidence,) = found(allocating(680, 800))["RL-M01"].evidence
+    assert evidence.values == {"unusable_bytes": 120.0, "unusable_share": 0.12}
+
+
+@pytest.mark.parametrize(("allocated", "reserved"), [(700, 800), (500, 700), (-1, -1)])
+def test_m01_leaves_memory_alone_that_is_used_or_plenty(allocated: int, reserved: int) -> None:
+    assert "RL-M01" not in found(allocating(allocated, reserved))
