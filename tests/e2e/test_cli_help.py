@@ -74,7 +74,7 @@ FLAGS = {
     "explain": [
         "--lang LANG",
         "-h --help",
-        "CODE",
+        "CODE|WORD",
     ],
     "hardware": [
         "--force",

@@ -4,7 +4,10 @@ import pytest
 
 from redline.cli import arguments, main
 from redline.findings import pages
+from redline.findings.registry import FOLDERS
+from redline.report.explain.text import HEADINGS
 from redline.report.language import LANGUAGES
+from redline.report.layout import width_of
 from tests.conftest import ROOT
 
 PAGES = ROOT / "docs" / "findings"
@@ -36,20 +39,77 @@ def test_the_locale_is_not_asked(capsys: pytest.CaptureFixture[str], monkeypatch
     assert capsys.readouterr().out == (PAGES / "RL-H01.md").read_text()
 
 
-def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in lines] == pages.codes()
-    assert "RL-H01  Replay the launches of a step as a CUDA graph" in lines
+def listed_in(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "line"),
+    [
+        ("en", "Loading data", "  RL-H01   Replay the launches of a step as a CUDA graph"),
+        ("zh", "数据加载", "  RL-H03   不要每一步都从设备读取数值"),
+    ],
+)
+def test_without_a_code_all_are_listed_by_what_limits(
+    language: str, first: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "--lang", language]) == 0
+    shown = capsys.readouterr().out
+    assert sorted(listed_in(shown)) == pages.codes()
+    headings = [each for each in shown.splitlines() if each and not each.startswith("  ")]
+    assert headings[0] == first
+    assert len(headings) == len(FOLDERS)
+    assert line in shown.splitlines()
+    assert max(map(width_of, shown.splitlines())) <= 80
+
+
+def test_every_folder_of_rules_has_a_heading() -> None:
+    assert tuple(HEADINGS) == FOLDERS
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        (["idle"], {"RL-H01", "RL-D01", "RL-P01"}),  # in symptoms and causes
+        (["fp32"], {"RL-C02", "RL-N05"}),  # which looks like a code
+        (["CUDA", "graph"], {"RL-H01", "RL-ID01"}),
+        (["rl-d"], {"RL-D01", "RL-D02", "RL-D03"}),
+        (["--lang", "zh", "sync"], {"RL-H04", "RL-N02"}),  # an English word, and pages in Chinese
+        (["--lang", "zh", "同步"], {"RL-H04"}),
+    ],
+)
+def test_a_word_of_several_findings_lists_them(
+    words: list[str], codes: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *words]) == 0
+    listed = listed_in(capsys.readouterr().out)
+    assert codes <= set(listed)
+    assert 1 < len(listed) < len(pages.codes()) / 2
+
+
+def test_findings_with_the_word_in_their_title_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "sync"]) == 0
+    assert listed_in(capsys.readouterr().out)[0] == "RL-H04"
+
+
+@pytest.mark.parametrize(("word", "code"), [("garbage", "RL-H09"), ("Straggler", "RL-N13"), ("MoE", "RL-N17")])
+def test_a_word_of_one_finding_shows_it(word: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    assert capsys.readouterr().out == (PAGES / f"{code}.md").read_text()
 
 
 def test_an_unknown_code_is_answered_with_those_near_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "H99"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("redline: explain: there is no finding 'H99'; there are: RL-H01")
+    assert error.startswith("redline: explain: no finding matches 'H99'. Similar codes: RL-H01, RL-H02")
     assert "RL-D" not in error
-    assert main(["explain", "nonsense"]) == 2
-    assert "there is no finding 'nonsense'; there are: RL-" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["nonsense", "X99", "[[", "idle nonsense"])
+def test_an_unknown_word_is_answered_with_what_to_do(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 2
+    error = capsys.readouterr().err
+    assert error == f"redline: explain: no finding matches {word!r}. `redline explain` lists all findings\n"
 
 
 def test_an_unknown_language_in_the_environment(

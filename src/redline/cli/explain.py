@@ -11,16 +11,34 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code", nargs="?", metavar="CODE", help="of a finding: RL-H01, or h01 (default: list all)")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="CODE|WORD",
+        help="a finding such as RL-H01 or h01, or words to find one by, such as idle (default: list all)",
+    )
     add_language(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    from redline.findings.pages import codes, find_page, page_of
+    from redline.report.language import speaking
 
-    spoken = language(options)
-    if options.code is None:
-        show("".join(f"{code}  {page_of(code, spoken).title}\n" for code in codes()))
-    else:
-        show(find_page(options.code, spoken).text)
+    with speaking(language(options)):
+        show(_about(" ".join(options.words)) if options.words else _everything())
     return 0
+
+
+def _everything() -> str:
+    from redline.report.explain.text import render_all
+
+    return render_all()
+
+
+def _about(text: str) -> str:
+    """The page, or a list where there are several."""
+    from redline.findings.page_search import find_pages
+    from redline.report.explain.text import render_several
+    from redline.report.language import spoken
+
+    pages = find_pages(text, spoken())
+    return pages[0].text if len(pages) == 1 else render_several(pages)

@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.errors import UsageError
-
 SECTIONS = {
     "symptom": ("What is seen", "现象"),
     "cause": ("Cause", "原因"),
@@ -48,7 +46,11 @@ class Page:
 
 
 def page_of(code: str, language: str = "en") -> Page:
-    return parsed((folder() / f"{code}{_ENDING[language]}").read_text(encoding="utf-8"), language)
+    """In English where the page has not been translated."""
+    path = folder() / f"{code}{_ENDING[language]}"
+    if language != "en" and not path.exists():
+        return page_of(code)
+    return parsed(path.read_text(encoding="utf-8"), language)
 
 
 def folder() -> Path:
@@ -56,19 +58,10 @@ def folder() -> Path:
     return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
 
 
-def find_page(word: str, language: str = "en") -> Page:
-    """The page of a code as a person types it: RL-H01, rl-h01 or h01."""
-    code = f"RL-{word.upper().removeprefix('RL-')}"
-    known = codes()
-    if code not in known:
-        near = [one for one in known if one.startswith(code[:4])] or known
-        raise UsageError(f"explain: there is no finding {word!r}; there are: {', '.join(near)}")
-    return page_of(code, language)
-
-
-def codes() -> list[str]:
-    """Of all findings that have a page."""
-    return sorted(path.name.removesuffix(".md") for path in folder().glob("RL-*.md") if path.name.count(".") == 1)
+def codes(language: str = "en") -> list[str]:
+    """Of all findings that have a page in this language."""
+    paths = folder().glob(f"RL-*{_ENDING[language]}")
+    return sorted(path.name.split(".")[0] for path in paths if path.name.count(".") == _ENDING[language].count("."))
 
 
 def parsed(text: str, language: str) -> Page:

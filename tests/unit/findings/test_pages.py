@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redline.errors import UsageError
-from redline.findings.pages import SECTIONS, Page, codes, find_page, folder, page_of, parsed
+from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.report.language import LANGUAGES
@@ -88,8 +87,3 @@ def test_a_page_without_a_part_is_refused() -> None:
         parsed(text.replace("## Cause\n", ""), "en")
     with pytest.raises(ValueError, match=r"RL-H01: empty: \['cause'\]"):
         parsed(re.sub(r"(?<=## Cause\n).*?(?=## )", "\n", text, flags=re.DOTALL), "en")
-
-
-def test_an_unknown_code() -> None:
-    with pytest.raises(UsageError, match="explain: there is no finding 'H99'; there are: RL-H01"):
-        find_page("H99")
