@@ -1,7 +1,7 @@
 """Begin a new rule: `python scripts/new_rule.py RL-H42 host/cause_in_words "Do this instead"`.
 
-Writes its module, its pages in English and Chinese, and its test. What is to be filled in stands in comments; the tests
-of the pages and of the rule fail until it is. Nothing that exists is overwritten.
+Writes its module, its page and its test; nothing else has to be touched. What is to be filled in stands in comments;
+the tests of the page and of the rule fail until it is. Nothing that exists is overwritten.
 """
 
 import argparse
@@ -79,11 +79,10 @@ ADVICE = {
 }
 
 
-def page(code: str, title: str, language: int) -> str:
+def page(code: str, title: str) -> str:
     """With all headings, and under each what belongs there as a comment: a page with such is not accepted."""
-    colon = ": " if language == 0 else "："
-    parts = [f"## {headings[language]}\n\n<!-- {ADVICE[name]} -->\n" for name, headings in SECTIONS.items()]
-    return "\n".join([f"# {code}{colon}{title}\n", *parts])
+    parts = [f"## {english}\n\n<!-- {ADVICE[name]} -->\n" for name, (english, _chinese) in SECTIONS.items()]
+    return "\n".join([f"# {code}: {title}\n", *parts])
 
 
 def files(code: str, place: str, title: str) -> dict[str, str]:
@@ -91,8 +90,7 @@ def files(code: str, place: str, title: str) -> dict[str, str]:
     folder, cause = place.split("/")
     return {
         f"src/redline/findings/rules/{folder}/{cause}.py": MODULE.format(code=code),
-        f"docs/findings/{code}.md": page(code, title, 0),
-        f"docs/findings/{code}.zh-CN.md": page(code, title, 1),
+        f"docs/findings/{code}.md": page(code, title),
         f"tests/unit/findings/rules/{folder}/test_{cause}.py": TEST.format(code=code, name=cause),
     }
 
@@ -117,7 +115,6 @@ def main(arguments: list[str]) -> int:
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
     print("choose its place in the order of claims: src/redline/findings/claim_order.py")
-    print("list it in docs/reference/findings.md, and run scripts/update_catalogue.py when its sentences are written")
     return 0
 
 

