@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from redline.findings.pages import codes, page_of
-from redline.findings.registry import FOLDERS, rules_in
+from redline.findings.registry import RULES
 from redline.findings.rule import Rule
+from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.report.explain.text import HEADINGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "findings.md"
@@ -24,8 +25,9 @@ def row(rule: Rule) -> str:
 
 
 def tables() -> Iterator[str]:
+    known = {rule.code: rule for rule in RULES}
     for folder in FOLDERS:
-        rows = [row(rule) for rule in sorted(rules_in(folder), key=lambda rule: rule.code)]
+        rows = [row(known[code]) for code in codes_in(folder)]
         yield "\n".join([f"## {HEADINGS[folder]}", "", *HEAD, *rows, ""])
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from redline.findings.pages import SECTIONS
-from redline.findings.registry import FOLDERS
+from redline.findings.rule_modules import FOLDERS
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{2}")

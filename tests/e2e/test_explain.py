@@ -4,7 +4,7 @@ import pytest
 
 from redline.cli import arguments, main
 from redline.findings import pages
-from redline.findings.registry import FOLDERS
+from redline.findings.rule_modules import FOLDERS
 from redline.report.explain.text import HEADINGS
 from redline.report.language import LANGUAGES
 from redline.report.layout import width_of
@@ -105,7 +105,7 @@ def test_an_unknown_code_is_answered_with_those_near_it(capsys: pytest.CaptureFi
     assert "RL-D" not in error
 
 
-@pytest.mark.parametrize("word", ["nonsense", "X99", "[[", "idle nonsense"])
+@pytest.mark.parametrize("word", ["nonsense", "Q99", "[[", "idle nonsense"])
 def test_an_unknown_word_is_answered_with_what_to_do(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", word]) == 2
     error = capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.registry import RULES, RULES_OF_PLANS
+from redline.findings.rule_modules import FOLDERS, codes_in
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "src" / "redline"
@@ -18,6 +19,10 @@ MODULES = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if p
 def test_every_module_in_a_folder_of_rules_is_a_rule() -> None:
     assert len(RULES) == len(MODULES)
     assert len({rule.code for rule in RULES}) == len(RULES)
+
+
+def test_the_first_line_of_a_rule_begins_with_its_code() -> None:
+    assert sorted(code for folder in FOLDERS for code in codes_in(folder)) == sorted(rule.code for rule in RULES)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
@@ -48,7 +53,9 @@ def test_they_are_found_in_an_archive_too(tmp_path: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts:
                 file.write(path, path.relative_to(PACKAGE.parent))
     program = f"import sys; sys.path.insert(0, {str(archive)!r})\nfrom redline.findings import registry\n"
-    program += "print(registry.__file__, *(rule.code for rule in registry.RULES))"
+    program += "from redline.findings.rule_modules import codes_in\n"
+    program += "print(registry.__file__, len(codes_in('host')), *(rule.code for rule in registry.RULES))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert shown[0].startswith(str(archive))
-    assert shown[1:] == [rule.code for rule in RULES]
+    assert int(shown[1]) == len(codes_in("host"))
+    assert shown[2:] == [rule.code for rule in RULES]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from redline.findings.pages import Page, page_of
+from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.report.language import _, marked, spoken
 from redline.report.layout import as_text, left
 
@@ -19,11 +20,8 @@ HEADINGS = {
 
 
 def render_all() -> str:
-    from redline.findings.registry import FOLDERS, rules_in  # slow: all rules, and what they need
-
-    by_folder = {folder: sorted(rule.code for rule in rules_in(folder)) for folder in FOLDERS}
     return as_text(
-        [_(HEADINGS[folder]), *_lines(page_of(code, spoken()) for code in codes)] for folder, codes in by_folder.items()
+        [_(HEADINGS[folder]), *_lines(page_of(code, spoken()) for code in codes_in(folder))] for folder in FOLDERS
     )
 
 
