@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from redline.trace.find import DIGEST_ENDING
+from redline.artifacts import DIGEST_ENDING
 from tests.made_digests import write_distinct
 
 DIAGNOSE = "import sys; from redline.cli import main; sys.exit(main(['diagnose', sys.argv[1]]))"

@@ -23,12 +23,12 @@ from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.rank_match import RankMatch
+from redline.artifacts import DIGEST_ENDING
 from redline.findings.match import match_rules
+from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.trace.find import DIGEST_ENDING
-from redline.trace.job import JobOptions
 
 SIMULATED, TENSOR_PARALLEL = 64, 8
 Time = TypeVar("Time", I64, int)

@@ -18,11 +18,11 @@ from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.launch.captured import Absent, Captured
+from redline.ranks.failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.diagnose.raw_tables import COLUMNS
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.trace.job import Failure
 from tests.conftest import REDLINE, ROOT, document, environment, run_redline
 from tests.e2e.test_docs import rows_of, section
 from tests.made_findings import findings

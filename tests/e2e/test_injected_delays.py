@@ -15,7 +15,7 @@ import pytest
 from redline.analysis.accounts import Account, place
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.finding import Finding
-from redline.trace.job import JobOptions
+from redline.ranks.read_files import JobOptions
 from redline.verbs.diagnose import diagnose
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

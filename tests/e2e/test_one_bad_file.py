@@ -13,7 +13,7 @@ from redline.analysis.rank.scene import Scene
 from redline.cli import main
 from redline.errors import UnexpectedError
 from redline.findings.match import match_rules
-from redline.trace.job import JobOptions
+from redline.ranks.read_files import JobOptions
 from redline.trace.perfetto import RankEvents
 from redline.verbs.diagnose import diagnose
 from redline.verbs.merge import merge

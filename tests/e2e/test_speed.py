@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from redline.ranks.job import read_job
+from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Straggler, write_job, write_large_file
 from redline.trace.cache import read_cached
-from redline.trace.job import JobOptions, read_job
 from redline.trace.reader import ReadOptions
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
@@ -30,7 +31,7 @@ atexit.register(lambda: print([line for line in open("/proc/self/status") if lin
 COMMAND = "from redline.cli import main; sys.exit(main(sys.argv[1:]))"
 JSON_LOADS = "import gzip, json, sys; json.loads(gzip.open(sys.argv[1]).read())"
 DIAGNOSE = (
-    "import sys; from redline.trace.job import JobOptions; from redline.verbs.diagnose import diagnose\n"
+    "import sys; from redline.ranks.read_files import JobOptions; from redline.verbs.diagnose import diagnose\n"
     "diagnose([sys.argv[1]], options=JobOptions(use_cache=False, jobs=1))"
 )
 READ = "import sys; from pathlib import Path; from redline.trace.reader import read_file; read_file(Path(sys.argv[1]))"
@@ -131,7 +132,8 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
     """64 ranks through one worker: what is kept of each is its summary."""
     write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
     code = (
-        "import resource, sys; from pathlib import Path; from redline.trace.job import JobOptions, read_job\n"
+        "import resource, sys; from pathlib import Path; from redline.ranks.job import read_job\n"
+        "from redline.ranks.read_files import JobOptions\n"
         "paths = sorted(Path(sys.argv[1]).glob('rank-*.gz'))\n"
         "job = read_job(paths[: int(sys.argv[2])], JobOptions(jobs=1, use_cache=False))\n"
         "assert len(job.ranks) == int(sys.argv[2])"

@@ -14,6 +14,10 @@ from redline.analysis.rank.digest_file import decoded, encoded
 from redline.errors import InputError
 from redline.findings.match import match_rules
 from redline.findings.needed import check_matches
+from redline.ranks.job import read_job
+from redline.ranks.merge import write_merged
+from redline.ranks.read_files import JobOptions
+from redline.ranks.summary import summarise
 from redline.report.inspect import json as inspect_json
 from redline.report.inspect import text as inspect_text
 from redline.testing.damage.corpus import seed_trace
@@ -22,10 +26,7 @@ from redline.testing.synthetic import JobSpec, rank_text, simulate_job
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import store
 from redline.trace.inflate import WRAPPERS_DEEP, contents
-from redline.trace.job import JobOptions, read_job
-from redline.trace.merge import write_merged
 from redline.trace.reader import ReadOptions, read_file
-from redline.trace.summary import summarise
 from tests.fuzzing import runner
 from tests.fuzzing.runner import Kind, expect
 

@@ -15,10 +15,10 @@ from redline.analysis.rank.digest import Digest, digest_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
+from redline.ranks.find_files import find_traces
 from redline.timeline.timeline import Kind, Timeline
-from redline.trace.find import find_traces
+from redline.trace.devices import devices_of
 from redline.trace.reader import read_file
-from redline.trace.summary import devices_of
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import REAL_TRACES, RealTraces
 

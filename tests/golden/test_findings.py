@@ -7,7 +7,7 @@ import pytest
 from redline.analysis.accounts import Account
 from redline.errors import InputError
 from redline.findings.finding import Finding, Findings
-from redline.trace.job import JobOptions
+from redline.ranks.read_files import JobOptions
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import REAL_TRACES, RealTraces
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redline.ranks.summary import summarise
 from redline.timeline.timeline import BUSY_KINDS, Kind, Timeline
 from redline.trace.reader import read_file
-from redline.trace.summary import summarise
 from tests.conftest import REAL_TRACES, RealTraces
 
 MANIFEST = "manifest.csv"

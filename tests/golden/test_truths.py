@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from redline.ranks.clocks import align
+from redline.ranks.collectives import Matched, arrivals_of, matched
+from redline.ranks.summary import summarise
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Timeline
-from redline.trace.clocks import align
-from redline.trace.collectives import Matched, arrivals_of, matched
 from redline.trace.reader import read_file
-from redline.trace.summary import summarise
 from tests.conftest import RealTraces
 
 pytestmark = pytest.mark.needs_traces

@@ -16,8 +16,8 @@ from redline.analysis.rank.digest_file import save_digest
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Figure, Machine, Origin
 from redline.hardware.profile import save_profile
+from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_rank
-from redline.trace.job import JobOptions
 from redline.trace.reader import ReadOptions
 from tests.conftest import document, kernel, launch, op
 

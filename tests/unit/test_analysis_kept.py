@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 
 import redline
-from redline.analysis.job import digests as making
 from redline.analysis.job.digests import digest_job
-from redline.analysis.job.kept import ANALYSING, SCHEMA_VERSION, kept_digests
+from redline.analysis.rank import file_digests
 from redline.analysis.rank.digest import Digest, Observer
+from redline.analysis.rank.kept import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.analysis.rank.rank_match import RankMatch
 from redline.analysis.rank.scene import Scene
 from redline.errors import InputError
 from redline.findings.match import match_rules
 from redline.hardware.machine import Figure, Machine, Origin
 from redline.hardware.profile import save_profile
+from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import json as diagnose_json
 from redline.trace import cache, cache_key, entries
 from redline.trace.cache_key import sources, state_of
 from redline.trace.entries import Entry
 from redline.trace.inflate import Limits
-from redline.trace.job import JobOptions
 from redline.trace.reader import ReadOptions
 from redline.verbs import diagnose as diagnosing
 from redline.verbs.diagnose import diagnose
@@ -62,8 +62,8 @@ def assert_the_same_from_the_cache(monkeypatch: pytest.MonkeyPatch, *paths: Path
     plain = text_of(*paths, options=replace(OPTIONS, use_cache=False))
     assert text_of(*paths) == plain
     with monkeypatch.context() as patched:
-        patched.setattr(making, "read_cached", refuse)
-        patched.setattr(making, "digest_of", refuse)
+        patched.setattr(file_digests, "read_cached", refuse)
+        patched.setattr(file_digests, "digest_of", refuse)
         assert text_of(*paths) == plain
 
 
@@ -99,7 +99,7 @@ def test_what_is_kept_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_step_can_still_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     first = diagnose([TRACE], options=OPTIONS, draw_step=True).strip
-    monkeypatch.setattr(making, "digest_of", refuse)
+    monkeypatch.setattr(file_digests, "digest_of", refuse)
     monkeypatch.setattr(cache, "read_file", refuse)
     again = diagnose([TRACE], options=OPTIONS, draw_step=True).strip
     assert first is not None
@@ -208,7 +208,7 @@ sys.addaudithook(lambda event, what: opened.add(str(what[0])) if event == "open"
 import redline
 from redline.analysis.job.digests import digest_job
 from redline.findings.match import match_rules
-from redline.trace.job import JobOptions
+from redline.ranks.read_files import JobOptions
 digest_job([Path(path) for path in sys.argv[1:]], None, JobOptions(use_cache=False, jobs=1), observe=match_rules)
 package = str(Path(redline.__file__).parent)
 loaded = {module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "redline"}

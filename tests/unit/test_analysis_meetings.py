@@ -13,13 +13,13 @@ import pytest
 from redline.analysis.accounts import Account
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.meetings import meet
+from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.digest import Digest, digest_of
+from redline.ranks.read_files import JobOptions
 from redline.testing.jobspec import Axis
 from redline.testing.simulate import Schedule
 from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_job, write_rank
 from redline.timeline.intervals import Intervals
-from redline.trace.job import JobOptions
 from redline.trace.reader import read_file
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region
@@ -290,7 +290,7 @@ def test_a_sender_that_has_left_waits_no_longer() -> None:
         ((1000, 40), (1030, 30), [30_000, 0]),
         ((1050, 10), (1000, 60), [0, 50_000]),
     ):
-        found = meet([with_point_to_point(0, *sent), with_point_to_point(1, *received)])
+        found = shared_collectives([with_point_to_point(0, *sent), with_point_to_point(1, *received)])
         last = np.flatnonzero(found.place == found.place.max())
         assert dict(zip(found.rank[last].tolist(), found.wait_ns[last].tolist(), strict=True)) == {
             0: expected_ns[0],

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redline.ranks.clocks import TRUSTED_RESIDUAL_NS, Clocks, align
+from redline.ranks.collectives import Matched
 from redline.testing.jobspec import JobSpec, Layout
 from redline.testing.synthetic import write_job
-from redline.trace.clocks import TRUSTED_RESIDUAL_NS, Clocks, align
-from redline.trace.collectives import Matched
 from redline.verbs.inspect import inspect
 
 Observed = tuple[int, int, int]  # operation, rank, end

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.trace.collectives import MOST_PER_RANK, Arrivals, RankArrivals, Series, arrivals_of, matched
+from redline.ranks.collectives import MOST_PER_RANK, Arrivals, RankArrivals, Series, arrivals_of, matched
 from tests.conftest import collective, document, kernel, op, read_one, region
 
 WORLD = ("all_reduce", "[0, 1]", 1024)

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redline.cli.diagnose import TABLES
+from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import csv, md, text
 from redline.report.diagnose import json as as_json
 from redline.report.diagnose.raw_tables import COLUMNS, raw_table
 from redline.report.html.diagnose import page
-from redline.trace.job import JobOptions
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, region, span
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import InputError, UsageError
-from redline.trace.find import find_traces
+from redline.ranks.find_files import find_traces
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from redline.errors import DamagedError, InputError
-from redline.trace import job as job_module
-from redline.trace.job import Job, JobOptions, read_job
-from redline.trace.pool import WorkerDied
+from redline.ranks import read_files
+from redline.ranks.job import Job, read_job
+from redline.ranks.pool import WorkerDied
+from redline.ranks.read_files import JobOptions
 from redline.trace.reader import ReadOptions
 from tests.conftest import collective, document, op, process_name
 
@@ -113,7 +114,7 @@ def test_a_file_whose_reader_was_killed_is_a_failure_beside_the_others(
         yield 1, WorkerDied()
         yield 0, work(paths[0])
 
-    monkeypatch.setattr(job_module, "over_files", over_files_with_a_death)
+    monkeypatch.setattr(read_files, "over_files", over_files_with_a_death)
     job = read_job(paths, ALONE)
     assert ranks_of(job) == [0]
     assert [failure.message for failure in job.failures] == [f"{paths[1]}: its reader died (out of memory?)."]

@@ -13,11 +13,11 @@ import pytest
 
 from redline.artifacts import write_atomic
 from redline.errors import ClockError, InputError, OutputError
+from redline.ranks import merge as merge_module
+from redline.ranks.merge import LEVELS
 from redline.testing.jobspec import JobSpec
 from redline.testing.synthetic import write_job
 from redline.timeline.timeline import Kind, Timeline
-from redline.trace import merge as merge_module
-from redline.trace.merge import LEVELS
 from redline.trace.reader import read_file
 from redline.verbs.inspect import inspect
 from redline.verbs.merge import merge

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redline.ranks.summary import summarise
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.timeline import Device
 from redline.trace.metadata import as_int, base_time_ns, metadata_of, stated_rank
 from redline.trace.schema import METADATA_KEYS
-from redline.trace.summary import summarise
 from tests.conftest import collective, document, op, read_one
 
 REAL = {

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from redline.errors import InputError
+from redline.ranks.read_files import JobOptions
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import document, reader
-from redline.trace.job import JobOptions
 from redline.trace.reader import ReadOptions, read_file
 from redline.trace.workers import Worker, workers
 

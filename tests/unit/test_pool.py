@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.trace import pool
-from redline.trace.pool import WorkerDied, over_files
+from redline.ranks import pool
+from redline.ranks.pool import WorkerDied, over_files
 
 KILL = "kill"  # a file of this content kills its worker; each time one letter is taken from it
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.ranks.summary import RankSummary, summarise
 from redline.testing.damage.seed import seed_trace
-from redline.trace.summary import RankSummary, summarise
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 T = TypeVar("T")
+DIGEST_ENDING = ".digest"
 
 
 @dataclass(frozen=True, kw_only=True)

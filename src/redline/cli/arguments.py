@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redline.trace.job import JobOptions
+    from redline.ranks.read_files import JobOptions
 
 
 LANGUAGES = ("en", "zh")
@@ -115,9 +115,9 @@ def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] 
 
 
 def job_options(options: argparse.Namespace) -> JobOptions:
+    from redline.ranks.read_files import JobOptions
     from redline.trace.cache import cache_folder
     from redline.trace.entries import why_unusable
-    from redline.trace.job import JobOptions
     from redline.trace.reader import ReadOptions
 
     folder = None if options.no_cache or options.quiet else cache_folder()

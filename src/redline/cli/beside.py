@@ -25,8 +25,8 @@ def planned_trace(options: argparse.Namespace, form: str) -> Path | None:
     from pathlib import Path
 
     from redline.analysis.rank.digest_file import is_digest
-    from redline.trace.find import find_traces
-    from redline.trace.merge import check_output
+    from redline.ranks.find_files import find_traces
+    from redline.ranks.merge import check_output
 
     if not options.with_trace:
         return None

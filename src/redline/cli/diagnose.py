@@ -210,7 +210,7 @@ def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequenc
 def _are_traces(paths: Sequence[str]) -> bool:
     """Several files, none of which is a digest: digests cannot be merged."""
     from redline.analysis.rank.digest_file import is_digest
-    from redline.trace.find import find_traces
+    from redline.ranks.find_files import find_traces
 
     found = find_traces(paths, digests=True)
     return len(found) > 1 and not any(map(is_digest, found))

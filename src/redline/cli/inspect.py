@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from redline.ranks.merge import why_not_mergeable
     from redline.report.inspect import json as inspect_json
     from redline.report.inspect import text as inspect_text
-    from redline.trace.merge import why_not_mergeable
     from redline.verbs.inspect import inspect
 
     refuse_unknown_format("inspect", options.output)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from redline.trace.job import Failure, Progress
+    from redline.ranks.failures import Failure
+    from redline.ranks.read_files import Progress
 
 
 class ReaderLeft(Exception):  # noqa: N818 (nobody's error)

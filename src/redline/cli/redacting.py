@@ -32,7 +32,7 @@ def _files_named(options: argparse.Namespace) -> list[str]:
     from contextlib import suppress
 
     from redline.errors import InputError
-    from redline.trace.find import find_traces
+    from redline.ranks.find_files import find_traces
 
     names = [*options.paths, *([options.output] if options.output else [])]
     with suppress(InputError):

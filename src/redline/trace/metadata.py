@@ -9,7 +9,7 @@ from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable
 from redline.timeline.timeline import NONE, Device, Metadata, Origin
 from redline.trace import schema
-from redline.trace.ranks import LARGEST_JOB, is_rank
+from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 _LATEST_NS = 2**62  # the year 2116
 

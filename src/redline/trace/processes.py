@@ -11,7 +11,7 @@ from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace.columns import RawColumns, TableType
 from redline.trace.correlate import launching_calls
 from redline.trace.growing import LaneKey
-from redline.trace.ranks import rank_from
+from redline.trace.rank_claim import rank_from
 from redline.trace.sanity import SIDE_TABLES, reindexed
 from redline.trace.schema import RANK_PROCESS_NAME
 

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from redline.errors import DamagedError, InputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
-from redline.trace import ranks, schema
+from redline.trace import rank_claim, schema
 from redline.trace.columns import RawColumns
 from redline.trace.document import Document
 from redline.trace.growing import LaneKey
@@ -26,6 +26,7 @@ from redline.trace.sanity import sane
 from redline.trace.steps import find_steps
 from redline.trace.workers import Worker, workers
 
+Result = TypeVar("Result")
 _MOST_DEVICES = 256
 _LARGE_BYTES = 40_000_000  # of text
 _INFLATES = 13  # times, at least: so much do real traces
@@ -49,6 +50,14 @@ class Reading:
 
     timelines: tuple[Timeline, ...]
     failures: tuple[str, ...] = ()  # members of an archive that could not be read, each with the reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfFile(Generic[Result]):
+    """What was made of the ranks in one file, and messages on those of its members that could not be read."""
+
+    ranks: tuple[Result, ...]
+    failures: tuple[str, ...]
 
 
 def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
@@ -123,7 +132,7 @@ def _timeline(
     log: ProblemLog,
 ) -> Timeline:
     links = linked(raw, texts, log)
-    if claim[1] not in ranks.STATED:
+    if claim[1] not in rank_claim.STATED:
         log.add(Reason.RANK_INFERRED, example=claim[1])
     return Timeline(
         origin=Origin.MEASURED,
@@ -164,14 +173,14 @@ def _from_zero(raw: RawColumns, base_ns: int) -> int:
 def _rank_claim(metadata: dict[str, Any], raw: RawColumns, process: int | str, source: Source) -> tuple[int, str]:
     """The rank of a process and how it is known; -1 where only the order of the files can tell."""
     for rank, origin in (
-        (stated_rank(metadata), ranks.FROM_METADATA),
-        (named_rank(raw, process), ranks.FROM_PROCESS_NAME),
-        (ranks.rank_in_groups(raw.descriptions, raw.texts), ranks.FROM_COLLECTIVES),
-        (ranks.rank_in_file_name(source.member or source.path), ranks.FROM_FILE_NAME),
+        (stated_rank(metadata), rank_claim.FROM_METADATA),
+        (named_rank(raw, process), rank_claim.FROM_PROCESS_NAME),
+        (rank_claim.rank_in_groups(raw.descriptions, raw.texts), rank_claim.FROM_COLLECTIVES),
+        (rank_claim.rank_in_file_name(source.member or source.path), rank_claim.FROM_FILE_NAME),
     ):
         if rank != NONE:
             return rank, origin
-    return NONE, ranks.FROM_ORDER
+    return NONE, rank_claim.FROM_ORDER
 
 
 def _lanes(raw: RawColumns) -> tuple[Lane, ...]:

@@ -17,7 +17,7 @@ from redline.timeline.problems import Problem, Reason
 from redline.timeline.table import Column, Table
 from redline.timeline.timeline import NONE, TABLES, Lane, Metadata, Origin, Source, Timeline
 from redline.trace.entries import most_inflated_bytes
-from redline.trace.ranks import LARGEST_JOB, is_rank
+from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 KIND = "timelines"
 SCHEMA_VERSION = 2  # 2: sizes of columns in place of their starts

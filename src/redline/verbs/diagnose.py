@@ -16,8 +16,9 @@ from redline.findings.finding import Findings
 from redline.findings.match import match_rules
 from redline.findings.needed import check_matches
 from redline.launch.captured import Captured, captured_of
-from redline.trace.find import find_traces
-from redline.trace.job import Failure, JobOptions, Progress, attempted, failure_of
+from redline.ranks.failures import Failure, attempted, failure_of
+from redline.ranks.find_files import find_traces
+from redline.ranks.read_files import JobOptions, Progress
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,13 @@ from pathlib import Path
 from redline.analysis.job.digests import digest_job
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import save_digest
-from redline.artifacts import refuse_unless_free
+from redline.artifacts import DIGEST_ENDING, refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
+from redline.ranks.failures import Failure
+from redline.ranks.find_files import find_traces
+from redline.ranks.read_files import JobOptions, Progress
 from redline.report.redaction.redactor import Redactor
-from redline.trace.find import DIGEST_ENDING, find_traces
-from redline.trace.job import Failure, JobOptions, Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from redline.trace.find import find_traces
-from redline.trace.job import Job, JobOptions, Progress, read_job
+from redline.ranks.find_files import find_traces
+from redline.ranks.job import Job, read_job
+from redline.ranks.read_files import JobOptions, Progress
 
 
 def inspect(paths: Sequence[str | Path], options: JobOptions | None = None, progress: Progress | None = None) -> Job:

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from redline.ranks.failures import Failure, failure_of
+from redline.ranks.find_files import find_traces
+from redline.ranks.job import read_job
+from redline.ranks.merge import Merged, RankFailedError, Read, check_output, write_merged
+from redline.ranks.read_files import JobOptions, Progress
 from redline.report.redaction.redactor import Redactor
 from redline.timeline.timeline import Timeline
-from redline.trace.cache import cache_folder, read_cached
-from redline.trace.find import find_traces
-from redline.trace.job import Failure, JobOptions, Progress, failure_of, read_job
-from redline.trace.merge import Merged, RankFailedError, Read, check_output, write_merged
+from redline.trace.cache import read_cached
 
 BUDGET_BYTES = 200_000_000
 
@@ -49,13 +51,12 @@ def merge(
 
 def _reader(options: JobOptions, redactor: Redactor | None) -> Read:
     """Gives the timelines of a file again, holding those of one file at a time."""
-    folder = cache_folder() if options.use_cache else None
     last: dict[Path, tuple[Timeline, ...]] = {}
 
     def read(path: Path, number: int) -> Timeline:
         if path not in last:
             last.clear()
-            timelines = read_cached(path, options.reading, folder).timelines
+            timelines = read_cached(path, options.reading, options.cache).timelines
             last[path] = timelines if redactor is None else redactor.redacted(timelines)
         return last[path][number]
 

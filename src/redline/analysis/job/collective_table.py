@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.job.meetings import Meetings, rows_by_rank
 from redline.analysis.rank.digest import Digest
+from redline.ranks.collectives import rows_by_rank
+from redline.ranks.meetings import Meetings
 from redline.timeline.table import I64, narrowed
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.

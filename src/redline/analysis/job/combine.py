@@ -9,16 +9,18 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.collective_table import CollectiveRow, collective_table
 from redline.analysis.job.lateness import Lateness, lateness_of
-from redline.analysis.job.meetings import Meetings, meet, rows_by_rank, waiting_time
 from redline.analysis.job.row_tables import doing_of_all, kernels_of
+from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts, Ledger
 from redline.analysis.rank.likeness import kinds_of
+from redline.ranks.clocks import Clocks
+from redline.ranks.collectives import rows_by_rank
+from redline.ranks.meetings import Meetings, waiting_time
+from redline.ranks.rank_order import Claim, RankOrder, rank_order
 from redline.timeline.intervals import Intervals
-from redline.trace.clocks import Clocks
-from redline.trace.ranks import job_ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,9 @@ class Diagnosis:
 
 
 def combine(digests: Sequence[Digest]) -> Diagnosis:
-    ranks, doubles, missing, world_size = _in_order(digests)
-    meetings = meet(ranks)
+    order = rank_order([_claim(digest) for digest in digests])
+    ranks = _in_order(digests, order)
+    meetings = shared_collectives(ranks)
     lateness, collectives, clocks = lateness_of(meetings, ranks), collective_table(ranks, meetings), meetings.clocks
     ranks, waiting, unmatched_ns = _resolved(ranks, meetings)
     del meetings  # as large as all digests
@@ -75,26 +78,26 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         collectives=collectives,
         kernels=kernels_of(ranks),
         doing=doing_of_all(ranks),
-        world_size=world_size,
-        doubles=doubles,
-        missing=missing,
+        world_size=order.world_size,
+        doubles=order.doubles,
+        missing=order.missing,
         unmatched_ns=unmatched_ns,
         exposed_ns=_exposed_ns(ranks),
         waiting=waiting,
     )
 
 
-def _in_order(digests: Sequence[Digest]) -> tuple[tuple[Digest, ...], tuple[int, ...], tuple[int, ...], int]:
-    """Every rank once, in order of rank."""
-    world_size = max(digest.origin.world_size for digest in digests)
-    numbering = job_ranks([(one.origin.rank, one.origin.rank_origin) for one in digests], world_size)
-    numbered = [
-        replace(digest, origin=replace(digest.origin, rank=rank, rank_origin=origin))
-        for digest, rank, origin in zip(digests, numbering.ranks, numbering.origins, strict=True)
-    ]
-    ordered = tuple(sorted(numbered, key=lambda digest: digest.origin.rank))
-    missing = numbering.missing if len(digests) > 1 else ()
-    return ordered, numbering.doubles, missing, world_size
+def _claim(digest: Digest) -> Claim:
+    origin = digest.origin
+    return Claim(rank=origin.rank, origin=origin.rank_origin, world_size=origin.world_size)
+
+
+def _in_order(digests: Sequence[Digest], order: RankOrder) -> tuple[Digest, ...]:
+    return tuple(
+        replace(digest, origin=replace(digest.origin, rank=place.rank, rank_origin=place.origin))
+        for place in order.places
+        for digest in (digests[place.index],)
+    )
 
 
 def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
@@ -105,7 +108,7 @@ def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest
     rows_of = rows_by_rank(meetings.rank, len(ranks))
     for digest, rows in zip(ranks, rows_of, strict=True):
         met_ns += int(digest.exchanges.exposed_ns[meetings.place[rows]].sum())
-        waited.append(digest.exposed & waiting_time(meetings, digest, rows))
+        waited.append(digest.exposed & waiting_time(meetings, digest.exchanges.start_ns, rows))
         ledger = _without_waiting(digest.ledger, waited[-1])
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))

@@ -7,10 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from redline.analysis.job.meetings import Mask, Meetings, blocks_by_rank, numbered, rows_by_rank
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import SPENT
 from redline.analysis.rank.owned import Owned
+from redline.ranks.collectives import blocks_by_rank, numbered, rows_by_rank
+from redline.ranks.meetings import Meetings
+from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from redline.trace.ranks import LARGEST_JOB
+from redline.trace.rank_claim import LARGEST_JOB
 
 LONGEST_NS = 10**15  # eleven days: no window of a trace is as long, and thousands of ranks add up within 64 bits
 LATEST_NS = 2**63 - 1  # of times, since 1970 or since a rank began

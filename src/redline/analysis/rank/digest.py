@@ -23,7 +23,7 @@ from redline.timeline import timeline as timelines
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
-from redline.trace.summary import alike_device, devices_of
+from redline.trace.devices import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
 Observer = Callable[[Scene], tuple[RankMatch, ...]]

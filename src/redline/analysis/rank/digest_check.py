@@ -14,7 +14,7 @@ from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.rank_match import MOST_PLACES, RankMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
-from redline.trace.ranks import is_rank
+from redline.trace.rank_claim import is_rank
 
 _OF_MATCHES = frozenset({"compute", *map(str, ACCOUNTS)})  # accounts, and all of those of kernels as one
 _LARGEST_NEED_NS = 1e18

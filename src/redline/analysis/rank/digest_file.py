@@ -35,10 +35,9 @@ from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import SIGNATURE, read_signature
 from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed, unpacked
 from redline.analysis.rank.rank_match import RankMatch
-from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, write_atomic
+from redline.artifacts import DIGEST_ENDING, Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
 from redline.timeline.intervals import Intervals
-from redline.trace.find import DIGEST_ENDING
 
 KIND = "digest"
 SCHEMA_VERSION = 2  # 2: matches of rules

@@ -17,6 +17,7 @@ from redline.analysis.rank.packing import packed_small, squeezed, unpacked, unsq
 from redline.analysis.rank.passes import Passes
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
+from redline.trace.schema import ENDS_TOGETHER
 
 POINT_TO_POINT = "point_to_point"
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter"})
@@ -61,6 +62,10 @@ class Series:
             return int(source), int(destination)
         ranks, is_cut = _rank_list(self.group)
         return () if is_cut else tuple(ranks)
+
+    @property
+    def ends_together(self) -> bool:
+        return self.collective in ENDS_TOGETHER
 
     @property
     def matching_key(self) -> tuple[str, str, int]:

@@ -18,11 +18,11 @@ from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
 from redline.launch.captured import Captured
+from redline.ranks.failures import Failure
 from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 from redline.report.redaction.redactor import Removed
-from redline.trace.job import Failure
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1

@@ -7,6 +7,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
+from redline.ranks.failures import Failure
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Line, Screen, screen_of
 from redline.report.diagnose.tables import tables_of
@@ -14,7 +15,6 @@ from redline.report.language import _, listed, sentences
 from redline.report.layout import as_text
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import Shown
-from redline.trace.job import Failure
 
 MOST_LETTERS = 65_536  # of a comment on GitHub
 MOST_FINDINGS = 5

@@ -13,6 +13,7 @@ from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
+from redline.ranks.failures import Failure
 from redline.report.diagnose import words_accounts, words_captured, words_facts, words_losses, words_unseen
 from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
@@ -21,7 +22,6 @@ from redline.report.language import _, sentences
 from redline.report.redaction.redactor import Removed
 from redline.report.redaction.words import redacted_words
 from redline.report.words import clipped, percent
-from redline.trace.job import Failure
 
 MOST_LOSSES = 2
 _MOST_UNREAD = 4

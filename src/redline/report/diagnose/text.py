@@ -7,6 +7,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
+from redline.ranks.failures import Failure
 from redline.report.bars import bar
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
@@ -16,7 +17,6 @@ from redline.report.layout import as_text, left, wrapped
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import Shown
 from redline.report.words import table
-from redline.trace.job import Failure
 
 WIDTH = 100
 MOST_LINES = 40  # of the screen

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from redline.ranks.failures import Failure
 from redline.report.layout import as_text
 from redline.report.words import clipped, plural
-from redline.trace.job import Failure
 from redline.units import format_bytes
 
 

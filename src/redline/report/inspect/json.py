@@ -3,10 +3,10 @@
 from typing import Any
 
 from redline.artifacts import Envelope
+from redline.ranks.job import Job
+from redline.ranks.summary import RankSummary
 from redline.report.json_text import json_text
 from redline.timeline.problems import Problem
-from redline.trace.job import Job
-from redline.trace.summary import RankSummary
 
 KIND = "inspection"
 SCHEMA_VERSION = 1

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
+from redline.ranks.job import Job
+from redline.ranks.summary import RankSummary
 from redline.report.layout import as_text
 from redline.report.words import clipped, plural, rank_list, share, table
 from redline.timeline.problems import Effect, Problem
-from redline.trace.job import Job
-from redline.trace.summary import RankSummary
 from redline.units import format_bytes, format_count, format_ns
 
 MOST_ROWS = 16

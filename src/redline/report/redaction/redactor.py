@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from redline.analysis.rank.digest import Origin
 from redline.errors import RedlineError
+from redline.ranks.failures import Failure
 from redline.report.redaction.every_text import OfField, with_every_text
 from redline.report.redaction.paths import owners, without_paths
 from redline.report.redaction.private import MARK, Private, without_people_and_machines, without_secrets
 from redline.timeline.timeline import Metadata, Source, Timeline
-from redline.trace.job import Failure
 
 Value = TypeVar("Value")
 

@@ -10,10 +10,10 @@ import pytest
 
 from redline.analysis.accounts import ACCOUNTS
 from redline.artifacts import check_envelope
+from redline.ranks.failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.trace.job import Failure
 from redline.verbs.diagnose import diagnose
 from tests.conftest import document, kernel, launch, op
 from tests.made_findings import findings

@@ -8,9 +8,9 @@ import pytest
 
 import redline
 from redline.findings.evidence import Evidence
+from redline.ranks.failures import Failure
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job
-from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed
 from tests.made_findings import FINDING, findings
 

@@ -13,6 +13,7 @@ from redline.analysis.job.lateness import CAUSES, Pattern
 from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
 from redline.analysis.rank.doing import Doing
 from redline.analysis.rank.kernel_table import KernelRow
+from redline.ranks.failures import Failure
 from redline.report.diagnose import words_accounts, words_facts, words_losses, words_unseen
 from redline.report.diagnose.findings_screen import fix_words
 from redline.report.diagnose.screen import screen_of
@@ -21,7 +22,6 @@ from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, rende
 from redline.report.language import LANGUAGES, speaking
 from redline.report.layout import width_of
 from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
-from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region
 from tests.made_findings import findings

@@ -15,11 +15,11 @@ from redline.analysis.job.combine import combine
 from redline.analysis.job.outline import outline_of
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings
+from redline.ranks.failures import Failure
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose import page
 from redline.report.layout import glued
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed, diagnose
 from redline.verbs.digest import digest
 from tests.conftest import document, kernel, launch, op, region

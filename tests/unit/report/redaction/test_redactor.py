@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import redline
 from redline.errors import InputError, NotATraceError
+from redline.ranks.failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.redaction.private import MARK, Private
 from redline.report.redaction.redactor import Redactor, Removed
 from redline.report.redaction.words import redacted_words
 from redline.testing.synthetic import JobSpec, write_job
-from redline.trace.job import Failure
 from redline.verbs.diagnose import Diagnosed
 
 

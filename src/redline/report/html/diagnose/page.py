@@ -10,6 +10,7 @@ from redline.analysis.job.outline import Outline
 from redline.analysis.rank.strip import Strip
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
+from redline.ranks.failures import Failure
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import Content, content_of, script_words
@@ -21,7 +22,6 @@ from redline.report.html.diagnose.waterfall import redline_percent, waterfall_ro
 from redline.report.html.frame import frame, template
 from redline.report.redaction.redactor import Removed
 from redline.report.words import clipped
-from redline.trace.job import Failure
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80

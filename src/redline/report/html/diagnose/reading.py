@@ -6,11 +6,11 @@ from pathlib import PurePath
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
+from redline.ranks.failures import Failure
 from redline.report.language import _
 from redline.report.shown import Shown
 from redline.report.words import clipped
 from redline.timeline.problems import Reason
-from redline.trace.job import Failure
 from redline.units import format_count, format_ns
 
 _NAME_LIMIT = 80

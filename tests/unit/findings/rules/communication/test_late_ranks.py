@@ -8,8 +8,8 @@ import pytest
 
 from redline.findings.rule import MatchTotals
 from redline.findings.rules.communication import late_ranks
+from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
 from tests.conftest import document
 from tests.unit.findings.conftest import found

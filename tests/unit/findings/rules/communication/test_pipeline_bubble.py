@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Layout, write_job
-from redline.trace.job import JobOptions
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, op
 from tests.unit.findings.conftest import found, launched, step

@@ -1,12 +1,14 @@
 """The same collective on different ranks: which of their spans belong to one operation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Communications, Timeline
 from redline.trace.schema import ENDS_TOGETHER
@@ -16,7 +18,7 @@ _LEAST_SHIFTED = 5  # operations that a rank must have seen for that to be told
 _LEAST_OVERLAP = 0.5  # share of a rank's operations that a shift must leave matched
 _CLEARLY, _CLOCK_NOISE_NS = 4, 20_000  # how much better a shift must fit to be believed
 MOST_PER_RANK = 4096  # enough to align clocks by; keeps a rank's summary small
-
+_RANKS_AT_ONCE = 512
 
 Series = tuple[str, str, int]  # collective, group, size: what all ranks of one operation have in common
 
@@ -202,3 +204,36 @@ def _shared(parts: list[Matched]) -> Matched:
     table = table.take(np.lexsort((table.rank, table.operation)))
     _, counts = np.unique(table.operation, return_counts=True)
     return table.take(np.repeat(counts, counts) > 1)
+
+
+def are_of(ranks: Sequence[RankArrivals], table: Matched, collectives: frozenset[str]) -> Mask:
+    """Which rows are operations of one of these kinds."""
+    chosen = np.zeros(len(table), bool)
+    if not any(collective in collectives for rank in ranks for collective, _, _ in rank.series):
+        return chosen
+    for rank, rows in zip(ranks, rows_by_rank(table.rank, len(ranks)), strict=True):
+        meant = np.array([collective in collectives for collective, _, _ in rank.series], bool)
+        if meant.any():
+            chosen[rows] = meant[rank.arrivals.series[table.place[rows]]]
+    return chosen
+
+
+def numbered(operation: Column) -> tuple[I32, I64]:
+    """Operations numbered without gaps, and the first row of each; those of an operation are neighbours."""
+    begins = np.ones(len(operation), bool)
+    begins[1:] = operation[1:] != operation[:-1]
+    return np.cumsum(begins, dtype=np.int32) - np.int32(1), np.flatnonzero(begins)
+
+
+def blocks_by_rank(rank: Column, ranks: int) -> Iterator[I64]:
+    """The rows of some ranks at a time, in order of rank."""
+    rows_of = rows_by_rank(rank, ranks)
+    while some := list(islice(rows_of, _RANKS_AT_ONCE)):
+        yield np.concatenate(some)
+
+
+def rows_by_rank(rank: Column, ranks: int) -> Iterator[I64]:
+    """For each rank in order, the rows that are its own."""
+    order = np.argsort(rank, kind="stable")
+    edges = np.append(0, np.cumsum(np.bincount(rank, minlength=ranks))).tolist()
+    return (order[first:last] for first, last in pairwise(edges))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
 from redline.trace.inflate import contents
 
@@ -13,7 +14,6 @@ _ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
-DIGEST_ENDING = ".digest"
 _AND_DIGESTS = f", then for {DIGEST_ENDING}"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 

@@ -4,12 +4,15 @@ Each observed end is the operation's true end plus the offset of the rank's cloc
 ends are found in turn, each as a median of the others, which a few wild observations cannot move.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from redline.ranks.collectives import Matched, RankArrivals, are_of, matched, numbered
+from redline.timeline.intervals import Mask
 from redline.timeline.table import I64, Column
-from redline.trace.collectives import Matched
+from redline.trace.schema import ENDS_TOGETHER
 
 _ROUNDS = 8
 TRUSTED_RESIDUAL_NS = 1_000_000
@@ -32,9 +35,26 @@ class Clocks:
         return max(self.residual_ns, default=0) <= TRUSTED_RESIDUAL_NS
 
 
-def align(matched: Matched, ranks: int) -> Clocks:
+@dataclass(frozen=True, kw_only=True)
+class OnOneClock:
+    """The operations that ranks share, and how far apart their clocks are by those that end together."""
+
+    table: Matched
+    together: Mask  # for each row, whether the ranks of its operation can only leave together
+    clocks: Clocks
+
+
+def on_one_clock(ranks: Sequence[RankArrivals]) -> OnOneClock:
+    """The one way from what each rank took part in to a common clock."""
+    table = matched(ranks)
+    together = are_of(ranks, table, ENDS_TOGETHER)
+    clocks = align(table if together.all() else table.take(together), len(ranks))
+    return OnOneClock(table=table, together=together, clocks=clocks)
+
+
+def align(table: Matched, ranks: int) -> Clocks:
     """Offsets of the ranks' clocks against the clock of the rank with most collectives, or against 0 for the job."""
-    operation, rank, end = _dense(matched.operation), matched.rank, matched.end_ns
+    operation, rank, end = numbered(table.operation)[0], table.rank, table.end_ns
     if not len(end):
         return Clocks(
             offset_ns=(0,) * ranks, residual_ns=(0,) * ranks, worst_ns=0, operations=0, alone=_all_alone(ranks)
@@ -67,12 +87,7 @@ def _all_alone(ranks: int) -> tuple[int, ...]:
     return tuple(range(ranks)) if ranks > 1 else ()
 
 
-def _dense(operation: I64) -> Column:
-    """Numbers without gaps, of rows in order of operation."""
-    return np.cumsum(np.diff(operation, prepend=operation[:1]) != 0, dtype=np.int32)
-
-
-def _first_guess(operation: Column, rank: Column, end: I64, ranks: int) -> tuple[I64, np.typing.NDArray[np.bool_]]:
+def _first_guess(operation: Column, rank: Column, end: I64, ranks: int) -> tuple[I64, Mask]:
     """Offsets spread outwards from the rank with most observations, through the operations that ranks share."""
     offset = np.zeros(ranks, np.int64)
     known = np.zeros(ranks, bool)
@@ -82,7 +97,7 @@ def _first_guess(operation: Column, rank: Column, end: I64, ranks: int) -> tuple
         reached = np.zeros(int(operation.max()) + 1, bool)
         reached[operation[sure]] = True
         true_end = np.zeros(len(reached), np.int64)
-        true_end[reached] = _medians(_dense(operation[sure]), (end - offset[rank])[sure])
+        true_end[reached] = _medians(numbered(operation[sure])[0], (end - offset[rank])[sure])
         fresh = ~sure & reached[operation]
         if not fresh.any():
             return offset, known

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError, UnexpectedError
+from redline.ranks.failures import Failure, explained, failure_of
+from redline.ranks.find_files import MERGED_KIND
+from redline.ranks.job import Job
+from redline.ranks.summary import RankSummary
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
-from redline.trace.find import MERGED_KIND
 from redline.trace.inflate import contents
-from redline.trace.job import Failure, Job, explained, failure_of
 from redline.trace.metadata import written_metadata
 from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents, Written
-from redline.trace.summary import RankSummary
 from redline.trace.write import SEPARATOR, TAIL, compressed, head
 from redline.units import format_bytes, format_ns
 

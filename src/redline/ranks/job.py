@@ -1,0 +1,56 @@
+"""All ranks of a job, one summary each: read in parallel, in order of rank, their clocks compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from redline.ranks.clocks import Clocks, on_one_clock
+from redline.ranks.failures import Failure
+from redline.ranks.rank_order import Claim, rank_order
+from redline.ranks.read_files import JobOptions, Progress, gather
+from redline.ranks.summary import RankSummary, summarise
+from redline.trace.cache import read_cached
+from redline.trace.reader import OfFile, ReadOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The ranks of a job in order, and what is wrong with the set."""
+
+    ranks: tuple[RankSummary, ...]
+    places: tuple[tuple[Path, int], ...]  # for each rank its file, and which timeline in that file it is
+    clocks: Clocks
+    doubles: tuple[int, ...]
+    missing: tuple[int, ...]
+    world_size: int
+    failures: tuple[Failure, ...]
+
+
+def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | None = None) -> Job:
+    """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""
+    work = partial(_summarised, options=options.reading_of(paths), folder=options.cache)
+    results, failures = gather(work, paths, options, progress)
+    found = [
+        (summary, (paths[index], number))
+        for index in sorted(results)
+        for number, summary in enumerate(results[index].ranks)
+    ]
+    order = rank_order(
+        [Claim(rank=one.rank, origin=one.rank_origin, world_size=one.metadata.world_size) for one, _ in found]
+    )
+    ranks = tuple(replace(found[place.index][0], rank=place.rank, rank_origin=place.origin) for place in order.places)
+    return Job(
+        ranks=ranks,
+        places=tuple(found[place.index][1] for place in order.places),
+        clocks=on_one_clock([rank.arrivals for rank in ranks]).clocks,
+        doubles=order.doubles,
+        missing=order.missing,
+        world_size=order.world_size,
+        failures=tuple(failures),
+    )
+
+
+def _summarised(path: Path, options: ReadOptions, folder: Path | None) -> OfFile[RankSummary]:
+    reading = read_cached(path, options, folder)
+    return OfFile(ranks=tuple(map(summarise, reading.timelines)), failures=reading.failures)

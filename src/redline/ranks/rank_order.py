@@ -1,0 +1,64 @@
+"""Which file is which rank of a job, in order of rank: ranks that two files claim, and ranks that none is of."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from redline.timeline.timeline import NONE
+from redline.trace.rank_claim import FROM_ORDER, LARGEST_JOB, STATED
+
+MOST_MISSING = 100_000  # that are listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What the trace of one rank says about its place in the job."""
+
+    rank: int  # -1: nothing
+    origin: str  # how the rank is known
+    world_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One rank of a job: what stood at `index` before all were put in order."""
+
+    rank: int
+    origin: str
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOrder:
+    """The ranks of a job in order, and what does not add up."""
+
+    places: tuple[Place, ...]
+    world_size: int
+    doubles: tuple[int, ...]  # ranks that more than one trace claims
+    missing: tuple[int, ...]  # ranks of the world that no trace is of; of a single trace none
+
+
+def rank_order(claims: Sequence[Claim]) -> RankOrder:
+    """The ranks of a job from what each trace claims, in the order given.
+
+    Where nothing is claimed, or two claim the same rank by inference only, the free numbers are given in order.
+    """
+    world_size = max(claim.world_size for claim in claims)
+    taken = {claim.rank for claim in claims if claim.rank != NONE and claim.origin in STATED}
+    free = (number for number in range(len(claims) + max(taken, default=0) + 1) if number not in taken)
+    places = []
+    for index, claim in enumerate(claims):
+        rank, origin = claim.rank, claim.origin
+        if rank == NONE or (origin not in STATED and rank in taken):
+            rank, origin = next(number for number in free if number not in taken), FROM_ORDER
+        taken.add(rank)
+        places.append(Place(rank=rank, origin=origin, index=index))
+    times = Counter(place.rank for place in places)
+    absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in taken)
+    return RankOrder(
+        places=tuple(sorted(places, key=lambda place: place.rank)),
+        world_size=world_size,
+        doubles=tuple(sorted(rank for rank, count in times.items() if count > 1)),
+        missing=tuple(islice(absent, MOST_MISSING)) if len(claims) > 1 else (),
+    )

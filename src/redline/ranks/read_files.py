@@ -1,0 +1,66 @@
+"""The same work on every file of a job, in parallel: what it gave for each, and a list of the files that failed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from redline.errors import InputError
+from redline.ranks.failures import Failure, attempted, failure_of
+from redline.ranks.pool import WorkerDied, over_files, processes_for
+from redline.trace.cache import cache_folder
+from redline.trace.entries import prune
+from redline.trace.reader import OfFile, ReadOptions
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]  # files done, files in all
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How to read the traces of a job."""
+
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    jobs: int | None = None  # processes; None: one per core
+    use_cache: bool = True
+
+    @property
+    def cache(self) -> Path | None:
+        """The folder of the cache; None where none is used."""
+        return cache_folder() if self.use_cache else None
+
+    def reading_of(self, paths: Sequence[Path]) -> ReadOptions:
+        """How to read each of these files: a single one may take all processes, several are read side by side."""
+        return replace(self.reading, processes=processes_for(self.jobs)) if len(paths) == 1 else self.reading
+
+
+def gather(
+    work: Callable[[Path], OfFile[Result]],
+    paths: Sequence[Path],
+    options: JobOptions,
+    progress: Progress | None = None,
+) -> tuple[dict[int, OfFile[Result]], list[Failure]]:
+    """The work done on every file, by its index, and what failed. Raises InputError only where nothing succeeded."""
+    results: dict[int, OfFile[Result]] = {}
+    failures: list[Failure] = []
+    errors: dict[int, InputError] = {}
+    for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.jobs), start=1):
+        if isinstance(outcome, InputError | WorkerDied):
+            errors[index] = _of_worker(paths[index], outcome)
+            if options.reading.strict:
+                raise errors[index]
+            failures.append(failure_of(paths[index], errors[index]))
+        else:
+            results[index] = outcome
+            failures += [Failure(path=str(paths[index]), message=message) for message in outcome.failures]
+        if progress is not None:
+            progress(done, len(paths))
+    prune(options.cache)
+    if not results:
+        raise errors[min(errors)]
+    return results, sorted(failures, key=lambda failure: failure.path)
+
+
+def _of_worker(path: Path, outcome: InputError | WorkerDied) -> InputError:
+    return outcome if isinstance(outcome, InputError) else InputError(f"{path}: its reader died (out of memory?).")
