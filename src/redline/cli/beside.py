@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
+    from redline.ranks.find_files import TraceFiles
     from redline.report.redaction.redactor import Redactor
 
 
@@ -20,30 +21,29 @@ def add_with_trace(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def planned_trace(options: argparse.Namespace, form: str) -> Path | None:
+def planned_trace(files: TraceFiles, options: argparse.Namespace, form: str) -> Path | None:
     """Where the trace will go, if one is wanted; what stands against it is said before hours of reading."""
     from pathlib import Path
 
     from redline.analysis.rank.digest_file import is_digest
-    from redline.ranks.find_files import find_traces
     from redline.ranks.merge import check_output
 
     if not options.with_trace:
         return None
     if form != "html" or options.output is None:
         raise UsageError("diagnose: --with-trace is for an HTML report; give it a name, such as -o report.html")
-    if any(map(is_digest, find_traces(options.paths, digests=True))):
+    if any(map(is_digest, files)):
         raise UsageError("diagnose: --with-trace needs the traces themselves, and a digest was given")
     target = Path(options.output).with_suffix(".trace.json.gz")
     check_output(target, force=options.force)
     return target
 
 
-def write_trace(target: Path, options: argparse.Namespace, redactor: Redactor | None) -> None:
+def write_trace(target: Path, files: TraceFiles, options: argparse.Namespace, redactor: Redactor | None) -> None:
     from redline.verbs.merge import merge
 
     merge(
-        options.paths,
+        files,
         target,
         redactor=redactor,
         force=options.force,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from redline.findings.thresholds import Threshold
+    from redline.ranks.find_files import TraceFiles
     from redline.report.redaction.redactor import Redactor
     from redline.verbs.diagnose import Diagnosed
 
@@ -80,10 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return redacting(options, _run)
+    return redacting(options, _run, digests=True)
 
 
-def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
+def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.findings import thresholds
     from redline.report.language import speaking
     from redline.report.redaction.words import redacted_words
@@ -99,9 +100,9 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("diagnose: an HTML report is 5 MB of text; give it a file, such as -o report.html")
-    trace = planned_trace(options, form)
+    trace = planned_trace(files, options, form)
     found = diagnose(
-        options.paths,
+        files,
         machine=options.machine,
         options=job_options(options),
         progress=progress(options),
@@ -112,13 +113,13 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     with speaking(spoken):
         text = _rendered(found, form, tables, options, trace)
     if trace is not None:
-        write_trace(trace, options, redactor)
+        write_trace(trace, files, options, redactor)
     deliver(text, options.output, force=options.force)
     tell_tracebacks(found.failures, options)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_words(found.removed))
-        _point_onwards(options, found, tables)
+        _point_onwards(options, files, found, tables)
     return _judged(limits, found)
 
 
@@ -186,7 +187,7 @@ _TABLE_OF = {
 }
 
 
-def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequence[str]) -> None:
+def _point_onwards(options: argparse.Namespace, files: TraceFiles, found: Diagnosed, shown: Sequence[str]) -> None:
     """To the report; else to the page of the first finding, the table for the largest loss, or all ranks at once."""
     losses = [bar.account for bar in found.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
@@ -203,17 +204,15 @@ def _point_onwards(options: argparse.Namespace, found: Diagnosed, shown: Sequenc
             else [word for name in ("machine", "step_regex", "lang") for word in _given(options, name)]
         )
         point_to(f"redline diagnose {paths} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
-    elif not options.redact and clocks.operations and clocks.trusted and _are_traces(options.paths):
+    elif not options.redact and clocks.operations and clocks.trusted and _are_traces(files):
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
 
 
-def _are_traces(paths: Sequence[str]) -> bool:
+def _are_traces(files: TraceFiles) -> bool:
     """Several files, none of which is a digest: digests cannot be merged."""
     from redline.analysis.rank.digest_file import is_digest
-    from redline.ranks.find_files import find_traces
 
-    found = find_traces(paths, digests=True)
-    return len(found) > 1 and not any(map(is_digest, found))
+    return len(files) > 1 and not any(map(is_digest, files))
 
 
 def _given(options: argparse.Namespace, name: str) -> list[str]:

@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from redline.ranks.find_files import TraceFiles
     from redline.report.redaction.redactor import Redactor
 
 
@@ -24,16 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return redacting(options, _run)
+    return redacting(options, _run, digests=False)
 
 
-def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
+def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.report.digest import text as digest_text
     from redline.report.redaction.words import redacted_words
     from redline.verbs.digest import digest
 
     written = digest(
-        options.paths,
+        files,
         options.output,
         machine=options.machine,
         redactor=redactor,

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from redline.ranks.find_files import TraceFiles
     from redline.report.redaction.redactor import Redactor
 
 
@@ -16,25 +17,21 @@ def add_redact(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def redacting(options: argparse.Namespace, run: Callable[[argparse.Namespace, Redactor | None], int]) -> int:
-    """Run a verb with a redactor where one was asked for; errors that it raises are clean too."""
+def redacting(
+    options: argparse.Namespace, run: Callable[[argparse.Namespace, TraceFiles, Redactor | None], int], *, digests: bool
+) -> int:
+    """Run a verb on the files that were named, with a redactor where one was asked for: then its errors are clean too.
+
+    `digests` says whether the verb takes digests as well as traces.
+    """
+    from redline.ranks.find_files import TraceFiles
+
+    files = TraceFiles(options.paths, digests=digests)
     if not options.redact:
-        return run(options, None)
+        return run(options, files, None)
     from redline.report.redaction.redactor import Redactor
 
     redactor = Redactor()
-    with redactor.in_errors(lambda: _files_named(options)):
-        return run(options, redactor)
-
-
-def _files_named(options: argparse.Namespace) -> list[str]:
-    """What an error may name: what the user gave, and the files that it stands for."""
-    from contextlib import suppress
-
-    from redline.errors import InputError
-    from redline.ranks.find_files import find_traces
-
-    names = [*options.paths, *([options.output] if options.output else [])]
-    with suppress(InputError):
-        names += map(str, find_traces(options.paths, digests=True))
-    return names
+    output = [options.output] if options.output else []
+    with redactor.in_errors(lambda: [*options.paths, *output, *map(str, files.found)]):
+        return run(options, files, redactor)

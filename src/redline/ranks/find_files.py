@@ -2,9 +2,10 @@
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import overload
 
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
@@ -18,8 +19,29 @@ _AND_DIGESTS = f", then for {DIGEST_ENDING}"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
 
+class TraceFiles(Sequence[Path]):
+    """The files that a command means: searched for when they are first asked for, and once."""
+
+    def __init__(self, named: Sequence[str], *, digests: bool = False) -> None:
+        self._named, self._digests = named, digests
+        self.found: list[Path] = []  # empty until they are asked for
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Path]: ...
+    def __getitem__(self, index: int | slice) -> Path | list[Path]:
+        self.found = self.found or find_traces(self._named, digests=self._digests)
+        return self.found[index]
+
+    def __len__(self) -> int:
+        return len(self[:])
+
+
 def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = False) -> list[Path]:
     """Every trace file meant, in a stable order, each once; where asked for, digests of traces as well."""
+    if isinstance(named, TraceFiles):
+        return list(named)
     found: dict[Path, Path] = {}
     for one in [named] if isinstance(named, str | Path) else named:
         if not str(one):
