@@ -40,7 +40,6 @@ from redline.report.inspect import json as inspect_json
 from redline.report.plan.serve import json as serve_json
 from redline.report.plan.train import json as train_json
 from redline.report.plan.validate import json as validate_json
-from redline.testing.damage.corpus import RECIPES
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline
@@ -49,6 +48,7 @@ from redline.trace.reader import HARMLESS
 from redline.verbs.inspect import inspect
 from scripts import list_findings
 from tests import made_plans
+from tests.damage.corpus import RECIPES
 from tests.unit.report.run.test_text import rank as rank_of_a_run
 from tests.unit.report.run.test_text import run as run_record
 
@@ -115,7 +115,8 @@ def name_of(page: Path) -> str:
 def checkout(tmp_path: Path) -> Path:
     """A folder with what the pages use of a checkout."""
     shutil.copytree(ROOT / RECORDED, tmp_path / "checkout" / RECORDED)
-    shutil.copytree(ROOT / "examples", tmp_path / "checkout" / "examples")
+    for used in ("examples", "tests/damage"):
+        shutil.copytree(ROOT / used, tmp_path / "checkout" / used)
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, arguments in (("python", ""), ("redline", "-m redline ")):

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 
+NOT_SHIPPED = ("damage", "mutate", "fuzz", "tests/")  # generators that only the tests need
 PARTS = ("src", "docs/findings", "README.md", "LICENSE", "pyproject.toml")
 
 
@@ -51,7 +52,10 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     with zipfile.ZipFile(first) as wheel:
-        assert "redline/cli/__init__.py" in wheel.namelist()
+        names = wheel.namelist()
+    assert "redline/cli/__init__.py" in names
+    assert "redline/testing/synthetic.py" in names
+    assert [name for name in names if any(word in name for word in NOT_SHIPPED)] == []
 
 
 def test_the_bill_of_materials_names_what_the_wheel_needs(tmp_path: Path) -> None:

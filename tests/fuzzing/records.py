@@ -28,14 +28,14 @@ from redline.launch.captured import captured_of
 from redline.launch.run_record import to_json
 from redline.model.known import known_config, known_models
 from redline.report.layout import visible_lines
-from redline.testing.mutate import Mutant
-from redline.testing.mutate_records import Record, as_json, as_msgpack
-from redline.testing.mutate_records import mutant as record_mutant
 from redline.testing.synthetic import JobSpec, simulate_job, write_rank
 from redline.timeline.intervals import Intervals
 from redline.trace.reader import read_file
 from tests import made_calibrations
 from tests.conftest import document, read_one, region
+from tests.fuzzing.mutate import Mutant
+from tests.fuzzing.mutate_records import Record, as_json, as_msgpack
+from tests.fuzzing.mutate_records import mutant as record_mutant
 from tests.fuzzing.runner import Kind, expect
 from tests.unit.report.run.test_text import rank, window
 from tests.unit.report.run.test_text import run as run_of

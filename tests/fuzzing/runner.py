@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from redline.testing.mutate import Mutant
+from tests.fuzzing.mutate import Mutant
 
 DEADLINE_S = 5.0  # of CPU time: a small input takes a few ms, and the first plan the imports of the planner
 SAMPLED = 20  # one in so many is also stored, reported and read strictly

@@ -20,14 +20,14 @@ from redline.ranks.read_files import JobOptions
 from redline.ranks.summary import summarise
 from redline.report.inspect import json as inspect_json
 from redline.report.inspect import text as inspect_text
-from redline.testing.damage.corpus import seed_trace
-from redline.testing.mutate import Mutant, excerpt, mutant
 from redline.testing.synthetic import JobSpec, rank_text, simulate_job
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import store
 from redline.trace.inflate import WRAPPERS_DEEP, contents
 from redline.trace.reader import ReadOptions, read_file
+from tests.damage.corpus import seed_trace
 from tests.fuzzing import runner
+from tests.fuzzing.mutate import Mutant, excerpt, mutant
 from tests.fuzzing.runner import Kind, expect
 
 ROOT = Path(__file__).resolve().parents[2]

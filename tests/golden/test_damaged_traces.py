@@ -12,11 +12,11 @@ import pytest
 
 from redline import errors
 from redline.cli import main
-from redline.testing.damage.corpus import READS, Case, corpus, seed_trace
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Kind
 from redline.trace.reader import HARMLESS, read_file
 from tests.conftest import RealTraces
+from tests.damage.corpus import READS, Case, corpus, seed_trace
 
 CASES = list(corpus(seed_trace()))
 REAL_SEED = "h20_single.json.gz"

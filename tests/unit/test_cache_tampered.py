@@ -23,13 +23,13 @@ from redline.findings.match import match_rules
 from redline.ranks.job import read_job
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import json as diagnose_json
-from redline.testing.damage.seed import seed_trace
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES
 from redline.trace import cache, cache_key, entries, store
 from redline.trace.cache import read_cached
 from redline.trace.entries import Entry
 from redline.trace.reader import Reading, ReadOptions
+from tests.damage.seed import seed_trace
 
 EXTREMES = (0, 1, -1, -2, 2, 7, 255, 10**6, 2**31 - 1, -(2**31), 2**32, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63))
 ODD: tuple[Any, ...] = (

@@ -16,10 +16,10 @@ import pytest
 import zstandard
 
 from redline import errors
-from redline.testing.damage.case import FILE_NAME
-from redline.testing.damage.corpus import READS, RECIPES, REFUSED, Case, corpus, seed_trace
-from redline.testing.damage.text import TraceText
 from redline.timeline.problems import Reason
+from tests.damage.case import FILE_NAME
+from tests.damage.corpus import READS, RECIPES, REFUSED, Case, corpus, seed_trace
+from tests.damage.text import TraceText
 
 ROWS = [f"F{number:02}" for number in range(1, 53)]
 SEED = seed_trace()

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.errors import NotATraceError
-from redline.testing.mutate import Mutant
 from redline.timeline.problems import Effect
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
 from tests.conftest import RealTraces
 from tests.fuzzing import runner
 from tests.fuzzing import traces as trace_fuzzing
+from tests.fuzzing.mutate import Mutant
 from tests.fuzzing.records import CONFIG, DIGEST, PROFILE, RUN
 from tests.fuzzing.runner import Kind, Tally
 from tests.fuzzing.traces import TRACE, check_timeline, own_seeds, real_seeds, unpacked

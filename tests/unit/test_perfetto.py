@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.testing.damage.seed import seed_trace
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
 from tests.conftest import Event, collective, document, kernel, launch, names_of, op, read_one, region, span
+from tests.damage.seed import seed_trace
 
 ALL = frozenset(Kind)
 

@@ -11,11 +11,11 @@ import pytest
 import zstandard
 
 from redline.errors import InputError
-from redline.testing.damage.seed import seed_trace
 from redline.timeline.problems import Problem, Reason
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import store
 from tests.conftest import document, kernel, op, read_all, read_one
+from tests.damage.seed import seed_trace
 
 HEADER_AT = 8
 

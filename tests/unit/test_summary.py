@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from redline.ranks.summary import RankSummary, summarise
-from redline.testing.damage.seed import seed_trace
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
+from tests.damage.seed import seed_trace
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3"}
 

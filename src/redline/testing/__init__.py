@@ -1,1 +1,1 @@
-"""Traces whose true answers are known: synthetic jobs, and damage of every kind. The product never imports it."""
+"""Synthetic traces of jobs whose true answers are known. The product never imports it."""

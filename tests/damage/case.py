@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from redline.testing.damage.text import Event, NoSuitableEventError, TraceText
 from redline.timeline.problems import Reason
+from tests.damage.text import Event, NoSuitableEventError, TraceText
 
 READS = "reads"
 REFUSED = "refused"

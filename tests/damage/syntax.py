@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage.text import (
+from redline.timeline.problems import Reason
+from tests.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from tests.damage.text import (
     SEPARATOR,
     Event,
     NoSuitableEventError,
@@ -16,7 +17,6 @@ from redline.testing.damage.text import (
     a_python_function,
     an_annotation,
 )
-from redline.timeline.problems import Reason
 
 BACKSLASH = {Reason.LONE_BACKSLASH: 1}
 CONTROL = {Reason.CONTROL_CHARACTER: 1}

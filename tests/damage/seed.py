@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from redline.testing.damage.text import SEPARATOR, us
+from tests.damage.text import SEPARATOR, us
 
 START = Decimal("5429721648872.169")  # us after the base time, as a host that booted two months before writes it
 PROCESS = MAIN = 74266

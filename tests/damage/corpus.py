@@ -11,10 +11,10 @@ The damage is put into the text of the seed and keeps every other byte. A case f
 
 from collections.abc import Iterator
 
-from redline.testing.damage import fields, files, links, syntax, times
-from redline.testing.damage.case import READS, REFUSED, Case, Expected, Recipe
-from redline.testing.damage.seed import seed_trace
-from redline.testing.damage.text import NoSuitableEventError, TraceText
+from tests.damage import fields, files, links, syntax, times
+from tests.damage.case import READS, REFUSED, Case, Expected, Recipe
+from tests.damage.seed import seed_trace
+from tests.damage.text import NoSuitableEventError, TraceText
 
 __all__ = ["READS", "RECIPES", "REFUSED", "Case", "Expected", "corpus", "seed_trace"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from redline.testing.damage.case import FILE_NAME, Expected, Made, Recipe, edit_one, edit_trace, reads, refused
-from redline.testing.damage.fields import DEPTH, NESTED
-from redline.testing.damage.text import Event, NoSuitableEventError, TraceText, a_cpu_op, has_key, to_bytes
 from redline.timeline.problems import Reason
+from tests.damage.case import FILE_NAME, Expected, Made, Recipe, edit_one, edit_trace, reads, refused
+from tests.damage.fields import DEPTH, NESTED
+from tests.damage.text import Event, NoSuitableEventError, TraceText, a_cpu_op, has_key, to_bytes
 
 GZ_NAME = "rank-0.json.gz"
 TMP_NAME = FILE_NAME + ".tmp"

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage.text import (
+from redline.timeline.problems import Reason
+from tests.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from tests.damage.text import (
     SEPARATOR,
     Edits,
     Event,
@@ -17,7 +18,6 @@ from redline.testing.damage.text import (
     quote_value,
     us,
 )
-from redline.timeline.problems import Reason
 
 NAN = {Reason.NOT_A_NUMBER: 1}
 BAD = {Reason.BAD_FIELD: 1}

@@ -22,7 +22,7 @@ from random import Random
 
 import zstandard
 
-from redline.testing.damage.text import DEVICE_WORK, SEPARATOR, Event, TraceText, to_bytes
+from tests.damage.text import DEVICE_WORK, SEPARATOR, Event, TraceText, to_bytes
 
 MOST_BYTES = 96 << 10  # of a mutant's text: some mutators repeat, and must not do so without end
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from redline.testing.damage.case import Made, Recipe, edit_trace, reads
-from redline.testing.damage.text import (
+from redline.timeline.problems import Reason
+from tests.damage.case import Made, Recipe, edit_trace, reads
+from tests.damage.text import (
     DEVICE_WORK,
     RUNTIME,
     Edits,
@@ -17,7 +18,6 @@ from redline.testing.damage.text import (
     has_key,
     set_value,
 )
-from redline.timeline.problems import Reason
 
 COLLECTIVE_ARGS = (
     "Collective name",

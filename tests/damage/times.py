@@ -5,8 +5,9 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TypeVar
 
-from redline.testing.damage.case import Made, Recipe, edit_one, edit_trace, reads
-from redline.testing.damage.text import (
+from redline.timeline.problems import Reason
+from tests.damage.case import Made, Recipe, edit_one, edit_trace, reads
+from tests.damage.text import (
     CPU_SPANS,
     SEPARATOR,
     Edits,
@@ -19,7 +20,6 @@ from redline.testing.damage.text import (
     set_value,
     us,
 )
-from redline.timeline.problems import Reason
 
 YEARS_236_US = Decimal(7_450_000_000_000_000)
 OTHER_CLOCK_US = Decimal(100_000_000_000)  # 1e14 ns

@@ -1,1 +1,0 @@
-"""Every way in which real traces are broken, on demand."""
