@@ -64,8 +64,7 @@ def test_a_figure_that_is_not_usable_is_as_good_as_not_known(tmp_path: Path) -> 
     base = find("H100-SXM5-80GB")
     assert machine.memory_bytes_per_s == base.memory_bytes_per_s
     assert machine.best_matmul_flops_per_s("bf16") == base.best_matmul_flops_per_s("bf16")
-    assert machine.pcie_bytes_per_s is not None
-    assert machine.pcie_bytes_per_s.value == 3e12
+    assert machine.figures["pcie_bytes_per_s"].value == 3e12
     assert {name: figure.unusable for name, figure in machine.unusable.items()} == {
         "memory_bytes_per_s": "others had the processors",
         "best_matmul_flops_per_s.bf16": "its interval reaches 26 % to one side, more than 25 %",

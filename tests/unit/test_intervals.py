@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.timeline.intervals import Intervals, Times, sweep
+from redline.timeline.intervals import Intervals, Times
 
 LO, HI = -12, 30
 # Real timestamps are nanoseconds since 1970: beyond what float64 holds exactly.
@@ -104,28 +104,6 @@ def test_overlap_with_counts_each_window(spans: list[tuple[int, int]], windows: 
     assert covered.tolist() == [len(instants(spans) & instants([window])) for window in windows]
 
 
-@exact
-@given(pair_lists)
-def test_sweep_counts_the_open_intervals(spans: list[tuple[int, int]]) -> None:
-    boundaries, depth = sweep(*columns(spans))
-    assert boundaries.dtype == depth.dtype == np.int64
-    steps = dict(zip((boundaries - EPOCH).tolist(), depth.tolist(), strict=True))
-    current = 0
-    for moment in range(LO, HI + 1):
-        current = steps.get(moment, current)
-        assert current == sum(start <= moment < end for start, end in spans)
-    assert np.all(np.diff(depth, prepend=0) != 0)
-    assert np.sum(np.diff(boundaries) * depth[:-1]) == sum(end - start for start, end in spans)
-
-
-@exact
-@given(pair_lists)
-def test_the_union_is_where_the_sweep_is_not_zero(spans: list[tuple[int, int]]) -> None:
-    boundaries, depth = sweep(*columns(spans))
-    busy = depth[:-1] > 0
-    assert Intervals.union_of(boundaries[:-1][busy], boundaries[1:][busy]) == built(spans)
-
-
 def test_touching_intervals_become_one() -> None:
     assert len(built([(3, 5), (0, 3)])) == 1
 
@@ -163,7 +141,7 @@ def test_bad_columns_are_refused() -> None:
     with pytest.raises(ValueError, match=r"starts and ends must be 1-d and of one length, not \(1,\) and \(2,\)"):
         Intervals.union_of(np.array([1]), np.array([1, 2]))
     with pytest.raises(ValueError, match="interval 1 ends at 4, before it starts at 5"):
-        sweep(np.array([1, 5]), np.array([2, 4]))
+        Intervals.union_of(np.array([1, 5]), np.array([2, 4]))
     with pytest.raises(ValueError, match="the window ends at 1, before it starts at 2"):
         Intervals.empty().clip(2, 1)
     with pytest.raises(TypeError, match="float64"):

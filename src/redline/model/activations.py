@@ -67,23 +67,6 @@ def layer_activations(model: Model, sequence: Number, practice: Practice) -> tup
     return tuple(replace(one, bytes_per_token=one.bytes_per_token * more) for one in found)
 
 
-def head_activations(model: Model, practice: Practice) -> tuple[Activation, ...]:
-    """From the last layer to the loss. Cross entropy works in 32 bits: logits are copied, their logarithmic softmax is
-    kept, and the backward pass makes a gradient of both kinds. At the peak all of them are there, unless the loss is
-    fused or computed in pieces.
-    """
-    e, h, v = practice.number_bytes, model.hidden, model.vocab
-    return (
-        Activation("last_norm_input", e * h, 1, "sequence"),
-        Activation("head_input", e * h, 1, "sequence"),
-        Activation("logits", e * v, 1, "tensor"),
-        Activation("logits_32", 4 * v, 1, "tensor"),
-        Activation("log_softmax", 4 * v, 1, "tensor"),
-        Activation("gradient_32", 4 * v, 1, "tensor"),
-        Activation("logits_gradient", e * v, 1, "tensor"),
-    )
-
-
 def bytes_kept(
     activations: tuple[Activation, ...],
     *,

@@ -15,11 +15,6 @@ def numbers_per_token(model: Model) -> Number:
     return latent * (model.kv_rank + model.rope_dim) + (1 - latent) * plain
 
 
-def cache_bytes_per_token(model: Model, number_bytes: Number = 2) -> Number:
-    """What one more token adds while it is inside every window."""
-    return model.attention_layers * numbers_per_token(model) * number_bytes
-
-
 def cache_bytes(model: Model, context: Number, number_bytes: Number = 2) -> Number:
     """Of one sequence of `context` tokens: layers with a window keep no more than it; states keep their size.
 

@@ -1,4 +1,4 @@
-"""Set algebra on time: unions, intersections, gaps and concurrency of half-open intervals, exact in int64.
+"""Set algebra on time: unions, intersections and gaps of half-open intervals, exact in int64.
 
 Times are int64 arrays of nanoseconds. They and their differences must fit in 63 bits, as every date before 2262 does.
 """
@@ -127,25 +127,6 @@ class Intervals:
         if np.any(self.start[1:] <= self.end[:-1]):
             at = np.argmax(self.start[1:] <= self.end[:-1])
             raise AssertionError(f"intervals {at} and {at + 1} overlap, touch or are out of order")
-
-
-def sweep(starts: Times, ends: Times) -> tuple[Times, Times]:
-    """How many of the intervals `[starts[i], ends[i])` are open, as (boundaries, depth).
-
-    `depth[i]` holds from `boundaries[i]` to the next boundary. Depth changes at every boundary and ends at 0; it is 0
-    before the first.
-
-        starts  0 1         boundaries  0 1 2 3
-        ends    3 2   ->    depth       1 2 1 0
-    """
-    starts, ends = _checked(starts, ends)
-    starts, ends = np.sort(starts), np.sort(ends)
-    boundaries = distinct_times(starts, ends)
-    opened = np.searchsorted(starts, boundaries, side="right")
-    closed = np.searchsorted(ends, boundaries, side="right")
-    depth = (opened - closed).astype(np.int64, copy=False)
-    changes = np.diff(depth, prepend=0) != 0
-    return boundaries[changes], depth[changes]
 
 
 def distinct_times(*sorted_times: Times) -> Times:

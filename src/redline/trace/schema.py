@@ -524,11 +524,6 @@ def is_foreach(operator_name: str) -> bool:
     return operator_name.startswith("aten::_foreach_")
 
 
-def is_fused_optimizer(operator_name: str) -> bool:
-    """Whether an operator does a whole optimizer step for lists of tensors."""
-    return operator_name.startswith("aten::_fused_")
-
-
 def is_multi_tensor(kernel_name: str) -> bool:
     """Whether a kernel works on many tensors at once."""
     return "multi_tensor" in kernel_name or "fused" in kernel_name.lower()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from redline.model.activations import Practice, bytes_kept, head_activations, layer_activations
+from redline.model.activations import Practice, bytes_kept, layer_activations
 from redline.model.describe import describe
 
 SEQUENCE, HIDDEN, HEADS = 2048, 1024, 16
@@ -55,12 +55,6 @@ def test_each_chosen_expert_keeps_a_copy_of_the_token() -> None:
         return float(bytes_kept(layer_activations(model, 128, Practice())))
 
     assert kept(3) - kept(2) == 2 * 2 * 64 + 8 * 32
-
-
-def test_logits_are_kept_in_both_widths_and_divided_over_the_vocabulary() -> None:
-    kept = head_activations(GPT, Practice())
-    assert bytes_kept(kept) == 4 * HIDDEN + (2 + 4 + 4 + 4 + 2) * 50257
-    assert bytes_kept(kept, tp=4) == 4 * HIDDEN + 16 * 50257 / 4
 
 
 def test_columns_of_layouts_give_what_each_gives_alone() -> None:

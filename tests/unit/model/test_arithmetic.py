@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.model.activations import Practice, bytes_kept, head_activations, layer_activations
-from redline.model.cache import cache_bytes, cache_bytes_per_token
+from redline.model.activations import Practice, bytes_kept, layer_activations
+from redline.model.cache import cache_bytes
 from redline.model.describe import changed, describe
 from redline.model.flops import Pairs, attention_pairs, backward_flops, forward_flops
 from redline.model.known import known_model
@@ -37,7 +37,6 @@ def all_numbers(model: Model, sequence: float) -> dict[str, Any]:
         "forward": forward_flops(model, 4 * sequence, sequence, Pairs.SEEN).total,
         "backward": backward_flops(model, 4 * sequence, sequence, Pairs.ALL).total,
         "kept": bytes_kept(kept, tp=2, sequence_parallel=1, recompute=1),
-        "head": bytes_kept(head_activations(model, Practice())),
         "cache": cache_bytes(model, sequence),
     }
 
@@ -144,8 +143,8 @@ def test_fused_attention_computes_its_scores_again() -> None:
     ],
 )
 def test_caches_per_token_are_the_known_ones(name: str, kib: float) -> None:
-    assert cache_bytes_per_token(known_model(name)) == kib * 1024
-    assert cache_bytes_per_token(known_model(name), number_bytes=1) == kib * 512
+    assert cache_bytes(known_model(name), 1) == kib * 1024
+    assert cache_bytes(known_model(name), 1, number_bytes=1) == kib * 512
 
 
 def test_windows_bound_the_cache_and_states_do_not_grow() -> None:
