@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.cost.truth.validation import Scatter, memory_points, step_points, validate
+from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
 from redline.report.shown import Shown
 

@@ -16,12 +16,12 @@ import numpy as np
 from scipy.optimize import least_squares, minimize
 from scipy.special import ndtr
 
-from redline.cost.train.layout import Recompute
-from redline.cost.train.memory.footprint import Footprint
-from redline.cost.train.memory.runnable import runnable
-from redline.cost.train.memory.use import first_stage_memory, memory_use
-from redline.cost.train.outcome import MemoryUse
-from redline.cost.truth.memory import Peaks, as_measured, measured_peaks, nanotron_outcomes
+from redline.planner.train.layout import Recompute
+from redline.planner.train.memory.footprint import Footprint
+from redline.planner.train.memory.runnable import runnable
+from redline.planner.train.memory.use import first_stage_memory, memory_use
+from redline.planner.train.outcome import MemoryUse
+from redline.planner.validation.memory import Peaks, as_measured, measured_peaks, nanotron_outcomes
 
 TARGET = Path(__file__).parents[1] / "src" / "redline" / "cost" / "train" / "memory" / "memory.json"
 ABOUT = (

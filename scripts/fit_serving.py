@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from redline.cost.serve.engines import FILE, family_of
-from redline.cost.serve.outcome import ServeOutcome
-from redline.cost.serve.rates import Constants
-from redline.cost.serve.steady import serve
-from redline.cost.truth.serving import ServingRows, load_serving, rows_where
-from redline.cost.truth.serving_accuracy import SCORED, log_errors
+from redline.planner.serve.engines import FILE, family_of
+from redline.planner.serve.outcome import ServeOutcome
+from redline.planner.serve.rates import Constants
+from redline.planner.serve.steady import serve
+from redline.planner.validation.serving import ServingRows, load_serving, rows_where
+from redline.planner.validation.serving_accuracy import SCORED, log_errors
 
 Column = NDArray[np.float64]
 ABOUT = (

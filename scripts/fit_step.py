@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from redline.cost.train.stacks import Stack, format_kind, with_stack
-from redline.cost.train.time.pieces import pieces
-from redline.cost.train.time.step import step_time
-from redline.cost.truth.training import Runs, expressed_runs
+from redline.planner.train.stacks import Stack, format_kind, with_stack
+from redline.planner.train.time.pieces import pieces
+from redline.planner.train.time.step import step_time
+from redline.planner.validation.training import Runs, expressed_runs
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Constants = dict[str, dict[str, float]]
-OUTPUT = Path(__file__).parents[1] / "src/redline/cost/train/stacks.json"
+OUTPUT = Path(__file__).parents[1] / "src/redline/planner/train/stacks.json"
 
 # What only mixtures of experts tell.
 EXPERTS = ("expert_efficiency", "expert_passes", "expert_overlap", "host_expert_s")
@@ -142,7 +142,8 @@ def main() -> None:
     for constants in stacks.values():
         constants.update(_elsewhere(constants, stacks["default"]))
     how = (
-        "Made by scripts/fit_step.py from runs with even ids in cost/truth/data/training_runs.csv.gz. Times in seconds."
+        "Made by scripts/fit_step.py from runs with even ids in planner/validation/data/training_runs.csv.gz. "
+        "Times in seconds."
     )
     OUTPUT.write_text(json.dumps({"how": how, "stacks": stacks}, indent=1) + "\n", encoding="utf-8")
 

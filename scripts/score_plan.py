@@ -1,4 +1,4 @@
-"""Write down how far plans lie from measured runs: cost/train/search/trust.json, which every plan quotes.
+"""Write down how far plans lie from measured runs: planner/train/search/trust.json, which every plan quotes.
 
 Run it after scripts/fit_step.py or scripts/fit_memory.py. `redline plan validate` shows the whole tables.
 """
@@ -6,9 +6,9 @@ Run it after scripts/fit_step.py or scripts/fit_memory.py. `redline plan validat
 import json
 from pathlib import Path
 
-from redline.cost.truth.trust import held_out, measured_machines, usual_spread
+from redline.planner.validation.trust import held_out, measured_machines, usual_spread
 
-FILE = Path(__file__).parent.parent / "src/redline/cost/train/search/trust.json"
+FILE = Path(__file__).parent.parent / "src/redline/planner/train/search/trust.json"
 HOW = (
     "Made by scripts/score_plan.py: absolute errors, as shares, on runs with odd ids, which no constant was fitted to; "
     "under `all`, runs of all software predicted as usual software. Between the multiples of `usual_spread` of what is "

@@ -5,24 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from redline.cost.job.estimate import Estimate
-from redline.cost.job.whole import Job, JobCost, whole_job
-from redline.cost.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.cost.train.layout import Batch, Layout, Recompute, Schedule
-from redline.cost.train.outcome import MemoryUse, StepTime
-from redline.cost.train.search.alternatives import Alternative, Change
-from redline.cost.train.search.planned import Candidate, Evidence, TrainingPlan
-from redline.cost.train.stacks import rates_of
-from redline.cost.train.time.overlap import Overlap
-from redline.cost.train.time.pieces import Pieces
-from redline.cost.truth.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
-from redline.cost.truth.serving_accuracy import ServingAccuracy
-from redline.cost.truth.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
-from redline.cost.truth.validation import Scatter, Validation
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
 from redline.model.describe import describe
 from redline.model.model import Model
+from redline.planner.job.estimate import Estimate
+from redline.planner.job.whole import Job, JobCost, whole_job
+from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
+from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.outcome import MemoryUse, StepTime
+from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
+from redline.planner.train.stacks import rates_of
+from redline.planner.train.time.overlap import Overlap
+from redline.planner.train.time.pieces import Pieces
+from redline.planner.validation.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
+from redline.planner.validation.serving_accuracy import ServingAccuracy
+from redline.planner.validation.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
+from redline.planner.validation.validate import Scatter, Validation
 
 TOKENS = 4_194_304
 DEVICES = 64

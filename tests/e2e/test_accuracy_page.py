@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from redline.cost.truth.serving_accuracy import first_token_repeats
-from redline.cost.truth.validation import Scatter, memory_points, step_points, validate
+from redline.planner.validation.serving_accuracy import first_token_repeats
+from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
 from redline.report.shown import Shown
 from tests.e2e.test_docs import rows_of

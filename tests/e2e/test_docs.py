@@ -31,11 +31,11 @@ import pytest
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
-from redline.cost.train.memory.footprint import Footprint
 from redline.findings.registry import RULES
 from redline.launch.outside.record import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
+from redline.planner.train.memory.footprint import Footprint
 from redline.report.inspect import json as inspect_json
 from redline.report.plan.serve import json as serve_json
 from redline.report.plan.train import json as train_json

@@ -10,7 +10,6 @@ import torch
 from torch.nn.functional import conv2d, scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from redline.cost.rate import work_of
 from redline.probes import compute, peaks, products
 from redline.probes.bench import Effort, Samples, take
 from redline.probes.compute import Kernel
@@ -18,6 +17,7 @@ from redline.probes.device import Device
 from redline.probes.law import FEWEST
 from redline.probes.products import NotHereError, Number, Operands
 from redline.probes.shapes import Attention, Convolution, Product, product_of
+from redline.work.rate import work_of
 
 NUMBERS = {number.name: number for number in products.numbers(Device("cpu"))}
 

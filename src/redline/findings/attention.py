@@ -8,10 +8,10 @@ import numpy as np
 
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.names import matching
-from redline.cost.sizes import product_of, shapes_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.work.sizes import product_of, shapes_of
 
 Scores = tuple[int, int, int]  # of all heads, queries, keys
 UNKNOWN: Scores = (0, 0, 0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redline.cost.operators.attention import visible_pairs
+from redline.work.operators.attention import visible_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Counted as `redline.cost` counts the work of operators: bytes are read and written once each."""
+    """Counted as `redline.work` counts the work of operators: bytes are read and written once each."""
 
     flops: int
     bytes: int

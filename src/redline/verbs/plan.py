@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from redline.cost.train.search.plan import TrainingRequest
-from redline.cost.train.search.subject import Subject, usual_stack
 from redline.errors import UsageError
 from redline.model.describe import changed, describe
 from redline.model.known import read_model
 from redline.model.model import Model
+from redline.planner.train.search.plan import TrainingRequest
+from redline.planner.train.search.subject import Subject, usual_stack
 from redline.verbs.plan_trace import write_predicted_trace
 
 __all__ = ["TrainingRequest", "find_model", "find_subject", "is_module", "usual_stack", "write_predicted_trace"]

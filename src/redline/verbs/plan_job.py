@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import isfinite
 
-from redline.cost.job.estimate import Estimate
-from redline.cost.job.failures import FailureRate, Recovery, rate_named, recovery_named
-from redline.cost.job.whole import Job, JobCost, whole_job
-from redline.cost.train.search.planned import TrainingPlan
 from redline.errors import UsageError
+from redline.planner.job.estimate import Estimate
+from redline.planner.job.failures import FailureRate, Recovery, rate_named, recovery_named
+from redline.planner.job.whole import Job, JobCost, whole_job
+from redline.planner.train.search.planned import TrainingPlan
 
 
 def price_job(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from redline.cost.serve.plan import LOADS, SIZES
-from redline.cost.train.layout import Recompute, Schedule
-from redline.cost.train.search.plan import TrainingRequest
-from redline.cost.train.search.search import ACCEPTED_CHANCE
-from redline.cost.train.search.subject import Subject, usual_stack
-from redline.cost.truth.validation import validate
 from redline.errors import UsageError
 from redline.hardware.profile import find_machine
 from redline.model.counted import CountedModule
+from redline.planner.serve.plan import LOADS, SIZES
+from redline.planner.train.layout import Recompute, Schedule
+from redline.planner.train.search.plan import TrainingRequest
+from redline.planner.train.search.search import ACCEPTED_CHANCE
+from redline.planner.train.search.subject import Subject, usual_stack
+from redline.planner.validation.validate import validate
 from redline.verbs import plan_serve
 from redline.verbs.plan import find_model, find_subject
 from redline.verbs.plan_job import price_job

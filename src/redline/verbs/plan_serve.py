@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from redline.cost.serve.engines import engine_names
-from redline.cost.serve.plan import ServingRequest
-from redline.cost.serve.plan import plan_serving as plan_with
-from redline.cost.serve.planned import ServingEvidence, ServingPlan
-from redline.cost.truth.serving_accuracy import held_out_of, serving_accuracy
+from redline.planner.serve.engines import engine_names
+from redline.planner.serve.plan import ServingRequest
+from redline.planner.serve.plan import plan_serving as plan_with
+from redline.planner.serve.planned import ServingEvidence, ServingPlan
+from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 
 __all__ = ["ServingPlan", "ServingRequest", "engine_names", "plan_serving"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from redline.cost.train.search.plan import TrainingRequest, plan_training
-from redline.cost.train.search.planned import TrainingPlan
-from redline.cost.train.search.wishes import refuse_impossible
 from redline.errors import UsageError
+from redline.planner.train.search.plan import TrainingRequest, plan_training
+from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.search.wishes import refuse_impossible
 
 BY = ("speed", "memory", "cost")
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.cost.kernels import half_format
-from redline.cost.train.played.drawing import drawing_of
-from redline.cost.train.played.messages import TYPES
-from redline.cost.train.played.predicted import PredictedStep, predicted_step
+from redline.planner.train.kernels import half_format
+from redline.planner.train.simulation.drawing import drawing_of
+from redline.planner.train.simulation.messages import TYPES
+from redline.planner.train.simulation.predicted import PredictedStep, predicted_step
 from redline.trace.write import write_timelines
 
 if TYPE_CHECKING:
-    from redline.cost.train.search.planned import TrainingPlan
+    from redline.planner.train.search.planned import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cost.truth.validation import (
+from redline.planner.validation.validate import (
     Scatter,
     Validation,
     memory_points,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import write_atomic
-from redline.cost.job.whole import JobCost
-from redline.cost.serve.planned import ServingPlan
-from redline.cost.train.search.planned import TrainingPlan
-from redline.cost.truth.validation import Validation
 from redline.errors import UsageError
+from redline.planner.job.whole import JobCost
+from redline.planner.serve.planned import ServingPlan
+from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.validation.validate import Validation
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -86,7 +86,7 @@ class ValidatedPlans:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page where the name ends in .html, the figures where it ends in .json."""
-        from redline.cost.truth.validation import memory_points, serving_points, step_points
+        from redline.planner.validation.validate import memory_points, serving_points, step_points
         from redline.report.html.plan.validate import page
         from redline.report.plan.validate import json
 

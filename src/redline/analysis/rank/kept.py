@@ -20,10 +20,7 @@ from redline.trace.reader import ReadOptions
 KIND = "digests"
 SCHEMA_VERSION = 1
 # All of the package that a digest can depend on; a test watches which files are read while one is made.
-ANALYSING = (
-    *READING,
-    *("*.py", "analysis/**/*", "ranks/*", "findings/**/*", "hardware/*", "cost/*.py", "cost/operators/*"),
-)
+ANALYSING = (*READING, "*.py", "analysis/**/*", "ranks/*", "findings/**/*", "hardware/*", "work/**/*")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ import numpy.typing as npt
 from redline.analysis.rank.activity import Activity, Mask, compute_ns
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
-from redline.cost.precision import arithmetic_dtype
-from redline.cost.roofline import roof_of
-from redline.cost.work import Work
 from redline.hardware.machine import Machine
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
+from redline.work.precision import arithmetic_dtype
+from redline.work.roofline import roof_of
+from redline.work.work import Work
 
 Floats = npt.NDArray[np.float64]
 

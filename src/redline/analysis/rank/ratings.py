@@ -7,12 +7,12 @@ import numpy as np
 from redline.analysis.rank.activity import Activity
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.names import matching
-from redline.cost.rate import work_of
-from redline.cost.work import Work
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.work.rate import work_of
+from redline.work.work import Work
 
 _MOST_LEVELS = 8  # from the operator around a launch outwards; further out, an operator does more than this kernel
 

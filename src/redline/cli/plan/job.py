@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from redline.cost.job.whole import JobCost
-    from redline.cost.train.search.planned import TrainingPlan
+    from redline.planner.job.whole import JobCost
+    from redline.planner.train.search.planned import TrainingPlan
 
 NEEDS_TOKENS = ("price", "failures", "recovery", "pue", "storage")
 

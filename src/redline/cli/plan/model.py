@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from redline.cost.train.search.subject import Subject
     from redline.model.model import Model
+    from redline.planner.train.search.subject import Subject
 
 # Fields of a model, and what each is.
 WIDTHS = {

@@ -12,8 +12,8 @@ from redline.cli.plan.output import add_output, deliver_page, refuse_early
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.cost.serve.plan import ServingRequest
-    from redline.cost.serve.planned import ServingPlan
+    from redline.planner.serve.plan import ServingRequest
+    from redline.planner.serve.planned import ServingPlan
 
 USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
 ENGINE = "SGLang"

@@ -15,9 +15,9 @@ from redline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.cost.job.whole import JobCost
-    from redline.cost.train.search.plan import TrainingRequest
-    from redline.cost.train.search.subject import Subject
+    from redline.planner.job.whole import JobCost
+    from redline.planner.train.search.plan import TrainingRequest
+    from redline.planner.train.search.subject import Subject
     from redline.verbs.plan_sizes import Sized
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.cost.train.layout import Layout, Recompute, Schedule
+from redline.planner.train.layout import Layout, Recompute, Schedule
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")

@@ -6,10 +6,10 @@ Letters keep the notebook's own colour, so it can be read on light and dark alik
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redline.cost.job.whole import JobCost
-from redline.cost.serve.planned import ServingPlan
-from redline.cost.train.search.planned import TrainingPlan
-from redline.cost.truth.validation import Validation
+from redline.planner.job.whole import JobCost
+from redline.planner.serve.planned import ServingPlan
+from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.validation.validate import Validation
 from redline.report.language import _, sentences
 from redline.report.layout import visible
 from redline.report.plan.amounts import gigabytes, seconds

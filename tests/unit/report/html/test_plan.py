@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from redline.cost.serve.planned import Ranged
+from redline.planner.serve.planned import Ranged
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
 from redline.report.html.plan.train import page as train_page

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from redline.cost.serve.outcome import Limit
-from redline.cost.serve.planned import Ranged, ServingPlan
+from redline.planner.serve.outcome import Limit
+from redline.planner.serve.planned import Ranged, ServingPlan
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from redline.report.plan.blocks import WIDTH

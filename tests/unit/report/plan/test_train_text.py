@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from redline.cost.train.layout import Layout, Schedule
-from redline.cost.train.outcome import MemoryUse, StepTime
-from redline.cost.train.search.alternatives import Alternative
-from redline.cost.train.search.planned import TrainingPlan
-from redline.cost.train.time.overlap import Overlap
+from redline.planner.train.layout import Layout, Schedule
+from redline.planner.train.outcome import MemoryUse, StepTime
+from redline.planner.train.search.alternatives import Alternative
+from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.time.overlap import Overlap
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from redline.report.plan import amounts, layouts

@@ -9,7 +9,6 @@ from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.scene import Scene
-from redline.cost.sizes import elements_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -17,6 +16,7 @@ from redline.findings.savings import beyond, in_families, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
+from redline.work.sizes import elements_of
 
 KERNEL_SHARE = 0.2  # of the kernel time
 FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")

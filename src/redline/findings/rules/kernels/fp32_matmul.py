@@ -6,12 +6,12 @@ import numpy as np
 
 from redline.analysis.rank.kernels import Calls, Floats
 from redline.analysis.rank.scene import Scene
-from redline.cost.roofline import NS_PER_S
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.hardware.machine import Machine
+from redline.work.roofline import NS_PER_S
 
 WIDE_SHARE = 0.5  # of the time in products
 PRODUCT_SHARE = 0.05  # of the kernel time: a job that multiplies less gains little

@@ -7,13 +7,13 @@ import numpy as np
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.scene import Scene
-from redline.cost.sizes import Product, product_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import of_calls, savings
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR
+from redline.work.sizes import Product, product_of
 
 RIDGE_SHARE = 0.5  # of the FLOPs per byte above which the peak is the limit
 STEP_SHARE = 0.05  # of the steps, in such products

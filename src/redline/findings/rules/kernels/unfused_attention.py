@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from redline.analysis.rank.scene import Scene
-from redline.cost.roofline import NS_PER_S
 from redline.findings.attention import UNKNOWN, Attention, attentions_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -13,6 +12,7 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, savings
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
+from redline.work.roofline import NS_PER_S
 
 STEP_SHARE = 0.1  # of the steps
 _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}

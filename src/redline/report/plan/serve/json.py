@@ -3,7 +3,7 @@
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.cost.serve.planned import ServingPlan, ServingPoint
+from redline.planner.serve.planned import ServingPlan, ServingPoint
 from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from redline.cost.serve.outcome import Limit
-from redline.cost.serve.planned import ServingPlan, ServingPoint
+from redline.planner.serve.outcome import Limit
+from redline.planner.serve.planned import ServingPlan, ServingPoint
 from redline.report.language import _, marked
 from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import words as say

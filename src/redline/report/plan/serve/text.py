@@ -1,6 +1,6 @@
 """A plan of serving as text for a terminal."""
 
-from redline.cost.serve.planned import ServingPlan
+from redline.planner.serve.planned import ServingPlan
 from redline.report.language import _
 from redline.report.layout import as_text, left, wrapped
 from redline.report.plan.blocks import WIDTH, list_block, table_block

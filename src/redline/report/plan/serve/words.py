@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from redline.cost.serve.outcome import Limit
-from redline.cost.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.planner.serve.outcome import Limit
+from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from math import isinf
 
-from redline.cost.job.estimate import Estimate
-from redline.cost.job.whole import Case, JobCost
+from redline.planner.job.estimate import Estimate
+from redline.planner.job.whole import Case, JobCost
 from redline.report.language import _
 from redline.report.plan.amounts import count, share
 from redline.report.shown import Shown

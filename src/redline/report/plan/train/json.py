@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.cost.job.whole import JobCost
-from redline.cost.train.layout import Layout, Recompute, Schedule
-from redline.cost.train.search.alternatives import Alternative, Change
-from redline.cost.train.search.planned import Candidate, TrainingPlan
-from redline.cost.train.time.overlap import Overlap
+from redline.planner.job.whole import JobCost
+from redline.planner.train.layout import Layout, Recompute, Schedule
+from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.time.overlap import Overlap
 from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 

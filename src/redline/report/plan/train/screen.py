@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from redline.cost.job.whole import JobCost
-from redline.cost.train.search.planned import TrainingPlan
+from redline.planner.job.whole import JobCost
+from redline.planner.train.search.planned import TrainingPlan
 from redline.report.language import _
 from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job

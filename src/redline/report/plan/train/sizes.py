@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from redline.cost.train.search.planned import TrainingPlan
+from redline.planner.train.search.planned import TrainingPlan
 from redline.report.language import _
 from redline.report.layout import as_text
 from redline.report.plan import layouts

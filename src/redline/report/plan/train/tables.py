@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from redline.cost.train.search.alternatives import Alternative
-from redline.cost.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.search.alternatives import Alternative
+from redline.planner.train.search.planned import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times

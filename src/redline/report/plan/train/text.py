@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from redline.cost.job.whole import JobCost
-from redline.cost.train.search.planned import TrainingPlan
+from redline.planner.job.whole import JobCost
+from redline.planner.train.search.planned import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
 from redline.report.layout import as_text, left, right, width_of, wrapped

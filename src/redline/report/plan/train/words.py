@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
-from redline.cost.train.search.alternatives import Alternative, Change
-from redline.cost.train.search.planned import Candidate, Evidence, TrainingPlan
-from redline.cost.train.stacks import DEFAULT_STACK
-from redline.cost.train.time.overlap import Overlap
 from redline.model.model import Model
+from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
+from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.train.time.overlap import Overlap
 from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts

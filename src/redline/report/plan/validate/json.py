@@ -3,8 +3,8 @@
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.cost.truth.peers import PEERS
-from redline.cost.truth.validation import Validation
+from redline.planner.validation.peers import PEERS
+from redline.planner.validation.validate import Validation
 from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from redline.cost.truth.peers import PEERS, Peer
-from redline.cost.truth.serving_accuracy import ServingAccuracy
-from redline.cost.truth.step_accuracy import Accuracy
-from redline.cost.truth.validation import Validation
+from redline.planner.validation.peers import PEERS, Peer
+from redline.planner.validation.serving_accuracy import ServingAccuracy
+from redline.planner.validation.step_accuracy import Accuracy
+from redline.planner.validation.validate import Validation
 from redline.report.language import _, marked
 from redline.report.plan.serve.words import METRICS
 from redline.report.shown import Shown

@@ -1,6 +1,6 @@
 """The accuracy of plans as text for a terminal."""
 
-from redline.cost.truth.validation import Validation
+from redline.planner.validation.validate import Validation
 from redline.report.language import _
 from redline.report.layout import as_text, wrapped
 from redline.report.plan.blocks import WIDTH, table_block

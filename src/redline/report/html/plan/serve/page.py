@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from redline.cost.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from redline.cost.job.whole import JobCost
-from redline.cost.train.search.planned import TrainingPlan
+from redline.planner.job.whole import JobCost
+from redline.planner.train.search.planned import TrainingPlan
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.train.definitions import definitions
 from redline.report.html.plan.train.figures import COLOURS, frontier_figure

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from redline.cost.truth.validation import Scatter, Validation
+from redline.planner.validation.validate import Scatter, Validation
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table

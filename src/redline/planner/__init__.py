@@ -1,0 +1,1 @@
+"""The planner: what a training or serving job should take, and how far such predictions are from measurements."""

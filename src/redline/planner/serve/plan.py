@@ -1,0 +1,157 @@
+"""From a request to a plan of serving: every size, format and load at once, what meets the limits, and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.errors import UsageError
+from redline.hardware.machine import Machine
+from redline.model.model import Column, Model
+from redline.model.parameters import active_parameters, count_parameters
+from redline.planner.serve.deployment import Traffic
+from redline.planner.serve.devices import device_of
+from redline.planner.serve.engines import constants_of, interval_of, measured_on
+from redline.planner.serve.formats import format_named
+from redline.planner.serve.frontier import Frontier, frontier
+from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
+
+SIZES = (1, 2, 4, 8)
+LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRequest:
+    """What is to be served, on what, and what users may be made to wait for."""
+
+    model: Model
+    machine: Machine
+    prompt: int
+    output: int
+    engine: str
+    sizes: tuple[int, ...] = SIZES
+    """Devices that hold one copy."""
+    dtypes: tuple[str, ...] = ("bf16",)
+    cache_dtype: str = "bf16"
+    loads: tuple[int, ...] = LOADS
+    """Requests in flight on one copy."""
+    devices: int | None = None
+    price: float | None = None
+    most_ttft_s: float | None = None
+    most_tpot_s: float | None = None
+
+
+def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = ()) -> ServingPlan:
+    """All ways to serve that have room, and the best of them. `evidence` is what was measured of the engine."""
+    if not request.model.causal:
+        raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
+    gpu = request.machine.base or request.machine.name
+    found = _looked_at(request, gpu)
+    fitting = np.flatnonzero(found.outcome.fits > 0)
+    points = {int(row): _point(request, found, int(row)) for row in fitting}
+    meeting = [point for point in points.values() if point.meets]
+    return ServingPlan(
+        model=request.model,
+        parameters=int(count_parameters(request.model).total),
+        active_parameters=int(active_parameters(request.model)),
+        machine=request.machine,
+        device_bytes=float(device_of(request.machine).memory_bytes),
+        engine=request.engine,
+        measured_here=measured_on(request.engine, gpu),
+        cache_dtype=request.cache_dtype,
+        prompt=request.prompt,
+        output=request.output,
+        devices=request.devices,
+        price=request.price,
+        most_ttft_s=request.most_ttft_s,
+        most_tpot_s=request.most_tpot_s,
+        points=tuple(points.values()),
+        refused=_refused(found),
+        best=_best(meeting),
+        frontier=_frontier([points[row] for row in points if found.best[row]]),
+        evidence=tuple(evidence),
+    )
+
+
+def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
+    """The most from a device. Requests that have no room only wait, so that is not proposed unless nothing else is."""
+    roomy = [point for point in meeting if point.batch >= point.concurrency]
+    return max(roomy or meeting, key=lambda point: point.tokens_per_s_device, default=None)
+
+
+def _looked_at(request: ServingRequest, gpu: str) -> Frontier:
+    return frontier(
+        request.model,
+        device_of(request.machine),
+        constants_of(request.engine, gpu),
+        Traffic(concurrency=1.0, prompt=float(request.prompt), output=float(request.output)),
+        formats=[format_named(name, request.cache_dtype) for name in request.dtypes],
+        sizes=_sizes(request),
+        batches=tuple(map(float, request.loads)),
+    )
+
+
+def _sizes(request: ServingRequest) -> tuple[int, ...]:
+    heads = int(request.model.heads)
+    most = request.devices or max(request.sizes)
+    found = tuple(size for size in request.sizes if heads % size == 0 and size <= most)
+    if not found:
+        wanted = ", ".join(map(str, request.sizes))
+        raise UsageError(f"--tp {wanted}: none divides the {heads} attention heads within {most} GPUs; give another")
+    return found
+
+
+def _point(request: ServingRequest, found: Frontier, row: int) -> ServingPoint:
+    outcome = found.outcome
+    ttft_s, tpot_s = _at(outcome.ttft_s, row), _at(outcome.tpot_s, row)
+    too_slow = (request.most_ttft_s is not None and ttft_s > request.most_ttft_s) or (
+        request.most_tpot_s is not None and tpot_s > request.most_tpot_s
+    )
+    tp = int(found.tp[row])
+    return ServingPoint(
+        tp=tp,
+        attention_dp=int(found.attention_dp[row]),
+        dtype=found.format_names[row],
+        concurrency=int(found.concurrency[row]),
+        batch=_at(outcome.batch, row),
+        most=_at(outcome.most, row),
+        copies=1 if request.devices is None else request.devices // tp,
+        ttft_s=_ranged(request.engine, "ttft_s", ttft_s),
+        tpot_s=_ranged(request.engine, "tpot_s", tpot_s),
+        latency_s=_ranged(request.engine, "latency_s", _at(outcome.latency_s, row)),
+        tokens_per_s=_ranged(request.engine, "tokens_per_s", _at(outcome.tokens_per_s, row)),
+        step_s=tuple(_at(part, row) for part in outcome.step.parts),
+        prompt_s=tuple(_at(part, row) for part in outcome.prompt.parts),
+        weights_bytes=_at(outcome.weights_bytes, row),
+        cache_bytes=_at(outcome.cache_bytes, row),
+        meets=not too_slow,
+    )
+
+
+def _at(values: Column, row: int) -> float:
+    """A column of one row holds for all."""
+    return float(values[row if len(values) > 1 else 0])
+
+
+def _ranged(engine: str, metric: str, value: float) -> Ranged:
+    interval = interval_of(engine, metric)
+    if interval is None:
+        return Ranged(value=value)
+    return Ranged(value=value, low=value * interval.low, high=value * interval.high)
+
+
+def _refused(found: Frontier) -> tuple[tuple[int, str, float], ...]:
+    """The least that each size and format needs where not even one sequence has room."""
+    least: dict[tuple[int, str], float] = {}
+    fitting = {(int(found.tp[row]), found.format_names[row]) for row in np.flatnonzero(found.outcome.fits > 0)}
+    for row in np.flatnonzero(found.outcome.fits == 0):
+        key = int(found.tp[row]), found.format_names[row]
+        least[key] = min(least.get(key, np.inf), _at(found.outcome.weights_bytes, int(row)))
+    return tuple((*key, size) for key, size in least.items() if key not in fitting)
+
+
+def _frontier(points: Sequence[ServingPoint]) -> tuple[ServingPoint, ...]:
+    """The fastest for a user first."""
+    return tuple(sorted(points, key=lambda one: -one.tokens_per_s_user))

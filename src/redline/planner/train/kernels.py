@@ -1,0 +1,139 @@
+"""How long kernels take: max(flops / compute, bytes / memory) + a fixed time. And the constants of machines for it."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.errors import UsageError
+from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Machine, why_unusable
+from redline.model.model import Number
+
+# Where no table says what kernels of a machine reach. Of the peak: the median of all machines that have one.
+COMPUTE_SHARE, MEMORY_SHARE, FIXED_S = 0.75, 0.80, 4e-6
+ATTENTION_SHARE, ATTENTION_HALF = 0.75, 1200.0
+# Matmuls of the largest shapes reach what was measured as the best; those of a step reach somewhat less.
+OF_BEST_MATMUL = 0.95
+# Records of the catalogue, by the name that the tables of kernels use. A later entry is a variant of the same chip.
+_TABLE_NAMES = {
+    "a100_sxm": ("A100-SXM", "A100"),
+    "h100_sxm": ("H100-SXM5", "H100-SXM", "H100", "H800"),
+    "h200_sxm": ("H200", "GH200"),
+    "b200_sxm": ("B200",),
+    "b300_sxm": ("B300",),
+    "gb200": ("GB200",),
+    "gb300": ("GB300",),
+    "l40s": ("L40S",),
+    "rtx_pro_6000_server": ("RTX-PRO-6000",),
+}
+_TABLE_DTYPES = {"bf16": "bfloat16", "fp16": "bfloat16", "fp8": "fp8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLaw:
+    """The constants of one machine and number format."""
+
+    compute_flops_per_s: float
+    memory_bytes_per_s: float
+    fixed_s: float
+    peak_flops_per_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionLaw:
+    """Fused attention over s tokens reaches most_flops_per_s * s / (s + half)."""
+
+    most_flops_per_s: float
+    half: float
+
+
+def kernel_s(flops: Number, moved_bytes: Number, compute: Number, memory: Number, fixed_s: Number) -> Number:
+    """One kernel. What it does not do at all takes no time, and no fixed one either."""
+    work: NDArray[np.float64] = np.maximum(flops / compute, moved_bytes / memory)
+    return work + fixed_s * (work > 0)
+
+
+def kernel_law(machine: Machine, dtype: str) -> KernelLaw:
+    """From the calibrated profile where it has these constants, else from tables of measured kernels, else from the
+    best matmul that anybody measured, else from the published peak.
+    """
+    peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
+    bandwidth = _needed(machine, "memory_bytes_per_s", dtype)
+    shares = _matmul_table().get((_table_name(machine), _TABLE_DTYPES.get(dtype, "")))
+    best = machine.figures.get(f"{BEST_MATMUL}.{dtype}")
+    usual = OF_BEST_MATMUL * best.value if best else COMPUTE_SHARE * peak
+    compute, memory, fixed_s = (
+        (shares[0] * peak, shares[1] * bandwidth, shares[2]) if shares else (usual, MEMORY_SHARE * bandwidth, FIXED_S)
+    )
+    return KernelLaw(
+        compute_flops_per_s=min(machine.value(f"{LAW_COMPUTE}.{dtype}", compute), peak),
+        memory_bytes_per_s=machine.value(f"{LAW_MEMORY}.{dtype}", memory),
+        fixed_s=machine.value(f"{LAW_FIXED}.{dtype}", fixed_s * 1e9) / 1e9,
+        peak_flops_per_s=peak,
+    )
+
+
+def half_format(machine: Machine) -> str:
+    """The format of 16 bits that a machine computes in: bf16, or fp16 where it is older than that."""
+    return "bf16" if f"{PEAK}.bf16" in machine.figures else "fp16"
+
+
+def attention_law(machine: Machine) -> AttentionLaw:
+    """Of 16 bits: attention stays there when matmuls compute in 8."""
+    dtype = half_format(machine)
+    peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
+    share, half = _attention_table().get(_table_name(machine), (ATTENTION_SHARE, ATTENTION_HALF))
+    # A machine whose matmuls fall far short of its peak has the same trouble in attention.
+    law = kernel_law(machine, dtype)
+    return AttentionLaw(most_flops_per_s=min(share * peak, 1.2 * law.compute_flops_per_s), half=half)
+
+
+def _needed(machine: Machine, name: str, dtype: str) -> float:
+    figure = machine.figures.get(name)
+    if figure is None:
+        hint = f"choose another format, or a machine that has it: `redline hardware {machine.name}` shows what is known"
+        raise UsageError(
+            f"{machine.name} has no figure {name}, so steps in {dtype} cannot be planned\n"
+            f"{why_unusable(machine, [name]) or hint}"
+        )
+    return figure.value
+
+
+def _table_name(machine: Machine) -> str:
+    """The longest prefix of the machine's record among those of the tables; "" where there is none."""
+    record = machine.base or machine.name
+    found = [
+        (len(each), name) for name, prefixes in _TABLE_NAMES.items() for each in prefixes if record.startswith(each)
+    ]
+    return max(found)[1] if found else ""
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = (files("redline.planner.train") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _matmul_table() -> dict[tuple[str, str], tuple[float, float, float]]:
+    return {
+        (row["gpu"], row["dtype"]): (float(row["B_ec"]), float(row["B_em"]), float(row["B_t0_us"]) * 1e-6)
+        for row in _rows("gemm_model_fits.csv")
+    }
+
+
+@cache
+def _attention_table() -> dict[str, tuple[float, float]]:
+    """Per machine, the most and the half of `most * s / (s + half)`: a line in 1 / share against 1 / s."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in _rows("attention_efficiency.csv"):
+        if row["kind"].startswith("prefill"):
+            points.setdefault(row["gpu"], []).append((float(row["size"]), float(row["median_frac_of_peak"])))
+    return {gpu: _most_and_half(np.array(each)) for gpu, each in points.items()}
+
+
+def _most_and_half(points: NDArray[np.float64]) -> tuple[float, float]:
+    slope, offset = np.polyfit(1 / points[:, 0], 1 / points[:, 1], 1)
+    return float(1 / offset), float(slope / offset)

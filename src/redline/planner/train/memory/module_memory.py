@@ -1,0 +1,44 @@
+"""Memory of a step of a user's own module at its peak: states as of any model, activations as they were counted."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from redline.model.counted import CountedModule
+from redline.model.model import Number
+from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.memory.footprint import Footprint
+from redline.planner.train.memory.use import at_the_peak, gathered_bytes, states_of
+from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.stages import micro_batches
+
+
+def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
+    """What is not trained has weights and no other states. There are logits where the user put the loss into the
+    module; then stacks hold them in several forms for a moment, as those of any model.
+    """
+    many = micro_batches(batch, layout)
+    weights = states_of(float(module.parameters), 0.0, layout, foot, many).weights
+    states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot, many), weights=weights)
+    gathers = gathered_bytes(module.parameters / module.blocks, layout, foot)
+    activations = _activations(module, layout, foot) + foot.workspace_bytes
+    head = _logits(module) * foot.logit_bytes * layout.micro_batch / module.samples
+    return at_the_peak(states, activations, head, gathers, layout, foot)
+
+
+def _activations(module: CountedModule, layout: Layout, foot: Footprint) -> Number:
+    """All that is kept, without logits; or with recomputation what goes into blocks, what is kept outside them, and one
+    block.
+    """
+    every = module.kept_bytes - _logits(module) * module.number_bytes
+    inside = module.block_inputs_bytes + module.largest_block_bytes
+    least = min(every, every - module.blocks_kept_bytes + inside)
+    kept = np.where(np.asarray(layout.recompute) == Recompute.FULL, least, every)
+    return kept * foot.activation_bytes / module.number_bytes * layout.micro_batch / module.samples
+
+
+def _logits(module: CountedModule) -> int:
+    """Numbers that the loss takes, of all samples of the example."""
+    losses = [each for each in module.operators if each.name == "_log_softmax" and not each.backward]
+    return sum(each.calls * prod(each.shapes[0]) for each in losses)

@@ -1,0 +1,219 @@
+"""Memory of a step at its peak, by what it holds: parts by their lifetime, at the fullest moment of the fullest device.
+
+Two moments can be the peak. When the backward pass begins: states, gradients, all activations in flight, the logits,
+and what passes through. In the optimizer's step: states, gradients and its temporaries, but no activations.
+Two devices can be the fullest: see `stages`.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from redline.model.activations import Practice, bytes_kept, layer_activations
+from redline.model.model import Model, Number
+from redline.model.parameters import count_parameters, layer_parameters
+from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.memory.footprint import Footprint, footprint
+from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.stages import Stage, first_stage, last_stage, micro_batches
+
+# Share of parameters that adapters add and train (LoRA of rank 8 on all matrices: 0.3 %).
+ADAPTERS = 0.003
+
+
+def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprint) -> MemoryUse:
+    """On the fullest device."""
+    foot = footprint(stack) if isinstance(stack, str) else stack
+    anywhere = _on_any_stage(model, batch, layout, foot)
+    first = first_stage(model, batch, layout, foot.head_weighs)
+    last = last_stage(model, batch, layout, foot.head_weighs)
+    many = micro_batches(batch, layout)
+    return _larger(*(_stage_memory(model, layout, foot, anywhere, stage, many) for stage in (first, last)))
+
+
+def first_stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
+    """On the first stage alone: what stacks measure that log rank 0."""
+    stage = first_stage(model, batch, layout, foot.head_weighs)
+    anywhere = _on_any_stage(model, batch, layout, foot)
+    return _stage_memory(model, layout, foot, anywhere, stage, micro_batches(batch, layout))
+
+
+@dataclass(frozen=True)
+class _Anywhere:
+    """Bytes that are the same on every stage."""
+
+    layer: Number
+    """Activations of a micro-batch in one layer."""
+    passing: Number
+    """What lives for a moment: the layer that is computed again, gathered tensors, workspaces."""
+    head: Number
+    gathers: Number
+
+
+def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> _Anywhere:
+    tokens = batch.sequence / layout.cp * layout.micro_batch
+    kept, whole = layer_bytes(model, batch, layout, foot)
+    again = np.where(np.asarray(layout.recompute) == Recompute.FULL, whole, 0.0)
+    return _Anywhere(
+        layer=tokens * kept,
+        passing=tokens * (again + _passing(model, layout, foot)) + foot.workspace_bytes,
+        head=head_bytes(model, batch, layout, foot),
+        gathers=_gathers(model, layout, foot),
+    )
+
+
+def _stage_memory(
+    model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage, many: Number
+) -> MemoryUse:
+    states = states_of(*_parameters(model, layout, stage), layout, foot, many)
+    activations = stage.layers * stage.in_flight * anywhere.layer + anywhere.passing
+    return at_the_peak(states, activations, stage.head * anywhere.head, anywhere.gathers, layout, foot)
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes that a device holds from step to step; and those of temporaries while the optimizer works."""
+
+    weights: Number
+    gradients: Number
+    optimizer: Number
+    temporaries: Number
+
+
+def at_the_peak(
+    states: States, activations: Number, head: Number, gathers: Number, layout: Layout, foot: Footprint
+) -> MemoryUse:
+    """The larger of the two moments, with what the allocator and the communicators add."""
+    use = {
+        "weights_bytes": states.weights,
+        "gradients_bytes": states.gradients,
+        "optimizer_bytes": states.optimizer,
+        "activations_bytes": activations,
+        "head_bytes": head,
+        "gathers_bytes": gathers,
+    }
+    stepping = {
+        **use,
+        "activations_bytes": foot.workspace_bytes,
+        "head_bytes": 0.0,
+        "gathers_bytes": states.temporaries,
+    }
+    return _with_overheads(_larger_asked(use, stepping), layout, foot)
+
+
+def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, many: Number) -> States:
+    """Parameters of a device, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over.
+
+    Gradients of several micro-batches are added up before they are reduced, once per step: until then ZeRO-2 has to
+    hold them whole. ZeRO-3 reduces those of every micro-batch.
+    """
+    copies = layout.dp * layout.cp
+    shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, copies))
+    expert_shard = np.maximum(1.0, shard / layout.ep)
+    zero = np.asarray(layout.zero)
+    waits = (zero == 2) & (np.asarray(many) > 1)
+
+    def held(level: int) -> Number:
+        """Numbers that stay on a device, of what this level of ZeRO divides."""
+        divided = zero >= level
+        return dense / np.where(divided, shard, 1.0) + experts / np.where(divided, expert_shard, 1.0)
+
+    trained = 1 - layout.frozen * (1 - ADAPTERS)
+    weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
+    return States(
+        weights=held(3) * weights,
+        gradients=np.where(waits, dense + experts, held(2))
+        * trained
+        * (foot.gradient_bytes + foot.spare_gradient_bytes),
+        optimizer=held(1) * trained * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
+        temporaries=held(1) * trained * foot.step_bytes,
+    )
+
+
+def _parameters(model: Model, layout: Layout, stage: Stage) -> tuple[Number, Number]:
+    """On one device of the stage before ZeRO: routed experts, and all others, which tensor parallelism divides.
+
+    A tied head is a matrix of its own where it stands on another stage than the embedding.
+    """
+    layer, counted = layer_parameters(model), count_parameters(model)
+    head = np.where(np.asarray(layout.pp) > 1, model.vocab * model.hidden, counted.head)
+    ends = stage.embedding * (counted.embedding + counted.positions) + stage.head * head
+    dense = stage.layers * ((layer.attention + layer.dense + layer.shared) / layout.tp + layer.whole)
+    experts = stage.layers * layer.experts / (layout.ep * _expert_tp(layout))
+    return dense + (ends + counted.other) / layout.tp, experts
+
+
+def _expert_tp(layout: Layout) -> Number:
+    return np.where(np.asarray(layout.expert_tp) > 0, layout.expert_tp, layout.tp)
+
+
+def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
+    """What the forward pass of an average layer leaves for the backward pass, per token: with the recomputation of the
+    layout, and without. Copies that the stack adds are divided and dropped as the inside of the layer is.
+    """
+    practice = Practice(
+        number_bytes=foot.activation_bytes,
+        flash=layout.flash,
+        dropout=foot.dropout,
+        fused_norm=foot.fused_norm,
+        fused_gate=foot.fused_gate,
+    )
+    activations = layer_activations(model, batch.sequence, practice)
+    split = {"tp": layout.tp, "sequence_parallel": layout.sequence_parallel, "expert_tp": _expert_tp(layout)}
+    hidden = foot.extra_hidden + np.where(np.asarray(layout.tp) > 1, foot.split_hidden, 0.0)
+    extra = hidden * model.hidden + foot.extra_ffn * model.ffn * model.dense_layers / model.layers
+    copies = extra * foot.activation_bytes / layout.tp
+    whole = bytes_kept(activations, **split) / model.layers + copies
+    least = bytes_kept(activations, **split, recompute=Recompute.FULL) / model.layers
+    without_scores = bytes_kept(activations, **split, recompute=Recompute.SELECTIVE) / model.layers + copies
+    some = without_scores * np.where(np.asarray(layout.flash) > 0, foot.selective, 1.0)
+    recompute = np.asarray(layout.recompute)
+    return np.where(recompute == Recompute.FULL, least, np.where(recompute == Recompute.SELECTIVE, some, whole)), whole
+
+
+def _passing(model: Model, layout: Layout, foot: Footprint) -> Number:
+    """Per token: whole tensors that tensor parallelism gathers for a moment."""
+    alone = np.where(np.asarray(layout.pp) == 1, foot.passing_alone, 0.0)
+    split = np.asarray(layout.tp) > 1
+    return np.where(split, (foot.passing_hidden + alone) * model.hidden * foot.activation_bytes, 0.0)
+
+
+def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> Number:
+    """Logits of a micro-batch, divided by tensor parallelism, in every form that exists when the loss is taken."""
+    logits = batch.sequence / layout.cp * layout.micro_batch * model.vocab / layout.tp
+    several = micro_batches(batch, layout) > 1
+    return logits * (foot.logit_bytes + np.where(several, foot.last_logit_bytes, 0.0))
+
+
+def _gathers(model: Model, layout: Layout, foot: Footprint) -> Number:
+    layer = layer_parameters(model)
+    numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
+    return gathered_bytes(numbers, layout, foot)
+
+
+def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:
+    """ZeRO-3: the layer at work and the next one, and the whole gradient of one before it is scattered."""
+    gathered = np.asarray(layout.zero) >= 3
+    return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
+
+
+def _larger_asked(use: dict[str, Number], other: dict[str, Number]) -> dict[str, Number]:
+    """Row by row, the moment at which more is asked for."""
+    more = np.asarray(sum(use.values())) >= np.asarray(sum(other.values()))
+    return {name: each if each is other[name] else np.where(more, each, other[name]) for name, each in use.items()}
+
+
+def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> MemoryUse:
+    asked: Number = sum(use.values())
+    groups = sum(1.0 * (np.asarray(each) > 1) for each in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
+    communicators = foot.context_bytes + groups * foot.communicator_bytes
+    parts = np.broadcast_arrays(*use.values(), communicators, asked * foot.slack)
+    names = (*use, "communicators_bytes", "allocator_bytes")
+    return MemoryUse(**dict(zip(names, (np.asarray(part, np.float64) for part in parts), strict=True)))
+
+
+def _larger(one: MemoryUse, other: MemoryUse) -> MemoryUse:
+    """Row by row, the one with the higher peak."""
+    more = one.peak_bytes >= other.peak_bytes
+    names = [field.name for field in fields(MemoryUse)]
+    return MemoryUse(**{name: np.where(more, getattr(one, name), getattr(other, name)) for name in names})

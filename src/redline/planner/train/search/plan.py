@@ -1,0 +1,186 @@
+"""From a request to a plan: search the layouts, and say of the best ones all that a person needs to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.errors import UsageError
+from redline.hardware.machine import Machine
+from redline.model.counted import CountedModule
+from redline.planner.train.columns import row_of
+from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.memory.room import peak_interval
+from redline.planner.train.search.alternatives import alternatives, changes
+from redline.planner.train.search.evaluate import Evaluated, Job
+from redline.planner.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.search.search import ACCEPTED_CHANCE, ALIKE, Found, frontier, safer, search
+from redline.planner.train.search.space import Space
+from redline.planner.train.search.subject import (
+    Subject,
+    flops_per_step,
+    layouts_of,
+    parameters_of,
+    pieces_of,
+    rates_for,
+)
+from redline.planner.train.search.trust import evidence, spread_of
+from redline.planner.train.stacks import DEFAULT_STACK, rates_of
+from redline.planner.train.stages import micro_batches
+from redline.planner.train.time.overlap import overlaps
+
+BY = ("speed", "memory")
+SHOWN_FRONTIER = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """What is known of a job before it runs. What is not fixed is searched."""
+
+    model: Subject
+    machine: Machine
+    devices: int
+    sequence: int
+    sequences: int
+    dtype: str = "bf16"
+    stack: str = DEFAULT_STACK
+    devices_per_node: int = 0
+    """0: as many as the machine's scale-up domain has."""
+    nic_bytes_per_s: float = 0.0
+    """0: that of a usual server."""
+    fixed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Of fields of Layout: the only values to consider."""
+    footprint: Mapping[str, float] = field(default_factory=dict)
+    """Of fields of Footprint: numbers in the place of the stack's own, for its memory."""
+    by: str = BY[0]
+    accepted_chance: float = ACCEPTED_CHANCE
+    top: int = 8
+
+
+def plan_training(request: TrainingRequest) -> TrainingPlan:
+    """The layouts worth running, what each should cost, and why the best is the best."""
+    job, space = _job(request), _space(request)
+    found = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
+    if not len(found.every):
+        raise UsageError(_nothing(request))
+    best = found.every.row(0) if found.fitting else found.every.row(int(np.argmin(found.every.peak_bytes)))
+    parts = row_of(pieces_of(job.model, job.batch, _as_columns(best.layout), job.rates), 0)
+    device_bytes = float(job.rates.device_bytes)
+    safe = safer(found)
+    parameters, active = parameters_of(request.model)
+    return TrainingPlan(
+        model=request.model,
+        parameters=parameters,
+        active_parameters=active,
+        flops_per_step=flops_per_step(job.model, job.batch),
+        machine=request.machine,
+        dtype=request.dtype,
+        stack=request.stack,
+        devices=request.devices,
+        devices_per_node=space.devices_per_node,
+        device_bytes=device_bytes,
+        batch=job.batch,
+        by=request.by,
+        accepted_chance=request.accepted_chance,
+        considered=len(found.every),
+        fitting=found.fitting,
+        best=_candidate(job, best, request),
+        safer=None if safe is None else _candidate(job, found.every.row(safe), request),
+        pieces=parts,
+        rates=job.rates,
+        ranked=tuple(_candidate(job, each, request) for each in _first(found, request.top)),
+        frontier=tuple(_candidate(job, found.every.row(int(row)), request) for row in _shown(frontier(found))),
+        overlaps=overlaps(parts, best.time),
+        alternatives=alternatives(found, device_bytes) if found.fitting else (),
+        changes=changes(job, found, accepted_chance=request.accepted_chance) if found.fitting else (),
+        # Modules were never held against measured runs.
+        evidence=() if isinstance(request.model, CountedModule) else evidence(request.stack, request.machine),
+    )
+
+
+def _job(request: TrainingRequest) -> Job:
+    rates = rates_of(
+        request.machine,
+        request.dtype,
+        request.stack,
+        devices_per_node=request.devices_per_node,
+        nic_bytes_per_s=request.nic_bytes_per_s,
+    )
+    if not rates.device_bytes:
+        raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
+    batch = Batch(sequence=request.sequence, sequences=request.sequences)
+    rates = rates_for(request.model, rates, request.machine)
+    return Job(
+        model=request.model,
+        batch=batch,
+        rates=rates,
+        stack=request.stack,
+        dtype=request.dtype,
+        footprint=request.footprint,
+    )
+
+
+def _space(request: TrainingRequest) -> Space:
+    per_node = request.devices_per_node or int(_job(request).rates.devices_per_node)
+    return Space(devices=request.devices, devices_per_node=per_node, fixed=request.fixed)
+
+
+def _nothing(request: TrainingRequest) -> str:
+    """Why no layout can run: the wish whose absence would help, or the numbers themselves."""
+    batch = Batch(sequence=request.sequence, sequences=request.sequences)
+    for name in request.fixed:
+        others = {key: value for key, value in request.fixed.items() if key != name}
+        if len(np.atleast_1d(layouts_of(request.model, batch, replace(_space(request), fixed=others)).dp)):
+            values = ", ".join(f"{value:g}" for value in request.fixed[name])
+            return (
+                f"no layout of {request.devices} devices has {name} {values} with the rest that you fixed; leave it out"
+            )
+    is_module = isinstance(request.model, CountedModule)
+    what, heads = ("samples", "") if is_module else ("sequences", ", and tensor parallelism the heads")
+    return (
+        f"no layout of {request.devices} devices can run this model with {request.sequences} {what} per step\n"
+        f"copies have to divide the batch{heads}; change --batch or --gpus"
+    )
+
+
+def _first(found: Found, count: int) -> list[Evaluated]:
+    """The best ones, without those that cost what a simpler one costs."""
+    costs = np.stack([found.every.step_s, found.every.peak_bytes], axis=1)[: max(found.fitting, 1)]
+    _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
+    return [found.every.row(int(row)) for row in np.sort(rows)[: min(count, found.fitting)]]
+
+
+def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """A frontier may have hundreds of points: both ends, and some evenly between."""
+    if len(rows) <= SHOWN_FRONTIER:
+        return rows
+    return rows[np.unique(np.linspace(0, len(rows) - 1, SHOWN_FRONTIER).round().astype(np.intp))]
+
+
+def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
+    step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
+    low, high = spread_of(request.model, request.stack, request.machine)
+    low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
+    possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
+    return Candidate(
+        layout=one.layout,
+        micro_batches=int(micro_batches(job.batch, one.layout)),
+        time=one.time,
+        step_s=step_s,
+        step_low_s=step_s * low,
+        step_high_s=step_s * high,
+        tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
+        mfu=flops_per_step(job.model, job.batch) / possible,
+        memory=one.memory,
+        peak_bytes=peak_bytes,
+        peak_low_bytes=float(low_bytes),
+        peak_high_bytes=float(high_bytes),
+        chance=float(one.chance),
+    )
+
+
+def _as_columns(layout: Layout) -> Layout:
+    return replace(layout, **{each.name: np.array([float(getattr(layout, each.name))]) for each in fields(Layout)})

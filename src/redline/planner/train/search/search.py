@@ -1,0 +1,74 @@
+"""The layouts of a job that are worth running: ranked, and the frontier between speed and memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.model.model import Column, Number
+from redline.planner.train.columns import rows_of
+from redline.planner.train.layout import Layout
+from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
+from redline.planner.train.search.space import Space
+from redline.planner.train.search.subject import layouts_of, runnable_of
+
+ACCEPTED_CHANCE = 0.2
+"""Of running out of memory: a layout with more is not proposed."""
+SURE = 0.02
+"""Below this chance, nobody worries."""
+HARDLY = 0.03
+"""Slower by less than this: within the error of every prediction."""
+ALIKE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """All layouts that can run, the fastest first; those that probably run out of memory are at the end."""
+
+    every: Evaluated
+    fitting: int
+    """How many of them fit, from the first on."""
+
+
+def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float = ACCEPTED_CHANCE) -> Found:
+    """Evaluate every layout of the space, and order them by speed or by memory."""
+    every = evaluate(job, _running(job, layouts_of(job.model, job.batch, space)))
+    fits = every.chance <= accepted_chance
+    first = every.step_s if by == "speed" else every.peak_bytes
+    second = every.peak_bytes if by == "speed" else every.step_s
+    order = np.lexsort((second, first, np.asarray(_pieces(every.layout)), _grade(first), ~fits))
+    return Found(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+
+
+def _grade(amounts: Column) -> Column:
+    """The same for amounts that no measurement tells apart."""
+    return np.round(np.log(amounts) / ALIKE)
+
+
+def _pieces(layout: Layout) -> Number:
+    """Into how many pieces a layout cuts the model and its sequences: of two that are alike, the simpler is first."""
+    return layout.tp * layout.pp * layout.cp * layout.chunks
+
+
+def safer(found: Found) -> int | None:
+    """The row that is the least likely to run out of memory, of those that are hardly slower than the first."""
+    every = found.every.rows(np.arange(found.fitting))
+    if not found.fitting or every.chance[0] <= SURE:
+        return None
+    near = np.flatnonzero(every.step_s <= every.step_s[0] * (1 + HARDLY))
+    row = int(near[np.argmax(every.chance[near] <= SURE)])
+    return row if every.chance[row] <= SURE else None
+
+
+def _running(job: Job, possible: Layout) -> Layout:
+    """Those that the stack does not refuse."""
+    runs = runnable_of(job.model, job.batch, possible, job.foot)
+    return rows_of(possible, runs)
+
+
+def frontier(found: Found) -> NDArray[np.intp]:
+    """Rows of the layouts that fit and than which none is both faster and smaller, the fastest first."""
+    steps, peaks = found.every.step_s[: found.fitting], found.every.peak_bytes[: found.fitting]
+    order = np.lexsort((peaks, steps))
+    smallest_before = np.minimum.accumulate(np.concatenate(([np.inf], peaks[order][:-1])))
+    return order[peaks[order] < smallest_before]

@@ -1,0 +1,52 @@
+"""How far a predicted step can be trusted: its interval, and how the same model fared on runs it was not fitted to."""
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redline.hardware.machine import Machine
+from redline.model.counted import CountedModule
+from redline.model.model import Model
+from redline.planner.train.search.planned import Evidence
+from redline.planner.train.stacks import DEFAULT_STACK, spread
+
+EVERY = "all"
+# Modules of users were never held against measured runs.
+GUESS = (0.5, 2.0)
+
+
+def spread_of(subject: Model | CountedModule, stack: str, machine: Machine) -> tuple[float, float]:
+    """Eight of ten measured steps lie between these two multiples of the predicted one."""
+    if isinstance(subject, CountedModule):
+        return GUESS
+    low, high = spread(stack, unusual=bool(subject.moe_layers))
+    if stack != DEFAULT_STACK and _is_measured(machine):
+        return low, high
+    # What this software does on this machine is not known, so runs of all software count.
+    usual = _file()["usual_spread"]
+    return min(low, usual["low"]), max(high, usual["high"])
+
+
+def evidence(stack: str, machine: Machine) -> tuple[Evidence, ...]:
+    """Of step time and of memory: runs of the stack itself, or of all where it has none, or none on such a machine."""
+    own = stack if _is_measured(machine) else EVERY
+    held_out = _file()["held_out"]
+    return (_evidence("step", held_out["step"], own), _evidence("memory", held_out["memory"], stack))
+
+
+def _is_measured(machine: Machine) -> bool:
+    return (machine.base or machine.name) in _file()["machines"]
+
+
+def _evidence(what: str, known: dict[str, dict[str, float]], stack: str) -> Evidence:
+    name = stack if stack in known else EVERY
+    found = known[name]
+    return Evidence(what=what, stack=name, rows=int(found["rows"]), median=found["median"], p90=found["p90"])
+
+
+@cache
+def _file() -> dict[str, Any]:
+    text = (files("redline.planner.train.search") / "trust.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

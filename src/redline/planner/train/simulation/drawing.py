@@ -1,0 +1,165 @@
+"""How the events of a simulated step are drawn: which operators each kernel divides into, and what is sent."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from redline.model.counted import CountedModule
+from redline.model.parameters import layer_parameters
+from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.rates import Rates
+from redline.planner.train.search.subject import Subject
+from redline.planner.train.simulation import calls, messages
+from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.calls import Call, Moved, Work
+from redline.planner.train.simulation.layer_pass import puts_weights_off
+from redline.planner.train.simulation.messages import Copies, Direction, Message, copy_messages, layer_messages
+from redline.planner.train.simulation.pass_work import OneLayout, pass_work
+from redline.planner.train.simulation.plain import PlainPieces
+from redline.planner.train.simulation.stage_run import Event
+from redline.planner.train.stages import first_stage
+from redline.planner.train.time.pieces import OFFLOADED_BYTES, Pieces, apart, ends, optimizer_states
+
+KERNELS = {
+    Activity.FORWARD: "forward",
+    Activity.RECOMPUTE: "recompute",
+    Activity.BACKWARD: "backward",
+    Activity.WEIGHTS: "weight gradients",
+    Activity.HEAD_FORWARD: "logits and loss",
+    Activity.HEAD_BACKWARD: "logits and loss, backward",
+    Activity.OPTIMIZER: "optimizer",
+    Activity.OFFLOAD: "Memcpy HtoD (offloaded optimizer)",
+}
+_DIGITS = 6  # of a number of layers
+
+
+class Drawing:
+    """Of one layout. What it has no operators of is drawn as one kernel without any, whose work is not known."""
+
+    def __init__(
+        self,
+        pieces: Pieces,
+        work: Mapping[Activity, Sequence[Work]],
+        messages: Mapping[Direction, Sequence[Message]],
+        offloaded_bytes: float = 0.0,
+        offloading_s: float = 0.0,
+    ) -> None:
+        self._given, self._pieces = pieces, PlainPieces(pieces)
+        self._work = work
+        self._messages = messages
+        self.offloaded_bytes = round(offloaded_bytes)
+        self.offloading_s = offloading_s
+        """What copying these takes. Then the device waits for Adam on the host."""
+        self._known: dict[tuple[Activity, float], tuple[Call, ...]] = {}
+
+    def coarse(self) -> "Drawing":
+        """With one operator for each kernel, and one collective for all that a pass sends."""
+        return Drawing(
+            self._given,
+            {activity: calls.as_one(work) for activity, work in self._work.items()},
+            {direction: messages.as_one(sent) for direction, sent in self._messages.items()},
+            self.offloaded_bytes,
+            self.offloading_s,
+        )
+
+    def calls(self, event: Event) -> tuple[Call, ...]:
+        """The operators of a kernel, in order."""
+        key = (event.activity, self._share(event))
+        if key not in self._known:
+            work, name = self._work.get(event.activity, ()), KERNELS[event.activity]
+            self._known[key] = tuple(each.call(name, key[1]) for each in work if each.seconds > 0)
+        return self._known[key]
+
+    def messages(self, event: Event) -> tuple[Sequence[Message], float]:
+        """The collectives of an event in order, and how much of each."""
+        found = self._messages.get((event.activity, event.backward)) or self._messages.get((event.activity, False), ())
+        return found, self._share(event)
+
+    def takes_s(self, event: Event) -> float:
+        """What the traffic of a layer takes, with the part that hides behind its kernels."""
+        messages, share = self.messages(event)
+        return share * sum(each.seconds for each in messages)
+
+    def spans(self, activity: Activity) -> int:
+        """About how many spans an event of this kind has: operators, launches and what they launch."""
+        if activity in KERNELS:
+            return 3 * sum(1 for each in self._work.get(activity, ()) if each.seconds > 0) or 2
+        return 2 * max(1, len(self._messages.get((activity, True)) or self._messages.get((activity, False), ())))
+
+    def _share(self, event: Event) -> float:
+        """How many layers an event stands for, or which part of what happens once."""
+        whole_s = self._seconds.get((event.activity, event.backward), 0.0)
+        return round((event.end_s - event.start_s) / whole_s, _DIGITS) if whole_s > 0 else 1.0
+
+    @cached_property
+    def _seconds(self) -> Mapping[Direction, float]:
+        pieces = self._pieces
+        later_s = pieces.weight_gradient_s if puts_weights_off(pieces) else 0.0
+        found: dict[Direction, float] = {
+            (Activity.FORWARD, False): pieces.forward_s,
+            (Activity.RECOMPUTE, True): pieces.recompute_s,
+            (Activity.BACKWARD, True): pieces.backward_s - later_s,
+            (Activity.WEIGHTS, True): pieces.weight_gradient_s,
+            (Activity.TENSOR, False): pieces.tensor_forward_s,
+            (Activity.TENSOR, True): pieces.tensor_backward_s,
+            (Activity.CONTEXT, False): pieces.context_forward_s,
+            (Activity.CONTEXT, True): pieces.context_backward_s,
+            (Activity.EXPERT, False): pieces.expert_forward_s,
+            (Activity.EXPERT, True): pieces.expert_backward_s,
+        }
+        either = {
+            Activity.GATHER: pieces.gather_s,
+            Activity.SCATTER: pieces.scatter_s,
+            Activity.REDUCE: pieces.reduce_s,
+        }
+        return found | {(each, back): seconds for each, seconds in either.items() for back in (False, True)}
+
+
+def drawing_of(
+    subject: Subject, batch: Batch, layout: Layout, rates: Rates, pieces: Pieces, *, dtype: str, half: str
+) -> Drawing:
+    """Modules of a user's own show what they send; their kernels stand for many operators each."""
+    if isinstance(subject, CountedModule):
+        layer, trained = subject.parameters / subject.blocks, float(subject.trained_parameters)
+        copies = Copies(
+            layout=layout, rates=rates, half=half, layer=layer, trained_layer=trained / subject.blocks, trained=trained
+        )
+        return _drawing(pieces, copies, {}, {})
+    one = OneLayout(model=subject, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
+    layer, experts = (float(each) for each in apart(layer_parameters(subject), layout))
+    layers = float(first_stage(subject, batch, layout, rates.balanced_head).layers)
+    split = layer + float(ends(subject, layout)) / layers
+    wanted = 0.0 if layout.frozen == 1 else 1.0
+    copies = Copies(
+        layout=layout,
+        rates=rates,
+        half=half,
+        layer=split,
+        trained_layer=wanted * split,
+        trained=wanted * split * layers,
+        expert_layer=experts,
+        trained_expert_layer=wanted * experts,
+        trained_experts=wanted * experts * layers,
+    )
+    work = pass_work(one, weights_apart=puts_weights_off(PlainPieces(pieces)))
+    return _drawing(pieces, copies, work, layer_messages(one))
+
+
+def _drawing(
+    pieces: Pieces,
+    copies: Copies,
+    work: Mapping[Activity, Sequence[Work]],
+    messages: Mapping[Direction, Sequence[Message]],
+) -> Drawing:
+    """With what the optimizer moves: its share of the states, on the device or over the link to the host."""
+    layout, rates = copies.layout, copies.rates
+    states = float(optimizer_states(copies.trained, copies.trained_experts, layout, rates))
+    offloaded = states * float(layout.offload)
+    moved_bytes = (states - offloaded) * float(rates.optimizer_bytes)
+    update = Moved(label="update", moved_bytes=moved_bytes, dtype="fp32", seconds=float(pieces.optimizer_s))
+    return Drawing(
+        pieces,
+        {**work, Activity.OPTIMIZER: [update] if moved_bytes > 0 else []},
+        {**messages, **copy_messages(copies)},
+        offloaded * OFFLOADED_BYTES,
+        offloaded * OFFLOADED_BYTES / float(rates.host_link_bytes_per_s),
+    )

@@ -1,0 +1,107 @@
+"""The predicted step as timelines, one rank per stage of the pipeline: what Perfetto draws and `diagnose` accounts for.
+
+A step can have millions of kernels. Where it has more than a viewer can hold, equal operators of all layers of a pass
+become one. If that is not enough, each pass becomes one operator, and if not even that is, only some stages are kept,
+whole. What was done is said in words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.drawing import Drawing
+from redline.planner.train.simulation.host_spans import spans_of_stage
+from redline.planner.train.simulation.layer_pass import layer_pass, layers_of_stage
+from redline.planner.train.simulation.plain import PlainPieces
+from redline.planner.train.simulation.schedule import Pass
+from redline.planner.train.simulation.simulate import Simulated, simulate
+from redline.planner.train.simulation.stage_timeline import stage_timeline
+from redline.planner.train.time.pieces import Pieces
+from redline.timeline.timeline import Device, Metadata, Timeline
+
+MOST_EVENTS = 300_000
+"""Of all stages together: operators, launches and what they launch."""
+MADE_BY = "predicted by redline plan"
+_ONCE_PER_PASS = 4  # a send, a receive, the head, the host
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedStep:
+    """One timeline per stage that is kept."""
+
+    timelines: tuple[Timeline, ...]
+    stages: int
+    """Of the pipeline, whether kept or not."""
+    layers_together: bool
+    """Whether the layers of a pass were put together, because there are too many kernels to draw each."""
+    passes_together: bool
+    """Whether everything that a pass does was put together as well."""
+    stretched: float
+    """By how much the simulated step was scaled to last as long as the closed form says: near 1."""
+
+
+def predicted_step(
+    pieces: Pieces,
+    step_s: float,
+    drawing: Drawing,
+    *,
+    device: str = "",
+    memory_bytes: int = 0,
+    most_events: int = MOST_EVENTS,
+) -> PredictedStep:
+    """The step of one layout: `pieces` has one row, `step_s` is what the closed form predicts for it."""
+    layers_together = events_in(pieces, drawing, layers_together=False) > most_events
+    simulated = simulate(pieces, layers_together=layers_together)
+    passes_together = layers_together and sum(_counts(simulated, drawing)) > most_events
+    drawing = drawing.coarse() if passes_together else drawing
+    kept = _kept_stages(_counts(simulated, drawing), most_events)
+    ns_per_s = 1e9 * step_s / simulated.step_s
+    about = Metadata(
+        devices=(Device(id=0, name=device, memory_bytes=memory_bytes),),
+        backend="nccl",
+        world_size=len(simulated.stages),
+        recorded=("shapes",),
+        synthetic=MADE_BY,
+    )
+    step_ns = round(1e9 * step_s)
+    timelines = tuple(
+        stage_timeline(spans_of_stage(simulated.stages[stage], drawing, ns_per_s, step_ns), stage, about)
+        for stage in kept
+    )
+    return PredictedStep(
+        timelines=timelines,
+        stages=len(simulated.stages),
+        layers_together=layers_together,
+        passes_together=passes_together,
+        stretched=step_s / simulated.step_s,
+    )
+
+
+def events_in(pieces: Pieces, drawing: Drawing, *, layers_together: bool) -> int:
+    """About how many events all stages have."""
+    given = PlainPieces(pieces)
+    each_layer = 0
+    for kind in (Pass.FORWARD, Pass.BACKWARD):
+        one = layer_pass(given, kind).times(1.0)
+        each_layer += sum(drawing.spans(activity) for activity, _ in one.parts)
+        each_layer += drawing.spans(Activity.GATHER) if one.gather_s > 0 else 0
+        each_layer += drawing.spans(Activity.SCATTER) if one.scatter_s > 0 else 0
+    layers = sum(layers_of_stage(given, stage) for stage in range(int(given.stages)))
+    passes = 2 * given.stages * given.chunks
+    each = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS
+    return int(given.micro_batches * each)
+
+
+def _counts(simulated: Simulated, drawing: Drawing) -> list[int]:
+    """About how many events each stage has."""
+    return [sum(drawing.spans(event.activity) for event in events) for events in simulated.stages]
+
+
+def _kept_stages(events: Sequence[int], most_events: int) -> list[int]:
+    """All, or as many as fit, spread over the pipeline; at least the one with the most to do."""
+    affordable = most_events // max(events)
+    if affordable >= len(events) or sum(events) <= most_events:
+        return list(range(len(events)))
+    if affordable <= 1:
+        return [max(range(len(events)), key=events.__getitem__)]
+    return sorted({round(place * (len(events) - 1) / (affordable - 1)) for place in range(affordable)})

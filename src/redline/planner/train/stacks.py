@@ -1,0 +1,204 @@
+"""Software stacks by name: what each adds to a machine's own rates, as constants fitted to measured runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from redline.errors import UsageError
+from redline.hardware.machine import LATENCY, RATE, Machine
+from redline.model.model import Number
+from redline.planner.train.kernels import attention_law, half_format, kernel_law
+from redline.planner.train.rates import Rates
+
+DEFAULT_STACK = "default"
+MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
+# Of the published bandwidth of a fabric, what collectives of all its devices sustain: 445 of 450 GB/s on H100 with its
+# switch that adds up, 222 of 300 on A100 without.
+FABRIC_SHARE = 0.75
+USUAL_NIC_BYTES_PER_S = 25e9
+# Whatever was fitted elsewhere, matmuls of no machine reach more than this of its peak.
+MOST_OF_PEAK = 0.95
+USUAL_FABRIC_BYTES_PER_S = 32e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Constants of one software stack. Each is a share of what the machine can do, or a time of the host."""
+
+    # Shares of the machine's own laws.
+    sustained: Number = 0.90
+    """Of what kernel tables promise for matmuls: clocks under load."""
+    attention: Number = 1.0
+    """Of what they promise for fused attention."""
+    moved: Number = 0.90
+    """Of the memory bandwidth that they promise."""
+    node_share: Number = 1.0
+    nic_share: Number = 0.80
+    node_latency_s: Number = 20e-6
+    across_latency_s: Number = 20e-6
+    across_decay: Number = 0.0
+    nic_sharing: Number = 1.0
+    gather_share: Number = 1.0
+    # Fields of Rates, one by one.
+    hidden_passes: Number = 14.0
+    ffn_passes: Number = 3.0
+    score_passes: Number = 6.0
+    logit_passes: Number = 10.0
+    accumulate_bytes: Number = 8.0
+    gradient_bytes: Number = 2.0
+    optimizer_bytes: Number = 30.0
+    selective_share: Number = 0.0
+    expert_efficiency: Number = 0.8
+    expert_passes: Number = 4.0
+    host_layer_s: Number = 0.6e-3
+    host_backward: Number = 1.2
+    host_collective_s: Number = 0.05e-3
+    host_across_s: Number = 0.0
+    host_expert_s: Number = 1e-4
+    host_busy_s: Number = 0.0
+    host_micro_batch_s: Number = 1e-3
+    host_send_s: Number = 0.1e-3
+    host_step_s: Number = 10e-3
+    host_optimizer_s: Number = 0.0
+    stall_nodes: Number = 64.0
+    stall_send_s: Number = 0.0
+    stall_micro_batch_s: Number = 0.0
+    stall_reduce: Number = 1.0
+    overlap: Number = 0.8
+    update_overlap: Number = 0.0
+    tensor_overlap: Number = 0.0
+    expert_overlap: Number = 0.1
+    balanced_head: Number = 0.0
+
+
+_SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
+_COPIED = tuple(field.name for field in fields(Stack) if field.name not in _SHARES)
+
+
+def stack_names() -> tuple[str, ...]:
+    return tuple(_file())
+
+
+def stack(name: str, machine: str = "", dtype: str = "bf16") -> Stack:
+    """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
+    kind = format_kind(dtype)
+    written = _constants(name)
+    found = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
+    return replace(Stack(), **found)
+
+
+def format_kind(dtype: str) -> str:
+    """Formats of 16 bits are alike."""
+    return dtype if dtype in {"fp8", "fp4"} else "half"
+
+
+def spread(name: str, *, unusual: bool = False) -> tuple[float, float]:
+    """Eight of ten measured steps of a stack lie between these two multiples of what is predicted for them.
+
+    Mixtures of experts and adapters are unusual: they scatter more.
+    """
+    written = _constants(name)
+    found = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
+    return found["low"], found["high"]
+
+
+def _constants(name: str) -> dict[str, dict[str, float]]:
+    if name not in _file():
+        raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")
+    return _file()[name]
+
+
+@cache
+def _file() -> dict[str, dict[str, dict[str, float]]]:
+    text = (files("redline.planner.train") / "stacks.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(text)["stacks"]
+    return found
+
+
+def rates_of(
+    machine: Machine,
+    dtype: str = "bf16",
+    stack_name: str = DEFAULT_STACK,
+    *,
+    devices_per_node: int = 0,
+    nic_bytes_per_s: float = 0.0,
+) -> Rates:
+    """What a machine does in a number format under a stack. Measured latencies come before those of the stack."""
+    bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
+    found = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
+    return replace(
+        found,
+        node_latency_s=_latency_s(machine, "node", found.node_latency_s),
+        across_latency_s=_latency_s(machine, "across", found.across_latency_s),
+    )
+
+
+def with_stack(bare: Rates, used: Stack) -> Rates:
+    """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
+    copied = {name: getattr(used, name) for name in _COPIED}
+    most = MOST_OF_PEAK * bare.peak_flops_per_s
+    most_in_half = MOST_OF_PEAK * np.minimum(bare.peak_flops_per_s, bare.half_peak_flops_per_s)
+    return replace(
+        bare,
+        **copied,
+        compute_flops_per_s=np.minimum(bare.compute_flops_per_s * used.sustained, most),
+        head_flops_per_s=np.minimum(bare.head_flops_per_s * used.sustained, most_in_half),
+        attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most_in_half),
+        memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
+        node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
+        pair_bytes_per_s=bare.pair_bytes_per_s * used.node_share,
+        nic_bytes_per_s=bare.nic_bytes_per_s * used.nic_share,
+    )
+
+
+def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, nic_bytes_per_s: float = 0.0) -> Rates:
+    """What a machine does with the best of software. Figures of its profile come before usual ones."""
+    law, usual, attention = (
+        kernel_law(machine, dtype),
+        kernel_law(machine, half_format(machine)),
+        attention_law(machine),
+    )
+    per_node = devices_per_node or machine.value("fabric_devices", 1.0)
+    node, pair = _fabric(machine, per_node)
+    published_nic = machine.value("nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
+    return Rates(
+        compute_flops_per_s=law.compute_flops_per_s,
+        head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
+        memory_bytes_per_s=law.memory_bytes_per_s,
+        fixed_s=law.fixed_s,
+        attention_flops_per_s=attention.most_flops_per_s,
+        attention_half=attention.half,
+        peak_flops_per_s=law.peak_flops_per_s,
+        half_peak_flops_per_s=usual.peak_flops_per_s,
+        matmul_bytes=MATMUL_BYTES[dtype],
+        devices_per_node=per_node,
+        node_bytes_per_s=node,
+        pair_bytes_per_s=pair,
+        node_latency_s=0.0,
+        nic_bytes_per_s=nic_bytes_per_s or machine.value(f"{RATE}.across.send_recv", published_nic),
+        across_latency_s=0.0,
+        host_link_bytes_per_s=machine.value("pcie_bytes_per_s", 32e9) * 0.8,
+        device_bytes=machine.value("memory_bytes", 0.0),
+    )
+
+
+def _fabric(machine: Machine, per_node: float) -> tuple[float, float]:
+    """Bandwidth of collectives inside a node: of all devices, and of two. Measured, or a share of the published.
+
+    A gather of everything takes size / rate as measured; of its size, (N - 1) / N went over a link.
+    """
+    fabric = machine.value("fabric_bytes_per_s", USUAL_FABRIC_BYTES_PER_S)
+    pair = machine.value("pair_bytes_per_s", fabric) * FABRIC_SHARE
+    linked = max(per_node - 1, 1) / max(per_node, 2)
+    gathered = machine.figures.get(f"{RATE}.node.all_gather")
+    node = fabric * FABRIC_SHARE if gathered is None else gathered.value * linked
+    return node, machine.value(f"{RATE}.node.send_recv", pair)
+
+
+def _latency_s(machine: Machine, level: str, usual_s: Number) -> Number:
+    measured = machine.figures.get(f"{LATENCY}.{level}.all_gather")
+    return usual_s if measured is None else measured.value / 1e9

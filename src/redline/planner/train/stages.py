@@ -1,0 +1,84 @@
+"""What the first and the last stage of a pipeline hold: how many layers, and activations of how many micro-batches.
+
+The peak of memory is on one of the two. The first has the most micro-batches in flight and the embedding; the last
+has the head, whose logits can outweigh all layers. Stages between have less than the first.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.model.model import Column, Model, Number
+from redline.model.parameters import layer_parameters
+from redline.planner.train.layout import Batch, Layout, Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Columns, one row per layout."""
+
+    layers: Column
+    in_flight: Column
+    """Micro-batches whose activations are held; a fraction where only some of the layers hold them (interleaving)."""
+    embedding: Column
+    """1 where the stage has it."""
+    head: Column
+
+
+def micro_batches(batch: Batch, layout: Layout) -> Column:
+    """How many a pipeline works through in a step."""
+    share: Column = np.maximum(1.0, np.asarray(batch.sequences / (layout.dp * layout.micro_batch), np.float64))
+    return share
+
+
+def first_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> Stage:
+    pp = np.asarray(layout.pp, np.float64)
+    whole = np.asarray(model.layers, np.float64)
+    even = np.ceil(whole / pp)
+    layers = np.where(np.asarray(head_weighs) > 0, _weighed_boundary(model, pp, 1.0), even)
+    return Stage(
+        layers=np.where(pp == 1, whole, layers),
+        in_flight=in_flight(layout, micro_batches(batch, layout), 0.0),
+        embedding=np.ones_like(pp),
+        head=np.where(pp == 1, 1.0, 0.0),
+    )
+
+
+def last_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> Stage:
+    pp = np.asarray(layout.pp, np.float64)
+    whole = np.asarray(model.layers, np.float64)
+    layers = np.where(np.asarray(head_weighs) > 0, whole - _weighed_boundary(model, pp, pp - 1), np.floor(whole / pp))
+    return Stage(
+        layers=np.where(pp == 1, whole, layers),
+        in_flight=in_flight(layout, micro_batches(batch, layout), pp - 1),
+        embedding=np.where(pp == 1, 1.0, 0.0),
+        head=np.ones_like(pp),
+    )
+
+
+def head_layers(model: Model) -> Number:
+    """How many layers the head costs as much as, by the weights of their matmuls."""
+    layer = layer_parameters(model)
+    return model.vocab * model.hidden / (layer.total - layer.whole)
+
+
+def _weighed_boundary(model: Model, pp: Column, stage: Number) -> Column:
+    """Layers before the end of a stage, where a stage is closed as soon as its share of the FLOPs is exceeded."""
+    share = stage * (model.layers + head_layers(model)) / pp
+    boundary: Column = np.minimum(model.layers, np.floor(share + 1e-9) + 1)
+    return boundary
+
+
+def in_flight(layout: Layout, micro_batches: Number, stage: Number) -> Column:
+    """Micro-batches whose activations a stage keeps at once, at most.
+
+    1F1B holds one per stage that is still to come, and its own. Interleaved, a stage starts
+    2 (pp - 1 - stage) + (chunks - 1) pp pieces of layers before the first backward pass, and one more; a piece is
+    1 / chunks of the stage (Megatron-LM's warm-up). GPipe holds all. Zero-bubble schedules are taken for 1F1B: the
+    variants that hold more are not modelled.
+    """
+    pp, chunks = layout.pp, np.maximum(1.0, layout.chunks)
+    pieces = np.where(chunks > 1, 2 * (pp - 1 - stage) + (chunks - 1) * pp + 1, pp - stage)
+    at_once = np.asarray(layout.schedule) == Schedule.GPIPE
+    held = np.where(at_once, micro_batches, np.minimum(pieces / chunks, micro_batches))
+    return np.where(np.asarray(pp) == 1, 1.0, held)

@@ -1,0 +1,119 @@
+"""What gathering weights and scattering gradients (ZeRO-3) adds to the passes of a stage. Columns, one row per layout.
+
+A layer's weights are gathered while the layer before computes, its gradients are scattered while the next one does. So
+it matters what follows what: the last layer of a forward pass is followed by the first of a backward pass (or, with
+GPipe, of another forward pass), and the head lies between the two.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.model.model import Column
+from redline.planner.train.layout import Schedule
+from redline.planner.train.time.pieces import Pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """Seconds that compute waits for this traffic."""
+
+    forward_s: Column
+    """Of one micro-batch on one stage."""
+    backward_s: Column
+    """With that of `weights_s`."""
+    weights_s: Column
+    """Of a pass for gradients of weights alone (zero-bubble)."""
+    head_s: Column
+    """What hides behind the head, of one micro-batch on the last stage."""
+    hop_s: Column
+    """What does not hold up the next stage, of one pass there and back through one chunk."""
+    edges_s: Column
+    """Once per step: the first gather and the last scatter have nothing to hide behind."""
+
+
+def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
+    """What traffic adds to the compute that it runs beside: at most the share `overlap` of it hides."""
+    exposed: Column = np.maximum(traffic_s - compute_s, (1 - overlap) * traffic_s)
+    return exposed
+
+
+def late(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+    """Given what one layer takes without it, forward and backward."""
+    chunks = np.where(pieces.stages > 1, pieces.chunks, 1.0)
+    in_turn = (pieces.stages <= 1) | (chunks > 1) | (pieces.schedule == Schedule.ONE_F_ONE_B)
+    apart = ~in_turn & (pieces.schedule == Schedule.ZERO_BUBBLE)
+    found = [_in_turn(pieces, forward_s, backward_s, chunks), _apart(pieces, forward_s, backward_s)]
+    found.append(_all_forward_first(pieces, forward_s, backward_s))
+    names = tuple(Late.__dataclass_fields__)
+    chosen = {
+        name: np.select([in_turn, apart], [getattr(each, name) for each in found[:2]], getattr(found[2], name))
+        for name in names
+    }
+    return Late(**chosen)
+
+
+def _in_turn(pieces: Pieces, forward_s: Column, backward_s: Column, chunks: Column) -> Late:
+    """1F1B, or no pipeline: the last scatter of a backward pass is beside the first layer of a forward pass."""
+    gather, both, overlap = pieces.gather_s, pieces.gather_s + pieces.scatter_s, pieces.overlap
+    others = pieces.layers_per_stage - chunks
+    waiting_s = pieces.host_micro_batch_s / chunks
+    first_s, usual_s = exposed_s(both, waiting_s + forward_s, overlap), exposed_s(gather, forward_s, overlap)
+    first_back_s, usual_back_s = exposed_s(gather, backward_s, overlap), exposed_s(both, backward_s, overlap)
+    beside_head = np.where(others == 0, both, gather)
+    # Interleaved stages do many forward passes ahead, so as many passes follow one of their own direction.
+    ahead = np.minimum((chunks - 1) * pieces.stages / (pieces.micro_batches * chunks), 1.0)
+    return Late(
+        forward_s=chunks * ((1 - ahead) * first_s + ahead * usual_s) + others * usual_s,
+        backward_s=chunks * ((1 - ahead) * first_back_s + ahead * usual_back_s) + others * usual_back_s,
+        weights_s=np.zeros_like(gather),
+        head_s=_hidden_behind(pieces.head_forward_s + pieces.head_backward_s, beside_head, forward_s, overlap),
+        hop_s=first_s + usual_back_s,
+        edges_s=_edges(pieces, forward_s, backward_s) - (first_s - usual_s),
+    )
+
+
+def _all_forward_first(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+    """GPipe: passes of one direction follow each other."""
+    gather, both, overlap = pieces.gather_s, pieces.gather_s + pieces.scatter_s, pieces.overlap
+    usual_s, usual_back_s = exposed_s(gather, forward_s, overlap), exposed_s(both, backward_s, overlap)
+    behind_s = _hidden_behind(pieces.head_forward_s, gather, forward_s, overlap)
+    return Late(
+        forward_s=pieces.layers_per_stage * usual_s,
+        backward_s=pieces.layers_per_stage * usual_back_s,
+        weights_s=np.zeros_like(gather),
+        head_s=behind_s + _hidden_behind(pieces.head_backward_s, both, backward_s, overlap),
+        hop_s=usual_s + usual_back_s,
+        edges_s=_edges(pieces, forward_s, backward_s),
+    )
+
+
+def _apart(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+    """Zero-bubble: gradients are scattered in the pass that computes them, which needs no weights."""
+    gather, scatter, overlap = pieces.gather_s, pieces.scatter_s, pieces.overlap
+    weight_s = pieces.weight_gradient_s
+    input_s, others = backward_s - weight_s, pieces.layers_per_stage - 1
+    first_s = exposed_s(gather + scatter, pieces.host_micro_batch_s + forward_s, overlap)
+    usual_s = exposed_s(gather, forward_s, overlap)
+    scattered = np.where(others > 0, scatter, 0.0)
+    last_s = exposed_s(scattered + gather, weight_s, overlap) - exposed_s(scattered, weight_s, overlap)
+    weights_s = others * exposed_s(scatter, weight_s, overlap) + last_s
+    head = pieces.head_forward_s + pieces.head_backward_s
+    return Late(
+        forward_s=first_s + others * usual_s,
+        backward_s=others * exposed_s(gather, input_s, overlap) + weights_s,
+        weights_s=weights_s,
+        head_s=_hidden_behind(head, np.where(others == 0, gather + scatter, gather), forward_s, overlap),
+        hop_s=first_s,
+        edges_s=_edges(pieces, forward_s, weight_s) - (first_s - usual_s),
+    )
+
+
+def _hidden_behind(head_s: Column, traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
+    return exposed_s(traffic_s, compute_s, overlap) - exposed_s(traffic_s, compute_s + head_s, overlap)
+
+
+def _edges(pieces: Pieces, forward_s: Column, backward_s: Column) -> Column:
+    first_s = np.minimum(forward_s, pieces.overlap * pieces.gather_s)
+    last_s: Column = np.minimum(backward_s, pieces.overlap * pieces.scatter_s)
+    return first_s + last_s

@@ -1,0 +1,57 @@
+"""The published measurements as they stand in their files: columns of text and of numbers, with NaN for blanks."""
+
+import csv
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Text by column name; all columns are equally long."""
+
+    columns: dict[str, tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.columns["id"])
+
+    def text(self, name: str) -> NDArray[np.str_]:
+        return np.array(self.columns[name])
+
+    def numbers(self, name: str) -> Numbers:
+        """NaN where a row gives nothing."""
+        return np.array([float(each) if each else np.nan for each in self.columns[name]])
+
+    @property
+    def held_out(self) -> Mask:
+        """Odd ids score, even ids fit: fixed once, for everything that is fitted to these rows."""
+        return np.array([int("".join(filter(str.isdigit, each))) % 2 == 1 for each in self.columns["id"]])
+
+    def where(self, mask: Mask) -> "Rows":
+        kept = np.flatnonzero(mask)
+        return Rows({name: tuple(column[at] for at in kept) for name, column in self.columns.items()})
+
+
+@cache
+def training_runs() -> Rows:
+    """Runs with a measured step time or peak of memory, or a stated failure."""
+    return _read("training_runs.csv.gz")
+
+
+@cache
+def nanotron_failures() -> Rows:
+    """Layouts that ran out of memory or crashed; the source does not tell which."""
+    return _read("nanotron_failures.csv.gz")
+
+
+def _read(name: str) -> Rows:
+    compressed = files("redline.planner.validation").joinpath("data", name).read_bytes()
+    rows = list(csv.DictReader(gzip.decompress(compressed).decode("utf-8").splitlines()))
+    return Rows({column: tuple(row[column] for row in rows) for column in rows[0]})

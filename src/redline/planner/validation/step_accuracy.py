@@ -1,0 +1,162 @@
+"""How far predicted step times lie from measured ones, on runs that no constant was fitted to."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from redline.planner.train.memory.room import chance_out_of_memory
+from redline.planner.train.memory.use import memory_use
+from redline.planner.train.outcome import StepTime
+from redline.planner.train.rates import Rates
+from redline.planner.train.search.search import ACCEPTED_CHANCE
+from redline.planner.train.stacks import Stack, spread, stack, with_stack
+from redline.planner.train.time.pieces import pieces
+from redline.planner.train.time.step import step_time
+from redline.planner.validation.rows import Mask, Numbers
+from redline.planner.validation.training import Runs, expressed_runs, unexpressed_runs
+
+# Below this utilization, runs of nanotron's sweep are layouts that nobody would choose.
+LEAST_UTILIZATION = 10.0
+SWEEP = "nanotron"
+MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
+LEAST_GROUP = 5
+NEVER_S = 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Errors are predicted over measured, less 1."""
+
+    name: str
+    runs: int
+    bias: float
+    """The median error."""
+    median: float
+    """Of errors without their sign."""
+    ninetieth: float
+    covered: float
+    """Share of measured times inside the interval that is to hold 80 % of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The layout that is predicted to be the fastest, among those that were measured for a model and a size."""
+
+    model: str
+    devices: int
+    layouts: int
+    lost: float
+    """Share of the throughput of the best of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceLoss:
+    """What choosing by prediction costs."""
+
+    choices: tuple[Choice, ...]
+    median: float
+    ninetieth: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAccuracy:
+    """Everything that is claimed about step times, from runs with odd ids."""
+
+    dense: Accuracy
+    """All stacks; 16 bits, shorter than 16k tokens, every weight trained."""
+    megatron: Accuracy
+    """The same of stacks built on Megatron."""
+    stacks: tuple[Accuracy, ...]
+    kinds: tuple[Accuracy, ...]
+    """What is not dense: experts, fewer bits, long sequences, adapters."""
+    everything: Accuracy
+    choice: ChoiceLoss
+    """Of all measured layouts of the sweep, those of the fitting half included: a choice is among all."""
+    expressible: float
+    """Share of measured runs of language models."""
+    reasons: tuple[tuple[str, int], ...]
+    """Why others cannot be expressed, and how many."""
+
+
+def step_accuracy() -> StepAccuracy:
+    """Held against the package's own measurements, in about a second."""
+    runs = expressed_runs()
+    scored = runs.where(runs.held_out & ((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION)))
+    predicted_s = predicted(scored).step_s
+    dense = ~scored.sparse & ~scored.narrow & ~scored.long & ~scored.adapters
+
+    def score(name: str, mask: Mask) -> Accuracy:
+        return _accuracy(name, scored.where(mask), predicted_s[mask])
+
+    masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long, "adapters": scored.adapters}
+    left_out = Counter(each.reason for each in unexpressed_runs())
+    return StepAccuracy(
+        dense=score("dense", dense),
+        megatron=score("megatron", dense & np.isin(scored.stacks, MEGATRON)),
+        stacks=tuple(score(str(name), scored.stacks == name) for name in np.unique(scored.stacks)),
+        kinds=tuple(score(name, mask) for name, mask in masks.items()),
+        everything=score("everything", np.ones(len(scored), np.bool_)),
+        choice=choice_loss(runs.where(runs.stacks == SWEEP)),
+        expressible=len(runs) / (len(runs) + left_out.total()),
+        reasons=tuple(left_out.most_common()),
+    )
+
+
+def predicted(runs: Runs) -> StepTime:
+    """The step of every run, by what it is spent on."""
+    return step_time(pieces(runs.model, runs.batch, runs.layout, rates(runs)))
+
+
+def rates(runs: Runs) -> Rates:
+    """Of every run: its machine under its stack."""
+    keys = list(zip(runs.stacks.tolist(), runs.machines.tolist(), runs.formats.tolist(), strict=True))
+    kinds = sorted(set(keys))
+    found = [stack(*kind) for kind in kinds]
+    at = np.array([kinds.index(key) for key in keys])
+    columns = {each.name: np.array([getattr(one, each.name) for one in found])[at] for each in fields(Stack)}
+    return with_stack(runs.bare, Stack(**columns))
+
+
+def choice_loss(runs: Runs) -> ChoiceLoss:
+    """As a search chooses: the fastest of those that are unlikely to run out of memory, or else of all."""
+    choices = tuple(_choices(runs, predicted(runs).step_s + np.where(_fits(runs), 0.0, NEVER_S)))
+    lost = [each.lost for each in choices]
+    return ChoiceLoss(choices=choices, median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
+
+
+def _fits(runs: Runs) -> Mask:
+    peak_bytes = memory_use(runs.model, runs.batch, runs.layout, SWEEP).peak_bytes
+    fits: Mask = chance_out_of_memory(peak_bytes, runs.bare.device_bytes, SWEEP) <= ACCEPTED_CHANCE
+    return fits
+
+
+def _choices(runs: Runs, told_s: Numbers) -> Iterator[Choice]:
+    keys = sorted(set(zip(runs.names.tolist(), runs.devices.tolist(), strict=True)))
+    for model, devices in keys:
+        mask = (runs.names == model) & (runs.devices == devices)
+        measured_s = runs.measured_s[mask]
+        if len(measured_s) >= LEAST_GROUP:
+            lost = 1 - measured_s.min() / measured_s[np.argmin(told_s[mask])]
+            yield Choice(model=model, devices=int(devices), layouts=len(measured_s), lost=float(lost))
+
+
+def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
+    errors = predicted_s / runs.measured_s - 1
+    low, high = _interval(runs, predicted_s)
+    inside = (low <= runs.measured_s) & (runs.measured_s <= high)
+    return Accuracy(
+        name=name,
+        runs=len(runs),
+        bias=float(np.median(errors)),
+        median=float(np.median(np.abs(errors))),
+        ninetieth=float(np.quantile(np.abs(errors), 0.9)),
+        covered=float(np.mean(inside)),
+    )
+
+
+def _interval(runs: Runs, predicted_s: Numbers) -> tuple[Numbers, Numbers]:
+    kinds = zip(runs.stacks.tolist(), (runs.sparse | runs.adapters).tolist(), strict=True)
+    spreads = np.array([spread(name, unusual=unusual) for name, unusual in kinds])
+    return predicted_s * spreads[:, 0], predicted_s * spreads[:, 1]

@@ -1,0 +1,69 @@
+"""Everything that is claimed of plans, computed from the measurements in the package: tables, and points to draw."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
+from redline.planner.validation.memory_accuracy import MemoryAccuracy, memory_accuracy
+from redline.planner.validation.rows import Numbers
+from redline.planner.validation.serving import load_serving
+from redline.planner.validation.serving_accuracy import SCORED, ServingAccuracy, serving_accuracy
+from redline.planner.validation.serving_accuracy import predicted as predicted_serving
+from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, StepAccuracy, step_accuracy
+from redline.planner.validation.step_accuracy import predicted as predicted_steps
+from redline.planner.validation.training import expressed_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """Measured and predicted figures of held-out runs that belong together."""
+
+    name: str
+    measured: Numbers
+    predicted: Numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """All tables of `redline plan validate`."""
+
+    step: StepAccuracy
+    memory: MemoryAccuracy
+    serving: tuple[ServingAccuracy, ...]
+
+
+def validate() -> Validation:
+    return Validation(step=step_accuracy(), memory=memory_accuracy(), serving=serving_accuracy())
+
+
+def step_points() -> tuple[Scatter, ...]:
+    """Seconds, by software stack."""
+    runs = expressed_runs()
+    scored = runs.where(runs.held_out & ((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION)))
+    return tuple(_by_name(scored.stacks, scored.measured_s, predicted_steps(scored).step_s))
+
+
+def memory_points() -> tuple[Scatter, ...]:
+    """Bytes, by software stack."""
+    peaks = measured_peaks()
+    rows = peaks.where(peaks.held_out)
+    return tuple(_by_name(rows.stacks, rows.measured_bytes, as_measured(predicted_use(rows), rows.kinds)))
+
+
+def serving_points(metric: str = "tpot_s") -> tuple[Scatter, ...]:
+    """Seconds per token, by engine; rows without speculative decoding."""
+    rows, _excluded = load_serving()
+    asked = np.array([metric in SCORED[engine] for engine in rows.engine])
+    measured = np.asarray(rows.measured[metric], np.float64)
+    kept = asked & (rows.held_out > 0) & (rows.speculative == 0) & np.isfinite(measured)
+    predicted = np.broadcast_to(getattr(predicted_serving(rows), metric), measured.shape)
+    return tuple(_by_name(np.array(rows.engine)[kept], measured[kept], predicted[kept]))
+
+
+def _by_name(names: NDArray[np.str_], measured: Numbers, predicted: Numbers) -> Iterator[Scatter]:
+    for name in np.unique(names):
+        mask = names == name
+        yield Scatter(name=str(name), measured=measured[mask], predicted=predicted[mask])

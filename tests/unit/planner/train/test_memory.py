@@ -1,0 +1,174 @@
+"""Memory by the book where there is a book, by lifetime elsewhere, and the same for a number as for a column."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redline.errors import UsageError
+from redline.model.model import Model
+from redline.model.parameters import count_parameters
+from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.memory.footprint import Footprint, footprint
+from redline.planner.train.memory.use import memory_use
+from redline.planner.train.outcome import MemoryUse
+
+BATCH = Batch(sequence=4096, sequences=256)
+
+
+def llama(layers: int = 32) -> Model:
+    return Model(
+        layers=layers, hidden=4096, heads=32, kv_heads=8, head_dim=128, value_dim=128, ffn=14336, gated=1, vocab=128256,
+        tied=0, attention_layers=layers, dense_layers=layers,
+    )  # fmt: skip
+
+
+def states(use: MemoryUse) -> float:
+    return float(use.weights_bytes + use.gradients_bytes + use.optimizer_bytes)
+
+
+@pytest.mark.parametrize(("form", "per_parameter"), [("bf16", 16), ("fp32", 16), ("bf16-true", 8)])
+def test_states_are_the_books_bytes_per_parameter(form: str, per_parameter: int) -> None:
+    use = memory_use(llama(), BATCH, Layout(), footprint("", form))
+    assert states(use) == pytest.approx(per_parameter * count_parameters(llama()).total)
+
+
+def test_gradients_in_32_bits_beside_16_bit_ones_make_20_bytes() -> None:
+    assert states(memory_use(llama(), BATCH, Layout(), "nanotron")) == pytest.approx(
+        20 * count_parameters(llama()).total
+    )
+
+
+@pytest.mark.parametrize(("zero", "kept"), [(0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8), (3, 16 / 8)])
+def test_each_stage_of_zero_divides_one_part_more(zero: int, kept: float) -> None:
+    use = memory_use(llama(), replace(BATCH, sequences=8), Layout(dp=8, zero=zero), "")
+    assert states(use) == pytest.approx(kept * count_parameters(llama()).total)
+
+
+def test_gradients_that_are_reduced_once_per_step_are_whole_until_then() -> None:
+    """What a step with several micro-batches does not send, it cannot have sent away."""
+    two, three = (memory_use(llama(), BATCH, Layout(dp=8, zero=zero), "") for zero in (2, 3))
+    assert two.gradients_bytes == pytest.approx(2 * count_parameters(llama()).total)
+    assert three.gradients_bytes == pytest.approx(two.gradients_bytes / 8)
+
+
+def test_hybrid_sharding_divides_over_its_group_only() -> None:
+    use = memory_use(llama(), BATCH, Layout(dp=64, zero=3, shard=8), "")
+    assert states(use) == pytest.approx(2 * count_parameters(llama()).total)
+
+
+def test_experts_are_divided_over_fewer_copies() -> None:
+    sparse = replace(llama(), dense_layers=0, moe_layers=32, experts=8, experts_per_token=2, expert_ffn=14336)
+    counted = count_parameters(sparse)
+    use = memory_use(sparse, BATCH, Layout(dp=16, ep=8, zero=1), "")
+    dense = (counted.total - counted.experts) * (4 + 12 / 16)
+    assert states(use) == pytest.approx(dense + counted.experts / 8 * (4 + 12 / 2))
+
+
+def test_offloaded_states_leave_the_device() -> None:
+    assert memory_use(llama(), BATCH, Layout(offload=1), "").optimizer_bytes == 0
+
+
+def test_adapters_need_hardly_any_states() -> None:
+    use = memory_use(llama(), BATCH, Layout(frozen=1), "")
+    assert states(use) == pytest.approx(2 * count_parameters(llama()).total, rel=0.03)
+
+
+def test_a_pipeline_holds_a_micro_batch_per_stage_to_come() -> None:
+    alone = memory_use(llama(), BATCH, Layout(), "").activations_bytes
+    first = memory_use(llama(), BATCH, Layout(pp=4), "")
+    assert first.activations_bytes == pytest.approx(alone)
+    assert first.head_bytes == 0
+
+
+def test_interleaving_holds_more_by_one_chunk_less_one_stage() -> None:
+    once = memory_use(llama(), BATCH, Layout(pp=4), "").activations_bytes
+    twice = memory_use(llama(), BATCH, Layout(pp=4, chunks=2), "").activations_bytes
+    assert twice / once == pytest.approx(1 + 3 / 8)
+
+
+def test_gpipe_holds_every_micro_batch() -> None:
+    one = memory_use(llama(), BATCH, Layout(dp=16, pp=4), "").activations_bytes
+    every = memory_use(llama(), BATCH, Layout(dp=16, pp=4, schedule=Schedule.GPIPE), "").activations_bytes
+    assert every / one == pytest.approx(16 / 4)
+
+
+def test_the_last_stage_is_the_fullest_where_logits_outweigh_layers() -> None:
+    use = memory_use(llama(layers=8), Batch(sequence=4096, sequences=64), Layout(pp=2, micro_batch=8), "")
+    assert use.head_bytes > 0
+
+
+def test_recomputation_keeps_the_input_of_each_layer_and_one_layer() -> None:
+    none = memory_use(llama(), BATCH, Layout(), "").activations_bytes
+    full = memory_use(llama(), BATCH, Layout(recompute=Recompute.FULL), "").activations_bytes
+    assert full == pytest.approx(32 * 4096 * 4096 * 2 + none / 32)
+
+
+def test_the_step_of_the_optimizer_can_be_the_peak() -> None:
+    short = Batch(sequence=16, sequences=1)
+    plain, loop = (memory_use(llama(), short, Layout(), Footprint(step_bytes=each)) for each in (4.0, 0.0))
+    parameters = count_parameters(llama()).total
+    assert plain.gathers_bytes == pytest.approx(4 * parameters)
+    assert float(plain.allocated_bytes) == pytest.approx(20 * parameters)
+    assert float(loop.allocated_bytes) < 16.1 * parameters
+
+
+def test_allocated_is_part_of_reserved_is_part_of_the_peak() -> None:
+    use = memory_use(llama(), BATCH, Layout(dp=8, tp=2), "")
+    assert use.allocated_bytes < use.reserved_bytes < use.peak_bytes
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(UsageError, match="No memory footprint of the number format 'fp5'"):
+        footprint("nanotron", "fp5")
+
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "dp": st.sampled_from([1, 2, 8, 64]),
+        "tp": st.sampled_from([1, 2, 8]),
+        "pp": st.sampled_from([1, 2, 4, 8]),
+        "zero": st.sampled_from([0, 1, 2, 3]),
+        "micro_batch": st.sampled_from([1, 2, 4]),
+        "recompute": st.sampled_from([0, 1, 2]),
+        "chunks": st.sampled_from([1, 2]),
+        "sequence_parallel": st.sampled_from([0, 1]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LAYOUTS, st.sampled_from(["", "nanotron", "bigscience", "torchtitan"]))
+def test_more_work_on_a_device_never_needs_less_memory(row: dict[str, float], stack: str) -> None:
+    batch = Batch(sequence=4096, sequences=1024)
+    peak = memory_use(llama(), batch, Layout(**row), stack).peak_bytes
+    larger = memory_use(llama(), batch, Layout(**{**row, "micro_batch": row["micro_batch"] * 2}), stack).peak_bytes
+    deeper = memory_use(llama(layers=64), batch, Layout(**row), stack).peak_bytes
+    whole = memory_use(llama(), batch, Layout(**{**row, "zero": 0}), stack)
+    divided = memory_use(llama(), batch, Layout(**{**row, "zero": 1}), stack)
+    assert larger >= peak
+    assert deeper >= peak
+    assert divided.peak_bytes <= whole.peak_bytes
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(LAYOUTS, min_size=2, max_size=5), st.sampled_from(["", "nanotron"]))
+def test_columns_give_what_each_row_gives_alone(rows: list[dict[str, float]], stack: str) -> None:
+    columns = Layout(**{name: np.array([row[name] for row in rows], np.float64) for name in rows[0]})
+    together = memory_use(llama(), BATCH, columns, stack)
+    for at, row in enumerate(rows):
+        alone = memory_use(llama(), BATCH, Layout(**row), stack)
+        for field in fields(MemoryUse):
+            assert getattr(together, field.name)[at] == pytest.approx(float(getattr(alone, field.name)))
+
+
+def test_many_layouts_take_little_time_each() -> None:
+    import time
+
+    count = 8192
+    columns = {"dp": np.full(count, 8.0), "tp": np.full(count, 4.0), "pp": np.full(count, 2.0)}
+    start = time.perf_counter()
+    memory_use(llama(), BATCH, Layout(**columns, zero=np.full(count, 1.0)), "nanotron")
+    assert count / (time.perf_counter() - start) > 50_000  # half a million on an idle core

@@ -1,0 +1,189 @@
+"""The search finds what a loop over all layouts would find, says why, and is fast."""
+
+from dataclasses import replace
+from time import process_time
+
+import numpy as np
+import pytest
+
+from redline.errors import UsageError
+from redline.hardware.catalogue import find
+from redline.model.describe import describe
+from redline.planner.train.columns import row_of
+from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.search.alternatives import alternatives, changes
+from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
+from redline.planner.train.search.plan import TrainingRequest, plan_training
+from redline.planner.train.search.search import Found, frontier, safer, search
+from redline.planner.train.search.space import Space, layouts
+from redline.planner.train.stacks import rates_of
+
+SMALL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
+LARGE = describe(layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256)
+H100 = find("H100-SXM5-80GB")
+JOB = Job(model=SMALL, batch=Batch(sequence=4096, sequences=128), rates=rates_of(H100), stack="default")
+REQUEST = TrainingRequest(model=SMALL, machine=H100, devices=16, sequence=4096, sequences=128)
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    return search(JOB, Space(devices=16))
+
+
+def fitting(found: Found) -> Evaluated:
+    return found.every.rows(np.arange(found.fitting))
+
+
+def test_the_first_is_the_fastest_that_fits(found: Found) -> None:
+    every = evaluate(JOB, layouts(SMALL, JOB.batch, Space(devices=16)))
+    fits = every.chance <= 0.2
+    assert found.fitting == np.count_nonzero(fits)
+    # Two that no measurement tells apart may stand the other way round: the simpler one comes first.
+    assert found.every.step_s[0] == pytest.approx(every.step_s[fits].min(), rel=1e-3)
+    assert (np.diff(np.log(found.every.step_s[: found.fitting])) >= -1e-3).all()
+    assert (found.every.chance[found.fitting :] > 0.2).all()
+
+
+def test_by_memory_the_first_is_the_smallest() -> None:
+    smallest = search(JOB, Space(devices=16), by="memory")
+    assert smallest.every.peak_bytes[0] == pytest.approx(smallest.every.peak_bytes.min(), rel=1e-3)
+
+
+def test_a_layout_alone_costs_what_it_costs_among_others(found: Found) -> None:
+    for row in (0, 1, found.fitting - 1, len(found.every) - 1):
+        one = evaluate(JOB, row_of_columns(found, row))
+        assert one.step_s[0] == pytest.approx(found.every.step_s[row], rel=1e-12)
+        assert one.peak_bytes[0] == pytest.approx(found.every.peak_bytes[row], rel=1e-12)
+
+
+def row_of_columns(found: Found, row: int) -> Layout:
+    return found.every.rows(np.array([row])).layout
+
+
+def test_nothing_is_faster_and_smaller_than_the_frontier(found: Found) -> None:
+    rows, every = set(frontier(found).tolist()), fitting(found)
+    for row in range(0, found.fitting, 7):
+        beaten = (every.step_s <= every.step_s[row]) & (every.peak_bytes <= every.peak_bytes[row])
+        beaten &= (every.step_s < every.step_s[row]) | (every.peak_bytes < every.peak_bytes[row])
+        if row in rows:
+            assert not beaten.any()
+        else:
+            assert beaten.any() or np.any((every.step_s == every.step_s[row]) & (np.arange(len(every)) != row))
+
+
+def test_of_two_that_are_alike_the_simpler_comes_first(found: Found) -> None:
+    every, grade = fitting(found), np.round(np.log(fitting(found).step_s) / 1e-3)
+    cut = np.asarray(every.layout.tp * every.layout.pp * every.layout.cp * every.layout.chunks)
+    same = grade[1:] == grade[:-1]
+    assert same.any()
+    assert (np.diff(cut)[same] >= 0).all()
+
+
+def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(found: Found) -> None:
+    row = safer(found)
+    assert found.every.chance[0] > 0.02
+    assert row is not None
+    assert found.every.chance[row] <= 0.02
+    assert found.every.step_s[row] <= found.every.step_s[0] * 1.03
+
+
+def test_where_the_best_is_safe_nothing_is_safer() -> None:
+    roomy = search(replace(JOB, rates=replace(JOB.rates, device_bytes=JOB.rates.device_bytes * 4)), Space(devices=16))
+    assert roomy.every.chance[0] < 0.02
+    assert safer(roomy) is None
+
+
+def test_an_alternative_is_the_best_of_its_kind(found: Found) -> None:
+    every = fitting(found)
+    for other in alternatives(found, float(JOB.rates.device_bytes)):
+        assert getattr(other.layout, other.dimension) == other.value
+        if other.fits:
+            same = np.asarray(getattr(every.layout, other.dimension)) == other.value
+            assert other.slower == pytest.approx(every.step_s[same].min() / every.step_s[0], rel=2e-3)
+            assert other.slower >= 1 - 1e-3
+
+
+def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(found: Found) -> None:
+    beyond = next(one for one in alternatives(found, 80e9) if one.dimension == "tp" and one.value == 16)
+    assert beyond.cause == "tensor"
+    assert beyond.slower > 1.5
+
+
+def test_a_better_machine_is_never_slower(found: Found) -> None:
+    for change in changes(JOB, found):
+        assert change.faster >= 1 - 1e-3, change.what
+    assert {change.what for change in changes(JOB, found)} == {"memory", "network", "links", "compute", "host"}
+
+
+def test_faster_links_help_two_devices_as_they_help_all() -> None:
+    """Two of a node have the link between them, which is no slower than that of all."""
+    pair = search(JOB, Space(devices=16, fixed={"tp": (2,), "recompute": (0,)}))
+    faster = {change.what: change.faster for change in changes(JOB, pair)}
+    assert faster["links"] > 1.02
+
+
+def test_a_faster_host_is_faster_in_all_that_it_does(found: Found) -> None:
+    once = replace(JOB.rates, host_layer_s=0.0, host_step_s=1.0)
+    slow = search(replace(JOB, rates=once), Space(devices=16))
+    faster = {change.what: change.faster for change in changes(replace(JOB, rates=once), slow)}
+    assert slow.every.step_s[0] > found.every.step_s[0]
+    assert faster["host"] > 1.1
+
+
+def test_a_layout_that_was_fixed_is_planned() -> None:
+    fixed = {"dp": (4,), "tp": (2,), "pp": (2,), "micro_batch": (1,), "zero": (1,), "recompute": (0,), "chunks": (1,)}
+    plan = plan_training(replace(REQUEST, fixed=fixed))
+    assert (plan.best.layout.dp, plan.best.layout.tp, plan.best.layout.pp) == (4, 2, 2)
+    assert plan.best.micro_batches == 32
+    parts = sum(float(part) for part in vars(plan.best.time).values())
+    assert parts == pytest.approx(plan.best.step_s)
+    assert 0 < plan.best.mfu < 1
+    assert plan.best.step_low_s < plan.best.step_s < plan.best.step_high_s
+
+
+def test_no_two_listed_layouts_cost_the_same() -> None:
+    costs = [(one.step_s, one.peak_bytes) for one in plan_training(REQUEST).ranked]
+    assert len(costs) == 8
+    assert len({(round(np.log(step) / 1e-3), round(np.log(peak) / 1e-3)) for step, peak in costs}) == 8
+
+
+def test_where_nothing_fits_the_smallest_is_shown() -> None:
+    plan = plan_training(TrainingRequest(model=LARGE, machine=H100, devices=8, sequence=8192, sequences=8))
+    assert not plan.fits
+    assert plan.best.peak_bytes > plan.device_bytes
+    assert plan.ranked == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fixed": {"tp": (3,)}}, "no layout of 16 devices has tp 3 with the rest that you fixed; leave it out"),
+        ({"devices": 17 * 19, "sequences": 128}, "no layout of 323 devices can run this model with 128 sequences"),
+    ],
+)
+def test_what_cannot_be_laid_out_says_so(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        plan_training(replace(REQUEST, **change))  # type: ignore[arg-type]
+
+
+def test_100_000_layouts_are_evaluated_in_a_second_of_one_core() -> None:
+    job = replace(JOB, model=LARGE, batch=Batch(sequence=8192, sequences=2048))
+    many = layouts(LARGE, job.batch, Space(devices=16384))
+    count = len(evaluate(job, many))
+    assert count > 40_000
+
+    def cpu_s() -> float:
+        before = process_time()
+        evaluate(job, many)
+        return process_time() - before
+
+    assert count / min(cpu_s() for _ in range(5)) > 100_000
+
+
+def test_405b_on_16_384_devices_is_searched_within_ten_seconds() -> None:
+    before = process_time()
+    plan = plan_training(TrainingRequest(model=LARGE, machine=H100, devices=16384, sequence=8192, sequences=2048))
+    assert process_time() - before < 10
+    assert plan.fits
+    assert plan.considered > 40_000
+    assert row_of(plan.best.layout, 0) == plan.best.layout
