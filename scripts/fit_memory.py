@@ -16,22 +16,22 @@ import numpy as np
 from scipy.optimize import least_squares, minimize
 from scipy.special import ndtr
 
-from redline.planner.train.layout import Recompute
+from redline.planner.train.choices import Recompute
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.runnable import runnable
 from redline.planner.train.memory.use import first_stage_memory, memory_use
 from redline.planner.train.outcome import MemoryUse
 from redline.planner.validation.memory import Peaks, as_measured, measured_peaks, nanotron_outcomes
 
-TARGET = Path(__file__).parents[1] / "src" / "redline" / "cost" / "train" / "memory" / "memory.json"
+TARGET = Path(__file__).parents[1] / "src" / "redline" / "planner" / "train" / "memory" / "memory.json"
 ABOUT = (
     "Bytes that number formats and software stacks cost. Formats are arithmetic. Of stacks, `known` is what their code "
     "says, `fitted` what scripts/fit_memory.py fitted to rows with even ids of training_runs.csv.gz, and `rows` how "
     "many these are. Between the multiples `low` and `high` of a predicted peak lie eight of ten measured ones of the "
-    "same rows. `room` has the same of all stacks together, and what was fitted to nanotron's layouts with even ids "
-    "that ran or failed, of those that can run at all: the multiple of a device's published memory at which half of "
-    "them run out, and the standard deviation of its logarithm. `unmeasured` has all of these for stacks that nothing "
-    "was fitted to: from measured stacks, each with the same weight, predicted by what is `known` alone."
+    "same rows. `measured` has the same of all stacks together, and what was fitted to nanotron's layouts with even "
+    "ids that ran or failed, of those that can run at all: the multiple of a device's published memory at which half "
+    "of them run out, and the standard deviation of its logarithm. `unmeasured` has all of these for stacks that "
+    "nothing was fitted to: from measured stacks, each with the same weight, predicted by what is `known` alone."
 )
 FORMATS: dict[str, dict[str, float]] = {
     # 2 + 2 + 4 + 8 bytes per parameter: weights, gradients, fp32 master copy, two fp32 moments. 8- and 4-bit matmuls
@@ -98,8 +98,14 @@ def main() -> None:
         ratios = own.measured_bytes / predicted(own, {**known, **fitted}) if len(own) else np.empty(0)
         stacks[name] = {"known": known, "fitted": fitted, "rows": len(own), **spread(ratios)}
         every.append(ratios)
-    room = {**spread(np.concatenate(every)), **fit_room({**KNOWN["nanotron"], **stacks["nanotron"]["fitted"]})}
-    written = {"about": ABOUT, "formats": FORMATS, "stacks": stacks, "room": room, "unmeasured": unmeasured(rows, room)}
+    curve = {**spread(np.concatenate(every)), **fit_curve({**KNOWN["nanotron"], **stacks["nanotron"]["fitted"]})}
+    written = {
+        "about": ABOUT,
+        "formats": FORMATS,
+        "stacks": stacks,
+        "measured": curve,
+        "unmeasured": unmeasured(rows, curve),
+    }
     TARGET.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
 
 
@@ -142,8 +148,8 @@ def spread(ratios: np.ndarray) -> dict[str, float]:
     return {"low": round(float(low), 3), "high": round(float(high), 3)}
 
 
-def unmeasured(rows: Peaks, room: dict[str, float]) -> dict[str, float]:
-    """How far measured peaks lie from what the source code of their stack tells, and what that makes of the room.
+def unmeasured(rows: Peaks, curve: dict[str, float]) -> dict[str, float]:
+    """How far measured peaks lie from what the source code of their stack tells, and what that makes of the curve.
 
     Rows that recompute operators of their own choice are left out: no footprint by the book knows these.
     """
@@ -153,14 +159,14 @@ def unmeasured(rows: Peaks, room: dict[str, float]) -> dict[str, float]:
     logs = np.log(np.concatenate([some.measured_bytes[some.stacks == name] for name in names]) / told)
     weights = np.concatenate([np.full(count, 1 / count) for count in runs])
     middle = np.average(logs, weights=weights)
-    deviation = np.hypot(np.sqrt(np.average((logs - middle) ** 2, weights=weights)), room["deviation"])
+    deviation = np.hypot(np.sqrt(np.average((logs - middle) ** 2, weights=weights)), curve["deviation"])
     order = np.argsort(logs)
     low, high = np.exp(np.interp((0.1, 0.9), np.cumsum(weights[order]) / weights.sum(), logs[order]))
-    found = {"low": low, "high": high, "middle": room["middle"] / np.exp(middle), "deviation": deviation}
+    found = {"low": low, "high": high, "middle": curve["middle"] / np.exp(middle), "deviation": deviation}
     return {name: round(float(value), 3) for name, value in found.items()}
 
 
-def fit_room(given: dict[str, float]) -> dict[str, float]:
+def fit_curve(given: dict[str, float]) -> dict[str, float]:
     """A normal curve over the logarithm of what a job asks for over what a device has: at which multiple half of all
     layouts fail, and how steeply. Layouts that cannot run say nothing about memory; a floor of failures for other
     reasons keeps a few crashes of small jobs from flattening the curve.

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from redline.planner.train.stacks import Stack, format_kind, with_stack
-from redline.planner.train.time.pieces import pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.training import Runs, expressed_runs
 
 Numbers = NDArray[np.float64]
@@ -213,7 +213,7 @@ class Search:
     def errors(self, point: Numbers, runs: Runs) -> Numbers:
         """Logarithms of predicted over measured times."""
         rates = with_stack(runs.bare, self.stack(point, runs))
-        time = step_time(pieces(runs.model, runs.batch, runs.layout, rates))
+        time = step_time(step_costs(runs.model, runs.batch, runs.layout, rates))
         return np.clip(np.log(time.step_s / runs.measured_s), -3.0, 3.0)
 
     def best(self, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:

@@ -12,13 +12,15 @@ from redline.model.model import Model
 from redline.planner.job.estimate import Estimate
 from redline.planner.job.whole import Job, JobCost, whole_job
 from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.overlap import Overlap
-from redline.planner.train.time.pieces import Pieces
+from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.transformer import Transformer
 from redline.planner.validation.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.planner.validation.serving_accuracy import ServingAccuracy
 from redline.planner.validation.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
@@ -85,8 +87,8 @@ def candidate(layout: Layout = LAYOUT, *, slower: float = 1.0, fuller: float = 1
     )
 
 
-def pieces() -> Pieces:
-    return Pieces(**dict.fromkeys(Pieces.__dataclass_fields__, number(1.0)))
+def step_costs() -> StepCosts[float]:
+    return StepCosts[float](**dict.fromkeys(StepCosts.__dataclass_fields__, 1.0))
 
 
 def alternatives() -> tuple[Alternative, ...]:
@@ -141,10 +143,11 @@ def plan(**more: Any) -> TrainingPlan:
         candidate(replace(LAYOUT, recompute=Recompute.FULL), slower=1.2, fuller=0.6, chance=0.0),
     )
     given: dict[str, Any] = {
-        "model": llama(), "parameters": 8_030_261_248, "active_parameters": 8_030_261_248, "flops_per_step": 2.1e17,
+        "workload": Transformer(llama()), "parameters": 8_030_261_248, "active_parameters": 8_030_261_248,
+        "flops_per_step": 2.1e17,
         "machine": h100(), "dtype": "bf16", "stack": "megatron", "devices": DEVICES, "devices_per_node": 8,
         "device_bytes": 80e9, "batch": Batch(sequence=8192, sequences=512), "by": "speed", "accepted_chance": 0.2,
-        "considered": 12_480, "fitting": 4_311, "best": best, "safer": None, "pieces": pieces(),
+        "considered": 12_480, "fitting": 4_311, "best": best, "safer": None, "step_costs": step_costs(),
         "rates": rates_of(h100()), "ranked": (best, *others),
         "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
         "evidence": (

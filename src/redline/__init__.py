@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from redline.verbs.hardware import find_hardware
     from redline.verbs.inspect import inspect
     from redline.verbs.merge import merge
-    from redline.verbs.plan_python import plan_serving, plan_training, validate_plans
+    from redline.verbs.plan import plan_serving, plan_training, validate_plans
 
 __version__ = "0.1.0.dev0"
 
@@ -35,11 +35,11 @@ _HOME_OF = {
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves
     "inspect": "redline.verbs.inspect",
     "merge": "redline.verbs.merge",
-    "plan_serving": "redline.verbs.plan_python",
-    "plan_training": "redline.verbs.plan_python",
+    "plan_serving": "redline.verbs.plan",
+    "plan_training": "redline.verbs.plan",
     "region": "redline.launch.inside.api",
     "step": "redline.launch.inside.api",
-    "validate_plans": "redline.verbs.plan_python",
+    "validate_plans": "redline.verbs.plan",
 }
 
 

@@ -1,7 +1,8 @@
 """Every failure Redline expects, as one tree; each class carries its exit code. Imports nothing of ours.
 
 RedlineError                  2   anything expected to go wrong
-├── UsageError                2   the command line makes no sense
+├── UsageError                2   what was asked for makes no sense
+│   └── ParameterError        2   one parameter of it does not
 ├── InputError                2   a file cannot be used
 │   ├── NotATraceError        2   the content is not a PyTorch trace
 │   ├── RefusedInputError     2   inflates or nests beyond the limits
@@ -22,7 +23,16 @@ class RedlineError(Exception):
 
 
 class UsageError(RedlineError):
-    """The command line makes no sense."""
+    """What was asked for makes no sense."""
+
+
+class ParameterError(UsageError):
+    """One parameter makes no sense. The message begins with its name, so that the command line can name its option."""
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"{parameter}{problem}")
+        self.parameter = parameter
+        self.problem = problem
 
 
 class InputError(RedlineError):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from redline.planner.train.transformer import Transformer
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
@@ -58,11 +59,10 @@ def test_every_group_of_points_has_a_mark_of_its_own(browser: Browser, tmp_path:
 
 def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> None:
     names = cycle(PAYLOADS.values())
-    evil = plan(
-        model=replace(llama(), name=next(names)), machine=replace(h100(), name=next(names)), stack=next(names)
-    )  # fmt: skip
+    named = replace(llama(), name=next(names))
+    evil = plan(workload=Transformer(named), machine=replace(h100(), name=next(names)), stack=next(names))
     for number, text in enumerate(
-        (train_page.render(evil, job()), serve_page.render(serving_plan(model=evil.model, engine=next(names))))
+        (train_page.render(evil, job()), serve_page.render(serving_plan(model=named, engine=next(names))))
     ):
         path = tmp_path / f"evil{number}.html"
         path.write_text(text, encoding="utf-8")

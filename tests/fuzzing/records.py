@@ -214,10 +214,10 @@ def config_outcome(path: Path, *, sampled: bool) -> tuple[str, Iterable[str]]:
     """All are read; of those that can be planned with, some are."""
     from redline.errors import RedlineError
     from redline.model.parameters import count_parameters
-    from redline.verbs.plan import find_model
+    from redline.verbs.plan_model import find_model
 
     try:
-        total = count_parameters(find_model(str(path))).total
+        total = count_parameters(find_model(str(path), {})).total
     except RedlineError:
         total = 0
     if not total or sampled:

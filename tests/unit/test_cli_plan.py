@@ -120,11 +120,9 @@ def test_several_sizes_stand_side_by_side(capsys: pytest.CaptureFixture[str]) ->
 
 def test_sizes_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(train("--tp", "8", gpus="12,16", batch="64")) == 0
-    assert (
-        "\n  12 GPUs: --tp 8: that does not divide 12 GPUs; give one of 1, 2, 3, 4, 6, 12\n" in capsys.readouterr().out
-    )
+    assert "\n  12 GPUs: tp 8: that does not divide 12 GPUs; give one of 1, 2, 3, 4, 6, 12\n" in capsys.readouterr().out
     assert refused(capsys, train("--tp", "8", gpus="12,20")).startswith(
-        "no layout can run on any of these numbers of GPUs: --tp 8: that does not divide 12 GPUs"
+        "no layout can run on any of these numbers of GPUs: tp 8: that does not divide 12 GPUs"
     )
 
 
@@ -169,9 +167,9 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--batch -5", "plan train: argument --batch: '-5' is not a count; write a number such as 16384"),
         ("--sequence 1e15", "plan train: argument --sequence: '1e15' is more than a billion; check that number\n"),
         ("--gpus 9000000000", "plan train: argument --gpus: '9000000000' is more than a billion; check that number\n"),
-        ("--kv-heads 5", "plan train: 5 heads of keys and values do not divide 32 heads; change --kv-heads or"),
-        ("--experts 8", "plan train: no layer of llama-3.1-8b has experts, so --experts changes nothing;\n"),
-        ("--model mixtral-8x7b --experts-per-token 9", "plan train: a token cannot be sent to 9 of 8 experts; change"),
+        ("--kv-heads 5", "plan train: --kv-heads 5: that does not divide the 32 heads\n"),
+        ("--experts 8", "plan train: --experts changes nothing: no layer of llama-3.1-8b has experts;\n"),
+        ("--model mixtral-8x7b --experts-per-token 9", "plan train: --experts-per-token 9: there are 8 experts\n"),
         ("--batch 0", "plan train: argument --batch: '0' is not a number of 1 or more\n"),
         ("--batch-tokens 4M", "plan train: argument --batch-tokens: not allowed with argument --batch\n"),
         ("--nic-gbit 0", "plan train: argument --nic-gbit: '0' is not a number above 0\n"),
@@ -183,19 +181,19 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--precision fp6", "plan train: argument --precision: invalid choice: 'fp6'"),
         ("--by luck", "plan train: argument --by: invalid choice: 'luck'"),
         ("--storage much", "plan train: argument --storage: 'much' is not a size"),
-        ("--tp 7", "--tp 7: that does not divide 64 GPUs; give one of 1, 2, 4, 8, 16, 32, 64\n"),
-        ("--tp 64", "--tp 64: that does not divide the 32 attention heads of the model; give one of 1, 2, 4, 8, 16,"),
-        ("--tp 7,3", "--tp 7,3: that does not divide 64 GPUs; "),
-        ("--gpus 128 --tp 128", "--tp 128: that does not divide the 32 attention heads of the model; "),
-        ("--pp 64", "--pp 64: the model has only 32 layers to deal to stages\n"),
-        ("--cp 16", "--cp 16: pieces of a sequence below 1024 tokens hide no traffic; give at most 8\n"),
-        ("--gpus 128 --cp 128 --sequence 1M --batch 1", "--cp 128: nobody has measured more than 64"),
-        ("--ep 4", "--ep 4: the model has no experts\n"),
-        ("--model mixtral-8x7b --ep 16", "--ep 16: that does not divide the 8 experts of a layer; give one of 1, 2,"),
-        ("--dp 64 --batch 96", "--dp 64: a batch of 96 sequences cannot be dealt to 64 copies evenly; change"),
-        ("--micro-batch 3", "--micro-batch 3: a batch of 512 sequences is no multiple of that; change --batch\n"),
-        ("--tp 8 --pp 16", "tp 8 x pp 16 are 128 GPUs, and --gpus says 64; change one of them\n"),
-        ("--dp 8 --tp 2 --pp 1 --cp 1", "dp 8 x tp 2 x pp 1 x cp 1 are 16 GPUs, and --gpus says 64; change one"),
+        ("--tp 7", "plan train: --tp 7: that does not divide 64 GPUs; give one of 1, 2, 4, 8, 16, 32, 64\n"),
+        ("--tp 64", "plan train: --tp 64: that does not divide the 32 attention heads of the model; give one of 1, 2,"),
+        ("--tp 7,3", "plan train: --tp 7,3: that does not divide 64 GPUs; "),
+        ("--gpus 128 --tp 128", "plan train: --tp 128: that does not divide the 32 attention heads of the model; "),
+        ("--pp 64", "plan train: --pp 64: the model has only 32 layers to deal to stages\n"),
+        ("--cp 16", "plan train: --cp 16: pieces of a sequence below 1024 tokens hide no traffic; give at most 8\n"),
+        ("--gpus 128 --cp 128 --sequence 1M --batch 1", "plan train: --cp 128: nobody has measured more than 64"),
+        ("--ep 4", "plan train: --ep 4: the model has no experts\n"),
+        ("--model mixtral-8x7b --ep 16", "plan train: --ep 16: that does not divide the 8 experts of a layer; "),
+        ("--dp 64 --batch 96", "plan train: --dp 64: a batch of 96 sequences cannot be dealt to 64 copies"),
+        ("--micro-batch 3", "plan train: --micro-batch 3: a batch of 512 sequences is no multiple of that; "),
+        ("--tp 8 --pp 16", "tp 8 x pp 16 are 128 GPUs, and there are 64; change one of them\n"),
+        ("--dp 8 --tp 2 --pp 1 --cp 1", "dp 8 x tp 2 x pp 1 x cp 1 are 16 GPUs, and there are 64; change one"),
         ("--shard 3", "no layout of 64 devices has shard 3"),
         ("--model llama-9", "no model is known as 'llama-9'"),
         ("--model there.json", "cannot read there.json as the config.json of a Hugging Face model: No such"),
@@ -206,7 +204,7 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--footprint slack", "plan train: argument --footprint: 'slack' is not of the form name=number, such as"),
         ("--footprint slack=much", "plan train: argument --footprint: 'much' is not a number\n"),
         ("--precision fp4", "H100-SXM5-80GB has no figure peak_flops_per_s.fp4"),
-        ("--price 3", "plan train: --price is for the whole job; say how long that is, such as --tokens 15T\n"),
+        ("--price 3", "plan train: --price is for the whole job; give the number of tokens to train on as well\n"),
         ("--tokens 15X", "plan train: argument --tokens: '15X' is not a count"),
         ("--tokens 1T --failures often", "no published failure rate is called 'often'"),
         ("--tokens 1T --failures -1", "failures per node and day must be a number of 0 or more, not -1\n"),
@@ -234,11 +232,11 @@ def test_tokens_that_are_no_whole_sequences(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_model_that_is_not_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused(capsys, train("--layers", "4", model=None)) == (
-        "plan train: which model? Give --model NAME or --model config.json,\n"
-        "or describe it by numbers; --hidden, --heads, --vocab are missing\n"
+        "plan train: --model is missing: give a known name or a config.json,\n"
+        "or describe the model by numbers; missing: hidden, heads, vocab\n"
     )
     sparse = "--layers 4 --hidden 512 --heads 8 --vocab 1000 --experts 8"
-    assert refused(capsys, train(*sparse.split(), model=None)).endswith("; --experts-per-token is missing\n")
+    assert refused(capsys, train(*sparse.split(), model=None)).endswith("; missing: experts_per_token\n")
 
 
 def test_a_config_that_is_no_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,9 +287,12 @@ def test_a_module_is_planned_in_samples(capsys: pytest.CaptureFixture[str], fold
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("--tp 2", "--tp: a module of your own is planned with copies of it and ZeRO or FSDP"),
-        ("--sequence 1024", "plan train: --sequence is for models of tokens; a module has samples: give --batch alone"),
-        ("--layers 4", "builds the module itself, so --layers changes nothing; leave it out"),
+        ("--tp 2", "plan train: --tp: a module of your own is planned with copies of it and ZeRO or FSDP"),
+        (
+            "--sequence 1024",
+            "plan train: --sequence is for models of tokens; a module has samples: give the batch alone",
+        ),
+        ("--layers 4", "network.py:build builds the module itself; leave it out"),
     ],
 )
 def test_a_module_has_no_inside_and_no_tokens(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,16 +305,16 @@ def test_a_module_needs_its_function_and_torch(
 ) -> None:
     pytest.importorskip("torch")
     assert "names no function. Give path.py:function" in refused(capsys, train(model="models.py"))
-    monkeypatch.setattr("redline.verbs.plan.find_spec", lambda _: None)
+    monkeypatch.setattr("redline.verbs.plan_model.find_spec", lambda _: None)
     assert "torch is not installed here; install it as your machine needs it" in refused(capsys, module())
 
 
 def test_a_batch_of_tokens_is_none_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     words = train("--batch-tokens", "4096", model=f"{MODULE}:build", gpus="8", sequence=None, batch=None)
-    assert "--batch-tokens is for models of tokens" in refused(capsys, words)
+    assert "--batch-tokens needs --sequence; a module of your own has samples: give --batch" in refused(capsys, words)
 
 
 def test_a_model_needs_the_length_of_its_sequences(capsys: pytest.CaptureFixture[str]) -> None:
-    message = "plan train: --sequence is missing: how many tokens has a sequence? Give --sequence 4096\n"
+    message = "plan train: --sequence is missing: how many tokens has a sequence, such as 4096?\n"
     assert refused(capsys, train(sequence=None)) == message

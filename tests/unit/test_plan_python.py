@@ -13,7 +13,7 @@ import redline
 from redline.cli import main
 from redline.cli.plan import layout as cli_layout
 from redline.errors import UsageError
-from redline.verbs import plan_python
+from redline.verbs.plan import LAYOUT
 from redline.verbs.shown_plans import PlannedServing, PlannedTraining
 from tests.e2e.test_docs import rows_of, section
 
@@ -68,7 +68,9 @@ def test_a_module_has_samples() -> None:
     module = f"{Path(__file__).parents[2]}/examples/plan/network.py:build"
     planned = redline.plan_training(module, machine="H100-SXM5-80GB", gpus=8, batch=256)
     assert planned.plan.unit == "samples"
-    with pytest.raises(UsageError, match="sequence is for models of tokens; a module has samples: give batch alone"):
+    with pytest.raises(
+        UsageError, match="sequence is for models of tokens; a module has samples: give the batch alone"
+    ):
         redline.plan_training(module, machine="H100-SXM5-80GB", gpus=8, batch=256, sequence=128)
 
 
@@ -76,11 +78,19 @@ def test_a_module_has_samples() -> None:
     ("changed", "message"),
     [
         ({"layout": {"tensor": 2}}, "a layout has no 'tensor'; it has: dp, tp, pp"),
-        ({"layout": {"recompute": "some"}}, "there is no recompute 'some'; there are: none, selective, full"),
-        ({"layout": {"tp": "two"}}, "there is no tp 'two'; give a number"),
+        ({"layout": {"recompute": "some"}}, "recompute some: there are: none, selective, full"),
+        ({"layout": {"tp": "two"}}, "tp two: give a number"),
         ({"gpus": []}, "gpus is a number of 1 or more, or a list of such numbers"),
-        ({"by": "luck"}, "there is no by='luck'; there are: speed, memory, cost"),
+        ({"by": "luck"}, "by luck: there is no such choice; there are: speed, memory, cost"),
         ({"sequence": None}, "sequence is missing: how many tokens has a sequence"),
+        (
+            {"numbers": {"depth": 4}},
+            "a model has no number 'depth'; it has layers, hidden, heads, vocab, ffn and so on",
+        ),
+        ({"pue": 1.2}, "pue is for the whole job; give the number of tokens to train on as well"),
+        ({"layout": {"tp": 7}}, "tp 7: that does not divide 64 GPUs; give one of 1, 2, 4, 8, 16, 32, 64"),
+        ({"batch": 7, "layout": {"dp": 64}}, "dp 64: a batch of 7 sequences cannot be dealt to 64 copies evenly"),
+        ({"batch": 3, "gpus": 37}, "no layout of 37 devices can run this model with 3 sequences per step\ncopies have"),
     ],
 )
 def test_nonsense_is_answered_with_what_to_do(changed: dict[str, Any], message: str) -> None:
@@ -94,10 +104,9 @@ def test_a_plan_is_saved_as_a_page_or_as_figures(tmp_path: Path) -> None:
         planned.save(tmp_path / "plan.pdf")
 
 
-def test_names_and_fields_of_a_layout_are_those_of_the_command_line() -> None:
-    assert plan_python.NAMED == {"schedule": cli_layout.SCHEDULES, "recompute": cli_layout.RECOMPUTES}
+def test_fields_of_a_layout_are_those_of_the_command_line() -> None:
     own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash"}
-    assert set(plan_python.LAYOUT) == {*cli_layout.SIZES, *own}
+    assert set(LAYOUT) == {*cli_layout.SIZES, *own}
 
 
 @pytest.mark.parametrize(("verb", "kind"), [("plan_training", PlannedTraining), ("plan_serving", PlannedServing)])

@@ -8,7 +8,7 @@ import torch
 from redline.errors import InputError
 from redline.launch.process import available_bytes
 from redline.probes.device import Device
-from redline.probes.room import free_bytes
+from redline.probes.free_memory import free_bytes
 
 MIB = 1 << 20
 

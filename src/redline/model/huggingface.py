@@ -99,5 +99,5 @@ def _reader(values: dict[str, Any], where: str) -> tuple[str, Callable[[Fields],
     known_names = ", ".join([*FAMILIES, *DIFFUSION])
     raise InputError(
         f"{where}: {named}; known are {known_names}.\n"
-        "Describe the model with flags (--layers, --hidden, ...), or give a function that builds it (path.py:function)."
+        "Describe the model by numbers (layers, hidden, ...), or give a function that builds it (path.py:function)."
     )

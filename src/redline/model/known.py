@@ -55,5 +55,5 @@ def _unknown(name: str, plain: str) -> UsageError:
     meant = f"; close to it: {', '.join(close)}" if close else f"; known are {', '.join(known_models())}"
     return UsageError(
         f"no model is known as {name!r}, and no such file is there{meant}.\n"
-        "Give a known name, a config.json, flags (--layers, --hidden, ...), or what builds it (path.py:function)."
+        "Give a known name, a config.json, numbers (layers, hidden, ...), or what builds it (path.py:function)."
     )

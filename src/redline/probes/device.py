@@ -60,7 +60,7 @@ class Device:
             import torch
 
             return int(torch.cuda.mem_get_info()[0])
-        from redline.probes.room import free_bytes
+        from redline.probes.free_memory import free_bytes
 
         return free_bytes()
 

@@ -1,43 +1,175 @@
-"""`redline plan`: what a job should cost before it runs, and which layout to run it on."""
+"""`redline plan`: what a job should cost before it runs, the best way to run it, and how far plans can be trusted."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 
-from redline.errors import UsageError
-from redline.model.describe import changed, describe
-from redline.model.known import read_model
-from redline.model.model import Model
+from redline.errors import ParameterError, UsageError
+from redline.hardware.profile import find_machine
+from redline.planner.serve import plan as serving
+from redline.planner.serve.choices import ENGINE, LOADS, SIZES
+from redline.planner.serve.plan import ServingRequest
+from redline.planner.serve.planned import ServingEvidence
+from redline.planner.train.choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP
+from redline.planner.train.layout import Layout
 from redline.planner.train.search.plan import TrainingRequest
-from redline.planner.train.search.subject import Subject, usual_stack
-from redline.verbs.plan_trace import write_predicted_trace
+from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
+from redline.planner.validation.validate import validate
+from redline.verbs.plan_job import price_job
+from redline.verbs.plan_model import find_model, find_workload
+from redline.verbs.plan_sizes import plan_sizes
+from redline.verbs.shown_plans import PlannedServing, PlannedTraining, ValidatedPlans
 
-__all__ = ["TrainingRequest", "find_model", "find_subject", "is_module", "usual_stack", "write_predicted_trace"]
+Constraint = float | str | Sequence[float | str]
 
-
-def find_model(source: str | None, **given: Any) -> Model:
-    """The model of a known name or a config.json, with these numbers in the place of its own; or of numbers alone."""
-    if source is None:
-        return describe(**given)
-    model = read_model(source)
-    return changed(model, **given) if given else model
-
-
-def find_subject(source: str | None, **given: Any) -> Subject:
-    """A model, or the module that FILE.py:FUNCTION builds, counted on shapes alone."""
-    if source is None or not is_module(source):
-        return find_model(source, **given)
-    if given:
-        name = next(iter(given)).replace("_", "-")
-        raise UsageError(f"{source} builds the module itself, so --{name} changes nothing; leave it out")
-    if find_spec("torch") is None:
-        raise UsageError(f"{source}: torch is not installed here; install it as your machine needs it (pytorch.org)")
-    from redline.probes.module import count_module
-
-    return count_module(source)
+LAYOUT = tuple(field.name for field in fields(Layout) if field.name not in {"expert_tp", "frozen"})
+NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
 
 
-def is_module(source: str) -> bool:
-    """Also where its function is missing, so that this is what is said about it."""
-    return source.endswith(".py") or source.rpartition(":")[0].endswith(".py")
+def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all of it has a default)
+    model: str | Path | None,
+    *,
+    numbers: Mapping[str, float] | None = None,
+    machine: str,
+    gpus: int | Sequence[int],
+    batch: int,
+    sequence: int | None = None,
+    precision: str = "bf16",
+    stack: str | None = None,
+    layout: Mapping[str, Constraint] | None = None,
+    footprint: Mapping[str, float] | None = None,
+    gpus_per_node: int = 0,
+    nic_gbit: float = 0.0,
+    by: str = BY[0],
+    accept_chance: float = ACCEPTED_CHANCE,
+    top: int = TOP,
+    tokens: float | None = None,
+    price: float | None = None,
+    failures: float | str | None = None,
+    recovery: str | None = None,
+    storage_bytes_per_s: float | None = None,
+    pue: float | None = None,
+) -> PlannedTraining:
+    """What a training job should cost, and the best layout of all that `layout` allows."""
+    sizes = [gpus] if isinstance(gpus, int) else list(gpus)
+    _refuse(sizes, by)
+    whole = {
+        "price": price,
+        "failures": failures,
+        "recovery": recovery,
+        "storage_bytes_per_s": storage_bytes_per_s,
+        "pue": pue,
+    }
+    _refuse_without_tokens(tokens, whole)
+    workload = find_workload(None if model is None else str(model), numbers or {})
+    request = TrainingRequest(
+        workload=workload,
+        machine=find_machine(machine),
+        devices=sizes[0],
+        sequence=workload.sequence_length(sequence),
+        sequences=batch,
+        dtype=precision,
+        stack=stack or workload.usual_stack,
+        devices_per_node=gpus_per_node,
+        nic_bytes_per_s=nic_gbit * 1e9 / 8,
+        fixed=dict(_fixed(layout or {})),
+        footprint=footprint or {},
+        accepted_chance=accept_chance,
+        top=top,
+    )
+    sized = plan_sizes(request, sizes, by=by)
+    job = None
+    if tokens is not None:
+        job = price_job(
+            sized.chosen,
+            tokens=tokens,
+            price=price,
+            failures=None if failures is None else str(failures),
+            recovery=recovery,
+            write_bytes_per_s=storage_bytes_per_s,
+            pue=pue or 1.0,
+        )
+    return PlannedTraining(plan=sized.chosen, job=job, sizes=sized.plans, refused=sized.refused)
+
+
+def plan_serving(  # noqa: PLR0913 (as above)
+    model: str | Path | None,
+    *,
+    numbers: Mapping[str, float] | None = None,
+    machine: str,
+    prompt: int,
+    output_tokens: int,
+    gpus: int | None = None,
+    tp: Sequence[int] = SIZES,
+    precision: Sequence[str] = ("bf16",),
+    cache: str = "bf16",
+    engine: str = ENGINE,
+    concurrency: Sequence[int] = LOADS,
+    max_ttft_s: float | None = None,
+    max_tpot_s: float | None = None,
+    price: float | None = None,
+) -> PlannedServing:
+    """What serving a model gives its users, and the best way to do it within the limits."""
+    request = ServingRequest(
+        model=find_model(None if model is None else str(model), numbers or {}),
+        machine=find_machine(machine),
+        prompt=prompt,
+        output=output_tokens,
+        engine=engine,
+        dtypes=tuple(precision),
+        cache_dtype=cache,
+        sizes=tuple(tp),
+        loads=tuple(concurrency),
+        devices=gpus,
+        price=price,
+        most_ttft_s=max_ttft_s,
+        most_tpot_s=max_tpot_s,
+    )
+    return PlannedServing(plan=serving.plan_serving(request, _measured_of(engine)))
+
+
+def validate_plans() -> ValidatedPlans:
+    """How well plans predict the published measurements that come with Redline."""
+    return ValidatedPlans(validation=validate())
+
+
+def _measured_of(engine: str) -> list[ServingEvidence]:
+    """How well figures of this engine were predicted."""
+    return [
+        ServingEvidence(metric=metric, rows=scored.rows, median=scored.median, p90=scored.p90)
+        for (of_engine, metric), scored in held_out_of(serving_accuracy()).items()
+        if of_engine == engine
+    ]
+
+
+def _refuse(sizes: Sequence[int], by: str) -> None:
+    if not sizes or min(sizes) < 1:
+        raise ParameterError("gpus", " is a number of 1 or more, or a list of such numbers")
+    if by not in BY:
+        raise ParameterError("by", f" {by}: there is no such choice; there are: {', '.join(BY)}")
+
+
+def _refuse_without_tokens(tokens: float | None, whole: Mapping[str, float | str | None]) -> None:
+    given = next((name for name, value in whole.items() if value is not None), None)
+    if tokens is None and given is not None:
+        raise ParameterError(given, " is for the whole job; give the number of tokens to train on as well")
+
+
+def _fixed(layout: Mapping[str, Constraint]) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Names as numbers, one value as a list of one."""
+    for name, constraint in layout.items():
+        if name not in LAYOUT:
+            raise UsageError(f"a layout has no {name!r}; it has: {', '.join(LAYOUT)}")
+        values = [constraint] if isinstance(constraint, str | int | float) else list(constraint)
+        yield name, tuple(_number(name, value) for value in values)
+
+
+def _number(name: str, value: float | str) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    known = NAMED.get(name, {})
+    if value not in known:
+        raise ParameterError(name, f" {value}: " + (f"there are: {', '.join(known)}" if known else "give a number"))
+    return float(known[value])

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redline.errors import UsageError
+from redline.planner.train.choices import BY
+from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.planned import TrainingPlan
-from redline.planner.train.search.wishes import refuse_impossible
-
-BY = ("speed", "memory", "cost")
 
 
 @dataclass(frozen=True, kw_only=True)

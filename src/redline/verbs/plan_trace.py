@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redline.planner.train.kernels import half_format
-from redline.planner.train.simulation.drawing import drawing_of
 from redline.planner.train.simulation.messages import TYPES
 from redline.planner.train.simulation.predicted import PredictedStep, predicted_step
 from redline.trace.write import write_timelines
@@ -32,17 +31,16 @@ def write_predicted_trace(plan: TrainingPlan, path: str | Path, *, force: bool =
     """The step of the best layout, for Perfetto and for `redline diagnose`."""
     machine = plan.machine
     memory = machine.memory_bytes
-    drawing = drawing_of(
-        plan.model,
+    drawing = plan.workload.drawing(
         plan.batch,
         plan.best.layout,
         plan.rates,
-        plan.pieces,
+        plan.step_costs,
         dtype=plan.dtype,
         half=plan.dtype if plan.dtype in TYPES else half_format(machine),
     )
     predicted = predicted_step(
-        plan.pieces,
+        plan.step_costs,
         float(plan.best.step_s),
         drawing,
         device=machine.driver_names[0] if machine.driver_names else machine.name,

@@ -23,6 +23,8 @@ class PlannedTraining:
     """All steps together; None without a number of tokens."""
     sizes: tuple[TrainingPlan, ...]
     """One plan for each number of GPUs that can run it."""
+    refused: tuple[tuple[int, str], ...] = ()
+    """The others, and why none of their layouts can run."""
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page where the name ends in .html, the figures where it ends in .json."""

@@ -1,22 +1,20 @@
 """Mistakes that were found in other planners: a test for each, so that this one does not make them."""
 
 import re
-from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from redline.cli.plan import build_parser
-from redline.cli.plan.train import _request
+from redline import plan_training
 from redline.hardware.catalogue import find, machines
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
 from redline.planner.train.kernels import _attention_table, _matmul_table
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.stacks import rates_of
-from redline.planner.train.time.pieces import pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.rows import training_runs
 from redline.planner.validation.training import expressed_runs
 
@@ -29,7 +27,7 @@ RATES = rates_of(find("H100-SXM5-80GB"), "bf16", "megatron-core")
 
 
 def step_s(model: Model) -> float:
-    return float(step_time(pieces(model, BATCH, Layout(micro_batch=4), RATES)).step_s)
+    return float(step_time(step_costs(model, BATCH, Layout(micro_batch=4), RATES)).step_s)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +43,10 @@ def test_no_network_card_has_more_than_800_gbit() -> None:
     assert max(cards) <= 100e9
 
 
-def test_bits_of_the_command_line_become_bytes() -> None:
-    words = "--model gpt2 --machine A100-SXM4-80GB --gpus 8 --sequence 1024 --batch 8 --nic-gbit 400"
-    options = build_parser("train").parse_args(words.split(), Namespace(kind="train"))
-    assert _request(options).nic_bytes_per_s == 50e9
+def test_bits_of_a_request_become_bytes() -> None:
+    machine = find("A100-SXM4-80GB")
+    planned = plan_training("gpt2", machine=machine.name, gpus=8, sequence=1024, batch=8, nic_gbit=400)
+    assert planned.plan.rates.nic_bytes_per_s == rates_of(machine, nic_bytes_per_s=50e9).nic_bytes_per_s
 
 
 def test_a_machine_has_the_memory_of_its_name() -> None:
@@ -70,14 +68,14 @@ def test_a_feed_forward_part_may_have_any_width(ffn: int) -> None:
 def test_the_vocabulary_is_that_of_the_model() -> None:
     wide = replace(GPT, vocab=4 * GPT.vocab)
     assert count_parameters(wide).total - count_parameters(GPT).total == 3 * 51200 * 1024
-    small, large = (pieces(each, BATCH, Layout(micro_batch=4), RATES).head_forward_s for each in (GPT, wide))
+    small, large = (step_costs(each, BATCH, Layout(micro_batch=4), RATES).head_forward_s for each in (GPT, wide))
     assert large == pytest.approx(4 * small, rel=0.05)
 
 
 @pytest.mark.parametrize("stages", [2, 4])
 def test_a_stage_gathers_its_own_layers_and_no_others(stages: int) -> None:
     layout = Layout(dp=8, pp=np.array([1.0, stages]), zero=3)
-    found = pieces(replace(GPT, vocab=0), BATCH, layout, RATES)
+    found = step_costs(replace(GPT, vocab=0), BATCH, layout, RATES)
     whole, part = found.gather_s * found.layers_per_stage
     assert whole > 0
     assert part == pytest.approx(whole / stages)

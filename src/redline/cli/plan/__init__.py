@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from redline.errors import UsageError
+from redline.errors import ParameterError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,8 +67,16 @@ def _unknown(word: str) -> str:
     return f"plan: there is no kind of plan {word!r}; {hint}"
 
 
+# Options that are not called like the parameter of `redline.plan_training` or `redline.plan_serving` that they set.
+OPTIONS = {"flash": "no-flash", "storage_bytes_per_s": "storage", "max_ttft_s": "max-ttft", "max_tpot_s": "max-tpot"}
+
+
 def run(options: argparse.Namespace) -> int:
-    return int(_module(options.kind).run(options))
+    try:
+        return int(_module(options.kind).run(options))
+    except ParameterError as error:
+        option = OPTIONS.get(error.parameter, error.parameter.replace("_", "-"))
+        raise UsageError(f"plan {options.kind}: --{option}{error.problem}") from error
 
 
 def _module(kind: str) -> Any:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from redline.cli.arguments import size_bytes
 from redline.cli.plan.numbers import above_zero, count
-from redline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-
-    from redline.planner.job.whole import JobCost
-    from redline.planner.train.search.planned import TrainingPlan
-
-NEEDS_TOKENS = ("price", "failures", "recovery", "pue", "storage")
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -40,24 +34,4 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--pue", type=above_zero, metavar="RATIO", help="power of the building over that of its computers (default: 1)"
-    )
-
-
-def job_of(options: argparse.Namespace, plan: TrainingPlan) -> JobCost | None:
-    """None where no number of tokens is given."""
-    if options.tokens is None:
-        given = next((name for name in NEEDS_TOKENS if getattr(options, name) is not None), None)
-        if given:
-            raise UsageError(f"plan train: --{given} is for the whole job; say how long that is, such as --tokens 15T")
-        return None
-    from redline.verbs.plan_job import price_job
-
-    return price_job(
-        plan,
-        tokens=options.tokens,
-        price=options.price,
-        failures=options.failures,
-        recovery=options.recovery,
-        write_bytes_per_s=options.storage,
-        pue=options.pue or 1.0,
     )

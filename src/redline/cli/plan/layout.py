@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from redline.cli.plan.numbers import chosen, several, share
+from redline.planner.train.choices import RECOMPUTES, SCHEDULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ SIZES = {
     "chunks": "pieces of layers per stage (interleaved pipeline)",
 }
 ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
-SCHEDULES = {"gpipe": 0, "1f1b": 1, "zero-bubble": 2}
-RECOMPUTES = {"none": 0, "selective": 1, "full": 2}
 
 
 def add_layout(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE",
         help="what copies split: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP)",
     )
-    group.add_argument("--schedule", type=chosen(SCHEDULES), metavar="NAME", help="gpipe, 1f1b or zero-bubble")
+    group.add_argument("--schedule", type=chosen(SCHEDULES), metavar="NAME", help=", ".join(SCHEDULES))
     group.add_argument(
         "--recompute", type=chosen(RECOMPUTES), metavar="WHAT", help="none, selective (inside attention) or full"
     )
@@ -48,7 +47,7 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-flash", action="store_true", help="attention is not fused")
 
 
-def fixed_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
+def layout_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
     """Of fields of a layout: the only values to consider."""
     fixed = {name: getattr(options, name) for name in (*SIZES, "zero", "schedule", "recompute")}
     if options.offload is not None:

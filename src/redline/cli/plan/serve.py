@@ -6,17 +6,16 @@ import argparse
 
 from redline.cli.arguments import language, positive
 from redline.cli.output import show
-from redline.cli.plan.model import add_model, model_of
+from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, several, size, time_s
 from redline.cli.plan.output import add_output, deliver_page, refuse_early
+from redline.planner.serve.choices import ENGINE, LOADS, SIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.planner.serve.plan import ServingRequest
     from redline.planner.serve.planned import ServingPlan
 
 USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
-ENGINE = "SGLang"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,9 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus", type=positive, metavar="N", help="how many there are, to fill with copies (default: one copy)"
     )
-    group.add_argument("--tp", type=several, metavar="N", help="GPUs that hold a copy (default: 1,2,4,8)")
+    group.add_argument(
+        "--tp", type=several, default=SIZES, metavar="N", help=f"GPUs that hold a copy (default: {_listed(SIZES)})"
+    )
     group.add_argument(
         "--precision",
         type=_names,
@@ -56,7 +57,11 @@ def _add_traffic(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--prompt", type=size, metavar="N", required=True, help="tokens of a prompt")
     group.add_argument("--output-tokens", type=size, metavar="N", required=True, help="tokens of an answer")
     group.add_argument(
-        "--concurrency", type=several, metavar="N", help="requests in flight on one copy (default: 1 to 512)"
+        "--concurrency",
+        type=several,
+        default=LOADS,
+        metavar="N",
+        help=f"requests in flight on one copy (default: {LOADS[0]} to {LOADS[-1]})",
     )
     group.add_argument(
         "--max-ttft", type=time_s, metavar="TIME", help="longest mean time to the first token (TTFT), such as 500ms"
@@ -70,36 +75,34 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip().lower() for word in text.split(",")))
 
 
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options)
-    from redline.verbs.plan_serve import plan_serving
+    from redline import plan_serving
 
-    plan = plan_serving(_request(options))
+    plan = plan_serving(
+        options.model,
+        numbers=numbers_of(options),
+        machine=options.machine,
+        prompt=options.prompt,
+        output_tokens=options.output_tokens,
+        gpus=options.gpus,
+        tp=options.tp,
+        precision=options.precision,
+        cache=options.cache,
+        engine=options.engine,
+        concurrency=options.concurrency,
+        max_ttft_s=options.max_ttft,
+        max_tpot_s=options.max_tpot,
+        price=options.price,
+    ).plan
     _print(plan, options, spoken)
     deliver_page(options, lambda: _page(plan, spoken))
     return 0
-
-
-def _request(options: argparse.Namespace) -> ServingRequest:
-    from redline.hardware.profile import find_machine
-    from redline.verbs.plan_serve import ServingRequest
-
-    chosen = {"sizes": options.tp, "loads": options.concurrency}
-    return ServingRequest(
-        model=model_of(options),
-        machine=find_machine(options.machine),
-        prompt=options.prompt,
-        output=options.output_tokens,
-        engine=options.engine,
-        dtypes=options.precision,
-        cache_dtype=options.cache,
-        devices=options.gpus,
-        price=options.price,
-        most_ttft_s=options.max_ttft,
-        most_tpot_s=options.max_tpot,
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
 
 
 def _print(plan: ServingPlan, options: argparse.Namespace, spoken: str) -> None:

@@ -6,23 +6,19 @@ import argparse
 
 from redline.cli.arguments import language, positive
 from redline.cli.output import point_to, quoted, show, speaks_unicode
-from redline.cli.plan.job import add_job, job_of
-from redline.cli.plan.layout import add_layout, fixed_of
-from redline.cli.plan.model import add_model, subject_of
+from redline.cli.plan.job import add_job
+from redline.cli.plan.layout import add_layout, layout_of
+from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
 from redline.cli.plan.output import add_output, deliver_page, refuse_early
 from redline.errors import UsageError
+from redline.planner.train.choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.planner.job.whole import JobCost
-    from redline.planner.train.search.plan import TrainingRequest
-    from redline.planner.train.search.subject import Subject
-    from redline.verbs.plan_sizes import Sized
+    from redline.verbs.shown_plans import PlannedTraining
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
-PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "fp32")
-BY = ("speed", "memory", "cost")
 TRACES = (".json", ".json.gz")
 
 
@@ -46,12 +42,14 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus-per-node",
         type=positive,
+        default=0,
         metavar="N",
         help="GPUs that share fast links (default: as the machine's record says)",
     )
     group.add_argument(
         "--nic-gbit",
         type=above_zero,
+        default=0.0,
         metavar="GBIT",
         help="network to other nodes, Gbit/s per GPU (default: a usual one)",
     )
@@ -82,63 +80,46 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--accept-chance",
         type=share,
+        default=ACCEPTED_CHANCE,
         metavar="SHARE",
-        help="the highest chance of running out of memory (default: 0.2)",
+        help=f"the highest chance of running out of memory (default: {ACCEPTED_CHANCE})",
     )
-    group.add_argument("--top", type=positive, default=8, metavar="N", help="layouts to list (default: 8)")
+    group.add_argument("--top", type=positive, default=TOP, metavar="N", help=f"layouts to list (default: {TOP})")
 
 
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options)
     _refuse_trace(options)
-    from redline.verbs.plan_sizes import plan_sizes
+    from redline import plan_training
 
-    sized = plan_sizes(_request(options), options.gpus, by=options.by)
-    job = job_of(options, sized.chosen)
-    _print(sized, job, options, spoken)
-    deliver_page(options, lambda: _page(sized, job, spoken))
-    _write_trace(sized, options)
-    return 0
-
-
-def _request(options: argparse.Namespace) -> TrainingRequest:
-    from redline.hardware.profile import find_machine
-    from redline.verbs.plan import TrainingRequest, usual_stack
-
-    model = subject_of(options)
-    chosen = {
-        "stack": options.stack or usual_stack(model),
-        "devices_per_node": options.gpus_per_node,
-        "nic_bytes_per_s": None if options.nic_gbit is None else options.nic_gbit * 1e9 / 8,
-        "accepted_chance": options.accept_chance,
-        "footprint": options.footprint,
-    }
-    return TrainingRequest(
-        model=model,
-        machine=find_machine(options.machine),
-        devices=options.gpus[0],
-        sequence=_sequence(options, model),
-        sequences=_sequences(options),
-        dtype=options.precision,
-        fixed=fixed_of(options),
+    planned = plan_training(
+        options.model,
+        numbers=numbers_of(options),
+        machine=options.machine,
+        gpus=options.gpus,
+        batch=_sequences(options),
+        sequence=options.sequence,
+        precision=options.precision,
+        stack=options.stack,
+        layout=layout_of(options),
+        footprint=options.footprint,
+        gpus_per_node=options.gpus_per_node,
+        nic_gbit=options.nic_gbit,
+        by=options.by,
+        accept_chance=options.accept_chance,
         top=options.top,
-        **{name: value for name, value in chosen.items() if value is not None},
+        tokens=options.tokens,
+        price=options.price,
+        failures=options.failures,
+        recovery=options.recovery,
+        storage_bytes_per_s=options.storage,
+        pue=options.pue,
     )
-
-
-def _sequence(options: argparse.Namespace, model: Subject) -> int:
-    """A sample of a module counts as one, however many tokens or pixels it has."""
-    from redline.model.counted import CountedModule
-
-    if isinstance(model, CountedModule):
-        wrong = "sequence" if options.sequence is not None else "batch-tokens" if options.batch is None else None
-        if wrong:
-            raise UsageError(f"plan train: --{wrong} is for models of tokens; a module has samples: give --batch alone")
-        return 1
-    if options.sequence is None:
-        raise UsageError("plan train: --sequence is missing: how many tokens has a sequence? Give --sequence 4096")
-    return int(options.sequence)
+    _print(planned, options, spoken)
+    deliver_page(options, lambda: _page(planned, spoken))
+    _write_trace(planned, options)
+    return 0
 
 
 def _sequences(options: argparse.Namespace) -> int:
@@ -146,6 +127,8 @@ def _sequences(options: argparse.Namespace) -> int:
 
     if options.batch is not None:
         return int(options.batch)
+    if options.sequence is None:
+        raise UsageError("plan train: --batch-tokens needs --sequence; a module of your own has samples: give --batch")
     sequences, rest = divmod(options.batch_tokens, options.sequence)
     if rest or not sequences:
         near = 1 << max(0, round(log2(max(sequences, 1))))  # copies divide a power of two best
@@ -159,24 +142,24 @@ def _sequences(options: argparse.Namespace) -> int:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _print(sized: Sized, job: JobCost | None, options: argparse.Namespace, spoken: str) -> None:
+def _print(planned: PlannedTraining, options: argparse.Namespace, spoken: str) -> None:
     from redline.report.language import speaking
     from redline.report.plan.train import json, sizes, text
 
     if options.json:
-        show(json.render(sized.chosen, job, sizes=sized.plans))
+        show(json.render(planned.plan, planned.job, sizes=planned.sizes))
         return
     with speaking(spoken):
-        head = sizes.render(sized.plans, sized.refused, sized.chosen) if len(options.gpus) > 1 else ""
-        show(head + text.render(sized.chosen, job, unicode=speaks_unicode()))
+        head = sizes.render(planned.sizes, planned.refused, planned.plan) if len(options.gpus) > 1 else ""
+        show(head + text.render(planned.plan, planned.job, unicode=speaks_unicode()))
 
 
-def _page(sized: Sized, job: JobCost | None, spoken: str) -> str:
+def _page(planned: PlannedTraining, spoken: str) -> str:
     from redline.report.html.plan.train import page
     from redline.report.language import speaking
 
     with speaking(spoken):
-        return page.render(sized.chosen, job, sizes=sized.plans)
+        return page.render(planned.plan, planned.job, sizes=planned.sizes)
 
 
 def _refuse_trace(options: argparse.Namespace) -> None:
@@ -194,11 +177,9 @@ def _refuse_trace(options: argparse.Namespace) -> None:
     refuse_unless_writable(Path(options.output), force=options.force)
 
 
-def _write_trace(sized: Sized, options: argparse.Namespace) -> None:
+def _write_trace(planned: PlannedTraining, options: argparse.Namespace) -> None:
     if options.output is None:
         return
-    from redline.verbs.plan import write_predicted_trace
-
-    write_predicted_trace(sized.chosen, options.output, force=options.force)
+    planned.save_trace(options.output, force=options.force)
     if not options.quiet:
         point_to(f"redline diagnose {quoted([options.output])}")

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from redline.verbs.plan_validate import Validation
+    from redline.planner.validation.validate import Validation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,11 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options)
+    from redline import validate_plans
     from redline.report.language import speaking
     from redline.report.plan.validate import json, text
-    from redline.verbs.plan_validate import validate
 
-    found = validate()
+    found = validate_plans().validation
     if options.json:
         show(json.render(found))
     else:
@@ -36,9 +36,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _page(found: Validation, spoken: str) -> str:
+    from redline.planner.validation.validate import memory_points, serving_points, step_points
     from redline.report.html.plan.validate import page
     from redline.report.language import speaking
-    from redline.verbs.plan_validate import memory_points, serving_points, step_points
 
     with speaking(spoken):
         return page.render(found, step_points(), memory_points(), serving_points())

@@ -9,10 +9,10 @@ import numpy as np
 
 from redline.model.model import Column, Model, Number
 from redline.planner.serve.columns import column, ratio
+from redline.planner.serve.kv_capacity import attention_tp, cache_bytes
 from redline.planner.serve.numbers import expert_share_touched, numbers
 from redline.planner.serve.outcome import PassTime
 from redline.planner.serve.rates import Constants
-from redline.planner.serve.room import attention_tp, cache_bytes
 from redline.planner.serve.setup import Setup
 
 _ACTIVATION_BYTES = 2

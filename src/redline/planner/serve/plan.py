@@ -7,19 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.errors import UsageError
+from redline.errors import ParameterError, UsageError
 from redline.hardware.machine import Machine
 from redline.model.model import Column, Model
 from redline.model.parameters import active_parameters, count_parameters
+from redline.planner.serve.choices import LOADS, SIZES
 from redline.planner.serve.deployment import Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.engines import constants_of, interval_of, measured_on
 from redline.planner.serve.formats import format_named
 from redline.planner.serve.frontier import Frontier, frontier
 from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-
-SIZES = (1, 2, 4, 8)
-LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +97,9 @@ def _sizes(request: ServingRequest) -> tuple[int, ...]:
     found = tuple(size for size in request.sizes if heads % size == 0 and size <= most)
     if not found:
         wanted = ", ".join(map(str, request.sizes))
-        raise UsageError(f"--tp {wanted}: none divides the {heads} attention heads within {most} GPUs; give another")
+        raise ParameterError(
+            "tp", f" {wanted}: none divides the {heads} attention heads within {most} GPUs; give another"
+        )
     return found
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from redline.model.model import Column
 from redline.planner.serve.columns import column, ratio
 from redline.planner.serve.deployment import Traffic
+from redline.planner.serve.kv_capacity import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.outcome import PassTime, ServeOutcome
 from redline.planner.serve.passes import decode_pass, prompt_pass
-from redline.planner.serve.room import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.setup import Setup
 
 

@@ -1,25 +1,9 @@
 """How a job is laid out over its devices, as numbers or columns of numbers: one row per layout."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from redline.model.model import Number
-
-
-class Schedule(IntEnum):
-    """In which order a pipeline's stages work on micro-batches."""
-
-    GPIPE = 0
-    ONE_F_ONE_B = 1  # interleaved where `chunks` is above 1
-    ZERO_BUBBLE = 2  # the gradient of weights fills the gaps
-
-
-class Recompute(IntEnum):
-    """Which activations are computed again in the backward pass rather than kept."""
-
-    NONE = 0
-    SELECTIVE = 1  # the inside of attention
-    FULL = 2  # everything but the input of each layer
+from redline.planner.train.choices import Recompute, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import layer_parameters
-from redline.planner.train.layout import Batch, Layout, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.layout import Batch, Layout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
+from redline.planner.train.choices import ACCEPTED_CHANCE
 from redline.planner.train.memory.footprint import footprint
-from redline.planner.train.memory.room import chance_out_of_memory, peak_interval
+from redline.planner.train.memory.oom_probability import oom_probability, peak_interval
 from redline.planner.train.memory.runnable import runnable
-from redline.planner.train.search.search import ACCEPTED_CHANCE
 from redline.planner.validation.memory import (
     Peaks,
     as_measured,
@@ -107,7 +107,7 @@ def fit_verdicts(accepted_chance: float = ACCEPTED_CHANCE) -> FitVerdicts:
     tried = every.where(every.held_out)
     can_run = runnable(tried.model, tried.batch, tried.layout, footprint("nanotron"))
     peak = fullest_use(tried).peak_bytes
-    fits = can_run & (chance_out_of_memory(peak, tried.device_bytes, "nanotron") <= accepted_chance)
+    fits = can_run & (oom_probability(peak, tried.device_bytes, "nanotron") <= accepted_chance)
     false_fits = fits & ~tried.ran
     return FitVerdicts(
         accepted_chance=accepted_chance,

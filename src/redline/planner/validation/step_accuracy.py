@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from redline.planner.train.memory.room import chance_out_of_memory
+from redline.planner.train.choices import ACCEPTED_CHANCE
+from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.rates import Rates
-from redline.planner.train.search.search import ACCEPTED_CHANCE
 from redline.planner.train.stacks import Stack, spread, stack, with_stack
-from redline.planner.train.time.pieces import pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.rows import Mask, Numbers
 from redline.planner.validation.training import Runs, expressed_runs, unexpressed_runs
 
@@ -106,7 +106,7 @@ def step_accuracy() -> StepAccuracy:
 
 def predicted(runs: Runs) -> StepTime:
     """The step of every run, by what it is spent on."""
-    return step_time(pieces(runs.model, runs.batch, runs.layout, rates(runs)))
+    return step_time(step_costs(runs.model, runs.batch, runs.layout, rates(runs)))
 
 
 def rates(runs: Runs) -> Rates:
@@ -128,7 +128,7 @@ def choice_loss(runs: Runs) -> ChoiceLoss:
 
 def _fits(runs: Runs) -> Mask:
     peak_bytes = memory_use(runs.model, runs.batch, runs.layout, SWEEP).peak_bytes
-    fits: Mask = chance_out_of_memory(peak_bytes, runs.bare.device_bytes, SWEEP) <= ACCEPTED_CHANCE
+    fits: Mask = oom_probability(peak_bytes, runs.bare.device_bytes, SWEEP) <= ACCEPTED_CHANCE
     return fits
 
 

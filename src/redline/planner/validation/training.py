@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from redline.hardware.catalogue import find
 from redline.model.model import Model
+from redline.planner.train.choices import Recompute, Schedule
 from redline.planner.train.columns import rows_of
-from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import machine_rates
 from redline.planner.validation.rows import Mask, Numbers, Rows, training_runs

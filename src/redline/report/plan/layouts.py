@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from redline.planner.train.layout import Layout, Recompute, Schedule
+from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.layout import Layout
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")

@@ -17,10 +17,10 @@ from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.engines import constant_columns, constants_of
 from redline.planner.serve.formats import FORMATS, format_named, stacked
+from redline.planner.serve.kv_capacity import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.numbers import expert_share_touched, numbers
 from redline.planner.serve.outcome import Limit, ServeOutcome
 from redline.planner.serve.passes import decode_pass, peak_flops, prompt_pass
-from redline.planner.serve.room import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.setup import Setup
 from redline.planner.serve.steady import best, serve
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from redline.errors import UsageError
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
 from redline.planner.train.outcome import MemoryUse

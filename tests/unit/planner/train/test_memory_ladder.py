@@ -13,7 +13,8 @@ import pytest
 
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
 

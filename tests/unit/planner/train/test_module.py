@@ -12,15 +12,17 @@ from redline.hardware.machine import Figure
 from redline.model.counted import CountedModule, Operator
 from redline.model.describe import describe
 from redline.model.model import Model
-from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import footprint
+from redline.planner.train.module import Module
+from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.space import Space, module_layouts
-from redline.planner.train.search.subject import flops_per_step, memory_of, pieces_of, rates_for
-from redline.planner.train.search.wishes import refuse_impossible
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.stacks import rates_of, stack_names
 from redline.planner.train.time.operators import OPERATORS_PER_LAYER
+from redline.planner.train.transformer import Transformer
 
 H100 = find("H100-SXM5-80GB")
 MIB = 2**20
@@ -56,7 +58,7 @@ SMALL = CountedModule(
     blocks_kept_bytes=72 * MIB,
     largest_block_bytes=12 * MIB,
 )  # fmt: skip
-REQUEST = TrainingRequest(model=SMALL, machine=H100, devices=8, sequence=1, sequences=256)
+REQUEST = TrainingRequest(workload=Module(SMALL), machine=H100, devices=8, sequence=1, sequences=256)
 
 
 def one(**given: float) -> Layout:
@@ -76,17 +78,17 @@ def test_a_plan_has_copies_and_zero_and_nothing_else() -> None:
 
 def test_the_closed_form_is_the_played_through_step() -> None:
     plan = plan_training(replace(REQUEST, fixed={"zero": (3.0,), "micro_batch": (4.0,)}))
-    assert simulate(plan.pieces).step_s == pytest.approx(plan.best.step_s, rel=0.02)
+    assert simulate(plan.step_costs).step_s == pytest.approx(plan.best.step_s, rel=0.02)
 
 
 def test_time_grows_with_the_micro_batch_but_not_that_of_parameters() -> None:
     rates = replace(rates_of(H100), fixed_s=0.0)
     batch = Batch(sequence=1, sequences=64)
-    four, eight = (pieces_of(SMALL, batch, one(micro_batch=size), rates).forward_s[0] for size in (4, 8))
+    four, eight = (Module(SMALL).step_costs(batch, one(micro_batch=size), rates).forward_s[0] for size in (4, 8))
     assert eight == pytest.approx(2 * four)  # the product computes longer than it moves
     relu = operator("relu", mib=30, parameters=10)
     moving = replace(SMALL, operators=(relu,))
-    four, eight = (pieces_of(moving, batch, one(micro_batch=size), rates).forward_s[0] for size in (4, 8))
+    four, eight = (Module(moving).step_costs(batch, one(micro_batch=size), rates).forward_s[0] for size in (4, 8))
     assert eight / four == pytest.approx(50 / 30)
 
 
@@ -94,7 +96,7 @@ def test_a_table_is_looked_up_and_not_read() -> None:
     read = operator("relu", mib=30, parameters=20)
     rates = replace(rates_of(H100), fixed_s=0.0)
     times = [
-        pieces_of(replace(SMALL, operators=(each,)), Batch(sequence=1, sequences=4), one(), rates).forward_s[0]
+        Module(replace(SMALL, operators=(each,))).step_costs(Batch(sequence=1, sequences=4), one(), rates).forward_s[0]
         for each in (read, replace(read, name="embedding"))
     ]
     assert times[0] == pytest.approx(3 * times[1])
@@ -103,33 +105,33 @@ def test_a_table_is_looked_up_and_not_read() -> None:
 def test_recomputing_repeats_the_forward_pass_and_keeps_inputs_and_one_block() -> None:
     rates, foot, batch = rates_of(H100), footprint("default"), Batch(sequence=1, sequences=4)
     kept, again = one(), one(recompute=Recompute.FULL)
-    before, after = (pieces_of(SMALL, batch, layout, rates) for layout in (kept, again))
+    before, after = (Module(SMALL).step_costs(batch, layout, rates) for layout in (kept, again))
     assert after.recompute_s[0] == before.forward_s[0] > 0
     assert before.recompute_s[0] == 0
-    much, little = (memory_of(SMALL, batch, layout, foot).activations_bytes[0] for layout in (kept, again))
+    much, little = (Module(SMALL).memory(batch, layout, foot).activations_bytes[0] for layout in (kept, again))
     # Of 32-bit numbers, in 16 bits; 8 MiB are kept outside blocks.
     assert much - little == (80 - (8 + 8 + 12)) * MIB / 2
 
 
 def test_states_are_those_of_any_model_and_zero_divides_them() -> None:
     foot, batch = footprint("default"), Batch(sequence=1, sequences=32)
-    plain, split = (memory_of(SMALL, batch, one(dp=8, zero=zero), foot) for zero in (0, 3))
+    plain, split = (Module(SMALL).memory(batch, one(dp=8, zero=zero), foot) for zero in (0, 3))
     states = [each.weights_bytes + each.gradients_bytes + each.optimizer_bytes for each in (plain, split)]
     assert states[0] == 16 * SMALL.parameters
     assert states[1] == 2 * SMALL.parameters
     half = replace(SMALL, trained_parameters=SMALL.parameters // 2)
-    frozen = memory_of(half, batch, one(), foot)
+    frozen = Module(half).memory(batch, one(), foot)
     assert frozen.weights_bytes + frozen.gradients_bytes + frozen.optimizer_bytes == (2 + 14 / 2) * SMALL.parameters
 
 
 def test_a_calibrated_host_takes_the_place_of_the_fitted_one() -> None:
     rates = rates_of(H100)
-    assert rates_for(SMALL, rates, H100) is rates
+    assert Module(SMALL).rates(rates, H100) is rates
     each = {"dispatch_ns": 5000.0, "launch_ns": 2000.0}
     figures = {name: Figure(value=value, source="measured", date="2026-08") for name, value in each.items()}
-    measured = rates_for(SMALL, rates, replace(H100, figures={**H100.figures, **figures}))
+    measured = Module(SMALL).rates(rates, replace(H100, figures={**H100.figures, **figures}))
     assert measured.host_layer_s == pytest.approx(OPERATORS_PER_LAYER * 5e-6)
-    layer = pieces_of(SMALL, Batch(sequence=1, sequences=4), one(), measured)
+    layer = Module(SMALL).step_costs(Batch(sequence=1, sequences=4), one(), measured)
     assert layer.host_forward_s[0] == pytest.approx((8 + 16) / 8 * 5e-6)
 
 
@@ -189,25 +191,26 @@ def test_gpt2_costs_as_a_module_what_it_costs_in_numbers(gpt2: CountedModule, st
     """Kernels too small to fill a device take a fixed time for each operator, which numbers do not know."""
     numbers, rates = gpt2_in_numbers(), rates_of(H100, stack_name=stack)
     both = []
-    for model, sequence in ((gpt2, 1), (numbers, 1024)):
-        found = pieces_of(model, Batch(sequence=sequence, sequences=16), one(micro_batch=16), rates)
+    for workload, sequence in ((Module(gpt2), 1), (Transformer(numbers), 1024)):
+        found = workload.step_costs(Batch(sequence=sequence, sequences=16), one(micro_batch=16), rates)
         both.append(12 * (found.forward_s + found.backward_s)[0] + (found.head_forward_s + found.head_backward_s)[0])
     assert both[0] == pytest.approx(both[1], rel=0.15)
 
 
 def test_gpt2_has_the_same_parameters_flops_and_memory_both_ways(gpt2: CountedModule) -> None:
     numbers = gpt2_in_numbers()
-    module_plan = plan_training(replace(REQUEST, model=gpt2, sequences=64, fixed={"micro_batch": (8.0,)}))
-    plan = plan_training(replace(REQUEST, model=numbers, sequence=1024, sequences=64, fixed={"micro_batch": (8.0,)}))
+    module_plan = plan_training(replace(REQUEST, workload=Module(gpt2), sequences=64, fixed={"micro_batch": (8.0,)}))
+    numbered = replace(REQUEST, workload=Transformer(numbers), sequence=1024, sequences=64)
+    plan = plan_training(replace(numbered, fixed={"micro_batch": (8.0,)}))
     assert module_plan.parameters == plan.parameters == 124_439_808
-    flops = [flops_per_step(gpt2, Batch(sequence=1, sequences=64)), plan.flops_per_step]
+    flops = [Module(gpt2).flops_per_step(Batch(sequence=1, sequences=64)), plan.flops_per_step]
     assert flops[0] == pytest.approx(flops[1], rel=1e-3)
     assert module_plan.best.step_s == pytest.approx(plan.best.step_s, rel=0.25)
     layout = one(micro_batch=8, dp=8)
     foot = footprint("default")
-    of_module = memory_of(gpt2, Batch(sequence=1, sequences=64), layout, foot).peak_bytes[0]
+    of_module = Module(gpt2).memory(Batch(sequence=1, sequences=64), layout, foot).peak_bytes[0]
     assert of_module == pytest.approx(
-        memory_of(numbers, Batch(sequence=1024, sequences=64), layout, foot).peak_bytes[0], rel=0.2
+        Transformer(numbers).memory(Batch(sequence=1024, sequences=64), layout, foot).peak_bytes[0], rel=0.2
     )
 
 
@@ -220,6 +223,6 @@ def test_residual_networks_are_what_torchvision_says_and_their_blocks_are_found(
     found = counted(name)
     assert (found.parameters, found.blocks, found.samples) == (parameters, 16, 8)
     assert found.forward_flops / found.samples == pytest.approx(2 * multiplications, rel=0.01)
-    plan = plan_training(replace(REQUEST, model=found, sequences=2048))
+    plan = plan_training(replace(REQUEST, workload=Module(found), sequences=2048))
     assert plan.fits
     assert plan.best.layout.micro_batch >= 32

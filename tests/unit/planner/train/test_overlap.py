@@ -12,8 +12,9 @@ from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.time.overlap import overlaps as row_overlaps
-from redline.planner.train.time.pieces import pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import of_row, step_costs
+from redline.planner.train.transformer import Transformer
 
 H100 = find("H100-SXM5-80GB")
 
@@ -21,7 +22,12 @@ H100 = find("H100-SXM5-80GB")
 def overlaps(sequence: int, **fixed: int) -> dict[str, Overlap]:
     wanted = {name: (float(value),) for name, value in fixed.items()}
     request = TrainingRequest(
-        model=known_model("llama-3.1-8b"), machine=H100, devices=64, sequence=sequence, sequences=64, fixed=wanted
+        workload=Transformer(known_model("llama-3.1-8b")),
+        machine=H100,
+        devices=64,
+        sequence=sequence,
+        sequences=64,
+        fixed=wanted,
     )
     return {one.kind: one for one in plan_training(request).overlaps}
 
@@ -58,11 +64,12 @@ def test_tensor_and_expert_traffic_is_shown_whole_with_what_hides() -> None:
     layout, batch = Layout(dp=8, tp=2, ep=8), Batch(sequence=4096, sequences=64)
     rates = replace(rates_of(H100), tensor_overlap=0.0, expert_overlap=0.0)
     shown, hidden = (
-        pieces(model, batch, layout, each) for each in (rates, replace(rates, tensor_overlap=0.9, expert_overlap=0.9))
+        step_costs(model, batch, layout, each)
+        for each in (rates, replace(rates, tensor_overlap=0.9, expert_overlap=0.9))
     )
     for kind in ("tensor", "expert"):
         whole_s, rest_s = (
-            {one.kind: one for one in row_overlaps(row_of(each, 0), row_of(step_time(each), 0))}[kind]
+            {one.kind: one for one in row_overlaps(of_row(each), row_of(step_time(each), 0))}[kind]
             for each in (shown, hidden)
         )
         assert rest_s.traffic_s == pytest.approx(whole_s.traffic_s)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from redline.planner.train.layout import Layout, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.layout import Layout
 from redline.planner.train.stages import in_flight
 from redline.planner.train.time.pipeline import PipelineTime, Stages, pipeline_time
 

@@ -12,19 +12,21 @@ from redline.errors import OutputError
 from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find
 from redline.model.describe import describe
+from redline.planner.train.choices import Recompute, Schedule
 from redline.planner.train.columns import row_of
-from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.planned import TrainingPlan
 from redline.planner.train.simulation.activity import Activity
-from redline.planner.train.simulation.drawing import Drawing, drawing_of
+from redline.planner.train.simulation.drawing import Drawing, model_drawing
 from redline.planner.train.simulation.predicted import MADE_BY, PredictedStep, events_in, predicted_step
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.simulation.stage_run import Event
 from redline.planner.train.stacks import rates_of
-from redline.planner.train.time.pieces import Pieces, pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import StepCosts, of_row, step_costs
+from redline.planner.train.transformer import Transformer
 from redline.report.diagnose.screen import screen_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Origin, Timeline
@@ -36,6 +38,7 @@ from redline.verbs.plan_trace import write_predicted_trace
 from redline.work.rate import work_of
 
 MODEL = describe(layers=16, hidden=2048, heads=16, ffn=8192, vocab=50304)
+GPT = Transformer(MODEL)
 LAYOUTS: dict[str, dict[str, float]] = {
     "1F1B": {"dp": 4, "tp": 2, "pp": 4, "zero": 1},
     "interleaved": {"dp": 4, "tp": 2, "pp": 4, "chunks": 2, "recompute": 2},
@@ -49,12 +52,12 @@ BATCH = Batch(sequence=4096, sequences=64)
 H100, H100_NAME = find("H100-SXM5-80GB"), "NVIDIA H100 80GB HBM3"
 
 
-def planned(layout: dict[str, float]) -> tuple[Pieces, StepTime, Drawing]:
+def planned(layout: dict[str, float]) -> tuple[StepCosts[float], StepTime, Drawing]:
     columns = Layout(**{name: np.array([float(value)]) for name, value in ({"dp": 1} | layout).items()})
     rates = rates_of(H100)
-    parts = pieces(MODEL, BATCH, columns, rates)
-    one, time = row_of(parts, 0), row_of(step_time(parts), 0)
-    return one, time, drawing_of(MODEL, BATCH, Layout(**layout), rates, one, dtype="bf16", half="bf16")
+    parts = step_costs(MODEL, BATCH, columns, rates)
+    one, time = of_row(parts), row_of(step_time(parts), 0)
+    return one, time, model_drawing(MODEL, BATCH, Layout(**layout), rates, one, dtype="bf16", half="bf16")
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -186,7 +189,7 @@ def test_a_plain_trace_is_still_measured() -> None:
 
 
 def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_path: Path) -> None:
-    request = TrainingRequest(model=MODEL, machine=H100, devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)})
+    request = TrainingRequest(workload=GPT, machine=H100, devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)})
     plan = plan_training(request)
     trace = write_predicted_trace(plan, tmp_path / "plan.json")
     assert trace.stages == (0, 1, 2, 3)
@@ -205,7 +208,7 @@ def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_pa
 def plan_of(**fixed: float) -> TrainingPlan:
     given = {name: (value,) for name, value in fixed.items()}
     return plan_training(
-        TrainingRequest(model=MODEL, machine=H100, devices=16, sequence=4096, sequences=64, fixed=given)
+        TrainingRequest(workload=GPT, machine=H100, devices=16, sequence=4096, sequences=64, fixed=given)
     )
 
 
@@ -313,8 +316,8 @@ def test_experts_are_gathered_among_those_that_have_the_same() -> None:
     mixed = {"moe_layers": 16, "experts": 8, "experts_per_token": 2, "expert_ffn": 4096}
     model, rates = describe(layers=16, hidden=2048, heads=16, vocab=50304, **mixed), rates_of(H100)
     layout = Layout(dp=32, ep=8, zero=3)
-    parts = pieces(model, BATCH, Layout(dp=np.array([32.0]), ep=8, zero=3), rates)
-    drawing = drawing_of(model, BATCH, layout, rates, row_of(parts, 0), dtype="bf16", half="bf16")
+    parts = step_costs(model, BATCH, Layout(dp=np.array([32.0]), ep=8, zero=3), rates)
+    drawing = model_drawing(model, BATCH, layout, rates, of_row(parts), dtype="bf16", half="bf16")
     sent, _ = drawing.messages(Event(Activity.GATHER, 0.0, float(parts.gather_s[0]), 0, 0))
     assert [(each.group, each.members) for each in sent] == [("data", 32), ("expert data", 4)]
     assert sent[1].out_elements == 3 * 2048 * 4096
@@ -369,7 +372,7 @@ def test_splitting_a_pass_moves_no_kernel_of_the_schedule() -> None:
 
 @pytest.mark.parametrize("dtype", ["fp8", "fp16", "fp32"])
 def test_every_number_format_is_rated(dtype: str, tmp_path: Path) -> None:
-    request = TrainingRequest(model=MODEL, machine=H100, devices=8, sequence=4096, sequences=64, dtype=dtype)
+    request = TrainingRequest(workload=GPT, machine=H100, devices=8, sequence=4096, sequences=64, dtype=dtype)
     path = tmp_path / "plan.json"
     write_predicted_trace(plan_training(request), path)
     diagnosis = diagnose(path).diagnosis
@@ -381,7 +384,12 @@ def test_experts_are_grouped_matmuls_and_tokens_go_to_them_in_all_to_alls(tmp_pa
     mixed = {"moe_layers": 8, "experts": 8, "experts_per_token": 2, "expert_ffn": 4096}
     model = describe(layers=8, hidden=2048, heads=16, vocab=50304, **mixed)
     request = TrainingRequest(
-        model=model, machine=H100, devices=8, sequence=4096, sequences=64, fixed={"ep": (4,), "tp": (1,), "pp": (1,)}
+        workload=Transformer(model),
+        machine=H100,
+        devices=8,
+        sequence=4096,
+        sequences=64,
+        fixed={"ep": (4,), "tp": (1,), "pp": (1,)},
     )
     plan = plan_training(request)
     path = tmp_path / "plan.json"

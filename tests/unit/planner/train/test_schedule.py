@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 
-from redline.planner.train.layout import Layout, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.layout import Layout
 from redline.planner.train.simulation.schedule import Pass, Work, work_order
 from redline.planner.train.stages import in_flight
 

@@ -17,12 +17,13 @@ from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.search import Found, frontier, safer, search
 from redline.planner.train.search.space import Space, layouts
 from redline.planner.train.stacks import rates_of
+from redline.planner.train.transformer import Transformer
 
 SMALL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
 LARGE = describe(layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256)
 H100 = find("H100-SXM5-80GB")
-JOB = Job(model=SMALL, batch=Batch(sequence=4096, sequences=128), rates=rates_of(H100), stack="default")
-REQUEST = TrainingRequest(model=SMALL, machine=H100, devices=16, sequence=4096, sequences=128)
+JOB = Job(workload=Transformer(SMALL), batch=Batch(sequence=4096, sequences=128), rates=rates_of(H100), stack="default")
+REQUEST = TrainingRequest(workload=Transformer(SMALL), machine=H100, devices=16, sequence=4096, sequences=128)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ def test_no_two_listed_layouts_cost_the_same() -> None:
 
 
 def test_where_nothing_fits_the_smallest_is_shown() -> None:
-    plan = plan_training(TrainingRequest(model=LARGE, machine=H100, devices=8, sequence=8192, sequences=8))
+    plan = plan_training(replace(REQUEST, workload=Transformer(LARGE), devices=8, sequence=8192, sequences=8))
     assert not plan.fits
     assert plan.best.peak_bytes > plan.device_bytes
     assert plan.ranked == ()
@@ -167,7 +168,7 @@ def test_what_cannot_be_laid_out_says_so(change: dict[str, object], message: str
 
 
 def test_100_000_layouts_are_evaluated_in_a_second_of_one_core() -> None:
-    job = replace(JOB, model=LARGE, batch=Batch(sequence=8192, sequences=2048))
+    job = replace(JOB, workload=Transformer(LARGE), batch=Batch(sequence=8192, sequences=2048))
     many = layouts(LARGE, job.batch, Space(devices=16384))
     count = len(evaluate(job, many))
     assert count > 40_000
@@ -182,7 +183,7 @@ def test_100_000_layouts_are_evaluated_in_a_second_of_one_core() -> None:
 
 def test_405b_on_16_384_devices_is_searched_within_ten_seconds() -> None:
     before = process_time()
-    plan = plan_training(TrainingRequest(model=LARGE, machine=H100, devices=16384, sequence=8192, sequences=2048))
+    plan = plan_training(replace(REQUEST, workload=Transformer(LARGE), devices=16384, sequence=8192, sequences=2048))
     assert process_time() - before < 10
     assert plan.fits
     assert plan.considered > 40_000

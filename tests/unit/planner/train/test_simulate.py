@@ -9,14 +9,15 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.columns import row_of, rows_of
-from redline.planner.train.layout import Batch, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.columns import rows_of
+from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
 from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.stacks import rates_of
-from redline.planner.train.time.pieces import Pieces, pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import StepCosts, of_row, step_costs
 
 SEED = 7
 # Models with even and uneven stages, small and large heads, with and without experts.
@@ -26,14 +27,14 @@ MACHINES = ("H100-SXM5-80GB", "A100-SXM4-80GB")
 MOST_PASSES = 600  # through layers, of all stages and micro-batches: larger steps take long to simulate
 
 
-def difference(given: Pieces) -> float:
+def difference(given: StepCosts[float]) -> float:
     """Closed form over simulation, less 1."""
-    column = Pieces(**{field.name: np.array([getattr(given, field.name)], float) for field in fields(Pieces)})
+    column = StepCosts(**{field.name: np.array([getattr(given, field.name)], float) for field in fields(StepCosts)})
     return float(step_time(column).step_s[0]) / simulate(given).step_s - 1
 
 
-def of_models(each: int) -> list[Pieces]:
-    """Pieces of layouts that a search would look at, over all schedules, ZeRO stages and ways to split."""
+def of_models(each: int) -> list[StepCosts[float]]:
+    """Costs of layouts that a search would look at, over all schedules, ZeRO stages and ways to split."""
     rng = np.random.default_rng(SEED)
     found = []
     for name in MODELS:
@@ -41,15 +42,15 @@ def of_models(each: int) -> list[Pieces]:
         for (devices, sequences, tokens), machine in zip(JOBS, MACHINES, strict=True):
             batch = Batch(sequence=tokens, sequences=sequences)
             space = Space(devices=devices, fixed={"schedule": (0, 1, 2)})
-            parts = pieces(model, batch, layouts(model, batch, space), rates_of(find(machine)))
+            parts = step_costs(model, batch, layouts(model, batch, space), rates_of(find(machine)))
             small = np.flatnonzero(parts.micro_batches * parts.layers <= MOST_PASSES)
             chosen = rng.choice(small, min(each, len(small)), replace=False)
-            found += [row_of(rows_of(parts, chosen), row) for row in range(len(chosen))]
+            found += [of_row(rows_of(parts, chosen), row) for row in range(len(chosen))]
     return found
 
 
-def made_up(rng: random.Random) -> Pieces:
-    """Pieces of no model, in ratios that occur."""
+def made_up(rng: random.Random) -> StepCosts[float]:
+    """Costs of no model, in ratios that occur."""
     stages, schedule = rng.choice((1, 2, 3, 4, 8)), rng.choice(tuple(Schedule))
     chunks = rng.choice((1, 2)) if schedule == Schedule.ONE_F_ONE_B and stages > 1 else 1
     micro_batches = stages * rng.choice((1, 2, 3)) if chunks > 1 else rng.choice((1, 2, 4, 6, 12))
@@ -77,7 +78,7 @@ def made_up(rng: random.Random) -> Pieces:
         "overlap": rng.choice((1.0, rng.uniform(0.5, 1))),
         "optimizer_s": sometimes(0, 3), "offload_s": sometimes(0, 3), "host_step_s": sometimes(0, 1),
     }  # fmt: skip
-    return Pieces(**values)  # type: ignore[arg-type]
+    return StepCosts(**values)
 
 
 def test_closed_forms_are_within_2_percent_of_the_simulation_on_500_layouts() -> None:
@@ -94,12 +95,12 @@ def test_closed_forms_are_within_2_percent_of_the_simulation_on_500_layouts() ->
 
 
 def test_without_a_pipeline_everything_follows_each_other() -> None:
-    plain = {field.name: 0.0 for field in fields(Pieces)} | {
+    plain = {field.name: 0.0 for field in fields(StepCosts)} | {
         "stages": 1, "chunks": 1, "micro_batches": 3, "schedule": 1, "layers": 4, "layers_per_stage": 4,
         "layers_last_stage": 4, "forward_s": 1.0, "backward_s": 2.0, "head_forward_s": 0.5, "optimizer_s": 0.25,
         "overlap": 1.0,
     }  # fmt: skip
-    assert simulate(Pieces(**plain)).step_s == pytest.approx(3 * (4 * 3.0 + 0.5) + 0.25)  # type: ignore[arg-type]
+    assert simulate(StepCosts(**plain)).step_s == pytest.approx(3 * (4 * 3.0 + 0.5) + 0.25)
 
 
 def test_a_stage_never_computes_two_things_at_once() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.model.model import Model
-from redline.planner.train.layout import Batch, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
 
 MODEL = Model(

@@ -18,8 +18,8 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import Stack, rates_of, spread, stack, stack_names, with_stack
-from redline.planner.train.time.pieces import pieces
 from redline.planner.train.time.step import step_time
+from redline.planner.train.time.step_costs import step_costs
 
 MODEL = describe(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
 SPARSE = describe(
@@ -85,7 +85,7 @@ WORSE = (
 
 
 def timed(layout: Layout, rates: Rates = RATES, batch: Batch = BATCH) -> StepTime:
-    return step_time(pieces(MODEL, batch, layout, rates))
+    return step_time(step_costs(MODEL, batch, layout, rates))
 
 
 @given(layouts)
@@ -142,7 +142,7 @@ def test_a_column_is_what_its_rows_are_alone() -> None:
 def test_models_and_rates_may_be_columns_too() -> None:
     wide = replace(MODEL, hidden=np.array([4096.0, 8192.0]), ffn=np.array([14336.0, 28672.0]))
     slow = replace(RATES, nic_bytes_per_s=np.array([5e10, 1e9]))
-    found = step_time(pieces(wide, BATCH, Layout(dp=16), slow)).step_s
+    found = step_time(step_costs(wide, BATCH, Layout(dp=16), slow)).step_s
     assert found.shape == (2,)
     assert found[0] == pytest.approx(float(timed(Layout(dp=16), replace(RATES, nic_bytes_per_s=5e10)).step_s))
 
@@ -182,7 +182,7 @@ def test_frozen_weights_have_no_gradients() -> None:
 
 def test_experts_far_away_cost_traffic() -> None:
     def time(ep: float) -> StepTime:
-        return step_time(pieces(SPARSE, BATCH, Layout(dp=32, ep=ep, zero=1.0), RATES))
+        return step_time(step_costs(SPARSE, BATCH, Layout(dp=32, ep=ep, zero=1.0), RATES))
 
     assert float(time(1.0).expert_s) == 0.0
     assert float(time(1.0).expert_s) < float(time(8.0).expert_s) < float(time(32.0).expert_s)
@@ -278,7 +278,7 @@ def test_links_that_were_measured_come_before_published_ones() -> None:
 
 def test_attention_in_pieces_reaches_what_shorter_sequences_do() -> None:
     """A quarter of the products each, of pieces of 2,048 tokens."""
-    whole, cut = (pieces(MODEL, Batch(sequence=8192, sequences=64), Layout(cp=cp), RATES) for cp in (1.0, 4.0))
+    whole, cut = (step_costs(MODEL, Batch(sequence=8192, sequences=64), Layout(cp=cp), RATES) for cp in (1.0, 4.0))
     fixed_s = float(RATES.fixed_s)
     slower = (2048 + RATES.attention_half) / 2048 / ((8192 + RATES.attention_half) / 8192)
     assert float(cut.attention_s) - fixed_s == pytest.approx((float(whole.attention_s) - fixed_s) / 4 * float(slower))
@@ -287,7 +287,7 @@ def test_attention_in_pieces_reaches_what_shorter_sequences_do() -> None:
 def test_keys_and_values_are_not_cut_below_one_head_per_device() -> None:
     """The model has 8 heads of keys and values."""
     rates = replace(RATES, devices_per_node=256, node_latency_s=0.0)
-    ring_s = [float(pieces(MODEL, BATCH, Layout(tp=tp, cp=4), rates).ring_s) for tp in (4.0, 8.0, 16.0)]
+    ring_s = [float(step_costs(MODEL, BATCH, Layout(tp=tp, cp=4), rates).ring_s) for tp in (4.0, 8.0, 16.0)]
     assert ring_s[1] == pytest.approx(ring_s[0] / 2)
     assert ring_s[2] == pytest.approx(ring_s[1])
 
@@ -297,16 +297,16 @@ def test_experts_that_no_other_device_has_are_reduced_with_nobody(zero: float) -
     """Of 8 copies with 8 parts of experts each device reduces what is no expert, as a model without them would."""
     dense = replace(SPARSE, experts=0, moe_layers=0, experts_per_token=0)
     near = replace(RATES, across_latency_s=0.0, node_latency_s=0.0)
-    found = pieces(SPARSE, BATCH, Layout(dp=8, ep=8, zero=zero), near)
-    without = pieces(dense, BATCH, Layout(dp=8, zero=zero), near)
+    found = step_costs(SPARSE, BATCH, Layout(dp=8, ep=8, zero=zero), near)
+    without = step_costs(dense, BATCH, Layout(dp=8, zero=zero), near)
     # Its router is all that the other one lacks.
     assert float(found.reduce_s) == pytest.approx(float(without.reduce_s), rel=1e-3)
-    assert float(pieces(SPARSE, BATCH, Layout(dp=16, ep=8, zero=zero), near).reduce_s) > 2 * float(found.reduce_s)
+    assert float(step_costs(SPARSE, BATCH, Layout(dp=16, ep=8, zero=zero), near).reduce_s) > 2 * float(found.reduce_s)
 
 
 def test_the_optimizer_has_a_share_of_experts_for_each_of_their_copies() -> None:
     """With ZeRO-1, 8 devices that spread all experts hold each state once, as 8 with all experts on each do."""
-    spread_out, everywhere = (pieces(SPARSE, BATCH, Layout(dp=8, ep=ep, zero=1), RATES) for ep in (8.0, 1.0))
+    spread_out, everywhere = (step_costs(SPARSE, BATCH, Layout(dp=8, ep=ep, zero=1), RATES) for ep in (8.0, 1.0))
     assert float(spread_out.optimizer_s) == pytest.approx(float(everywhere.optimizer_s))
 
 
@@ -314,7 +314,7 @@ def test_offloaded_states_take_the_link_to_the_host_and_adam_in_its_memory() -> 
     rates = replace(RATES, host_link_bytes_per_s=40e9, host_memory_bytes_per_s=200e9)
 
     def offload_s(devices: float, rates: Rates = rates) -> float:
-        return float(pieces(MODEL, BATCH, Layout(dp=devices, offload=1.0), rates).offload_s)
+        return float(step_costs(MODEL, BATCH, Layout(dp=devices, offload=1.0), rates).offload_s)
 
     copied_s = offload_s(1.0, replace(rates, host_memory_bytes_per_s=np.inf))
     parameters = copied_s * 40e9 / 4
@@ -329,7 +329,7 @@ def test_embedding_and_head_are_gathered_too() -> None:
     rates = replace(RATES, node_latency_s=0.0, across_latency_s=0.0)
     small = describe(layers=4, hidden=1024, heads=8, kv_heads=8, ffn=4096, vocab=0)
     large = replace(small, vocab=4 * (4 * 1024**2 + 3 * 1024 * 4096) / 1024 / 2)
-    gather_s = [float(pieces(each, BATCH, Layout(dp=8, zero=3), rates).gather_s) for each in (small, large)]
+    gather_s = [float(step_costs(each, BATCH, Layout(dp=8, zero=3), rates).gather_s) for each in (small, large)]
     assert gather_s[1] == pytest.approx(2 * gather_s[0], rel=1e-3)
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.layout import Recompute
-from redline.planner.train.memory.room import peak_interval
+from redline.planner.train.choices import Recompute
+from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.trust import evidence, spread_of
 from redline.planner.train.stacks import spread, stack_names
+from redline.planner.train.transformer import Transformer
 from redline.planner.validation.memory import as_measured, measured_peaks, unfitted_use
 from redline.planner.validation.step_accuracy import predicted, step_accuracy
 from redline.planner.validation.trust import _usable_runs, held_out, measured_machines, usual_spread
@@ -58,7 +59,7 @@ def test_most_peaks_are_in_the_interval_of_a_stack_that_nobody_measured() -> Non
 
 
 def test_eight_of_ten_runs_of_any_software_are_in_the_interval_of_usual_software() -> None:
-    low, high = spread_of(known_model("llama-3.1-8b"), "default", H100)
+    low, high = spread_of("default", H100)
     runs = _usable_runs(held_out=True)
     ratios = runs.measured_s / predicted(runs).step_s
     inside = ((low <= ratios) & (ratios <= high)).mean()
@@ -66,15 +67,16 @@ def test_eight_of_ten_runs_of_any_software_are_in_the_interval_of_usual_software
 
 
 def test_the_interval_is_that_of_the_stack_and_wider_with_experts() -> None:
-    dense, sparse = known_model("llama-3.1-8b"), known_model("mixtral-8x7b")
-    assert spread_of(dense, "megatron-core", H100) == spread("megatron-core")
-    assert spread_of(sparse, "megatron-core", H100) == spread("megatron-core", unusual=True) != spread("megatron-core")
+    dense, sparse = (Transformer(known_model(name)) for name in ("llama-3.1-8b", "mixtral-8x7b"))
+    usual, wide = spread("megatron-core"), spread("megatron-core", unusual=True)
+    assert (dense.spread("megatron-core", H100), sparse.spread("megatron-core", H100)) == (usual, wide)
+    assert usual != wide
 
 
 @pytest.mark.parametrize("name", ["MI300X", "TPU-v6e", "H20"])
 def test_on_a_machine_without_runs_no_stack_claims_its_own_error(name: str) -> None:
-    machine, dense = find(name), known_model("llama-3.1-8b")
-    low, high = spread_of(dense, "megatron-core", H100)
-    wide_low, wide_high = spread_of(dense, "megatron-core", machine)
+    machine = find(name)
+    low, high = spread_of("megatron-core", H100)
+    wide_low, wide_high = spread_of("megatron-core", machine)
     assert (wide_low < low, wide_high > high) == (True, True)
     assert evidence("megatron-core", machine)[0].stack == "all"

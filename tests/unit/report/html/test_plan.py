@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from redline.planner.serve.planned import Ranged
+from redline.planner.train.transformer import Transformer
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
 from redline.report.html.plan.train import page as train_page
@@ -15,7 +16,7 @@ from redline.report.html.tables import amount
 from redline.report.language import speaking
 from redline.report.plan.serve import words as say_serve
 from redline.report.plan.train import words as say
-from tests.made_plans import changes, job, nothing_fits, plan, point, scatter, serving_plan, validation
+from tests.made_plans import changes, job, llama, nothing_fits, plan, point, scatter, serving_plan, validation
 from tests.pages import data_of, visible
 
 MOST_BYTES = 6_000_000
@@ -68,7 +69,8 @@ def test_it_is_small_and_speaks(language: str) -> None:
 
 
 def test_names_are_data_and_never_markup() -> None:
-    evil = plan(model=replace(plan().model, name=EVIL), machine=replace(plan().machine, name=EVIL), stack=EVIL)
+    named = Transformer(replace(llama(), name=EVIL))
+    evil = plan(workload=named, machine=replace(plan().machine, name=EVIL), stack=EVIL)
     text = train_page.render(evil, job())
     assert "<img" not in text
     assert EVIL[:40] in visible(text)

@@ -5,10 +5,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from redline.planner.train.transformer import Transformer
 from redline.report.language import speaking
 from redline.report.plan import notebook
 from redline.report.plan.train.words import HOLDERS, PARTS
-from tests.made_plans import job, nothing_fits, plan, serving_plan, validation
+from tests.made_plans import job, llama, nothing_fits, plan, serving_plan, validation
 
 ALLOWED = {"div", "table", "tr", "td", "ul", "li", "details", "summary"}
 PAYLOAD = "'><img src=x onerror=alert(1)>"
@@ -59,8 +60,8 @@ def test_every_part_of_a_step_and_of_memory_has_a_colour() -> None:
 
 
 def test_names_are_text_and_nothing_else() -> None:
-    named = replace(plan().model, name=PAYLOAD)
-    for text in (notebook.train(plan(model=named), None), notebook.serve(serving_plan(model=named))):
+    named = replace(llama(), name=PAYLOAD)
+    for text in (notebook.train(plan(workload=Transformer(named)), None), notebook.serve(serving_plan(model=named))):
         assert Tags(text).names <= ALLOWED
         assert any(PAYLOAD in one for one in Tags(text).texts)
 

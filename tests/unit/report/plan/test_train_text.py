@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from redline.planner.train.layout import Layout, Schedule
+from redline.planner.train.choices import Schedule
+from redline.planner.train.layout import Layout
 from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative
 from redline.planner.train.search.planned import TrainingPlan
 from redline.planner.train.time.overlap import Overlap
+from redline.planner.train.transformer import Transformer
 from redline.report.language import speaking
 from redline.report.layout import width_of
 from redline.report.plan import amounts, layouts
@@ -77,7 +79,7 @@ def test_more_memory_is_named_where_it_would_do() -> None:
 
 
 def test_a_mixture_of_experts_has_two_counts_and_a_caveat() -> None:
-    sparse = plan(active_parameters=2_000_000_000, model=replace(llama(), experts=8))
+    sparse = plan(active_parameters=2_000_000_000, workload=Transformer(replace(llama(), experts=8)))
     assert (
         amounts.parameters(sparse.parameters, sparse.active_parameters)
         == "8.03 B parameters, 2.00 B of them active in each token"

@@ -7,7 +7,8 @@ import numpy as np
 
 from redline.model.counted import CountedModule
 from redline.model.model import Number
-from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.use import at_the_peak, gathered_bytes, states_of
 from redline.planner.train.outcome import MemoryUse

@@ -4,11 +4,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from redline.planner.train.choices import ACCEPTED_CHANCE
 from redline.planner.train.columns import row_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
-from redline.planner.train.search.search import ACCEPTED_CHANCE, Found
+from redline.planner.train.search.search import Found
 
 DIMENSIONS = ("tp", "pp", "cp", "ep", "zero", "recompute", "micro_batch", "chunks", "schedule")
 # All times of the host.

@@ -12,11 +12,11 @@ from redline.model.model import Column
 from redline.planner.train.columns import Rows, row_of, rows_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, changed, footprint
-from redline.planner.train.memory.room import chance_out_of_memory
+from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.rates import Rates
-from redline.planner.train.search.subject import Subject, memory_of, pieces_of
 from redline.planner.train.time.step import step_time
+from redline.planner.train.workload import Workload
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 8192
 class Job:
     """What is to be laid out, and on what."""
 
-    model: Subject
+    workload: Workload
     batch: Batch
     rates: Rates
     stack: str
@@ -76,10 +76,10 @@ def evaluate(job: Job, layouts: Layout) -> Evaluated:
 
 
 def _evaluate(job: Job, layout: Layout) -> Evaluated:
-    time = step_time(pieces_of(job.model, job.batch, layout, job.rates))
-    memory = memory_of(job.model, job.batch, layout, job.foot)
+    time = step_time(job.workload.step_costs(job.batch, layout, job.rates))
+    memory = job.workload.memory(job.batch, layout, job.foot)
     peak_bytes = memory.peak_bytes
-    chance = chance_out_of_memory(peak_bytes, job.rates.device_bytes, job.stack)
+    chance = oom_probability(peak_bytes, job.rates.device_bytes, job.stack)
     return Evaluated(layout=layout, time=time, memory=memory, chance=chance, step_s=time.step_s, peak_bytes=peak_bytes)
 
 

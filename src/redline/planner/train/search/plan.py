@@ -10,29 +10,20 @@ from numpy.typing import NDArray
 
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
-from redline.model.counted import CountedModule
-from redline.planner.train.columns import row_of
+from redline.planner.train.choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.memory.room import peak_interval
+from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.alternatives import alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, Job
 from redline.planner.train.search.planned import Candidate, TrainingPlan
-from redline.planner.train.search.search import ACCEPTED_CHANCE, ALIKE, Found, frontier, safer, search
+from redline.planner.train.search.search import ALIKE, Found, frontier, safer, search
 from redline.planner.train.search.space import Space
-from redline.planner.train.search.subject import (
-    Subject,
-    flops_per_step,
-    layouts_of,
-    parameters_of,
-    pieces_of,
-    rates_for,
-)
-from redline.planner.train.search.trust import evidence, spread_of
 from redline.planner.train.stacks import DEFAULT_STACK, rates_of
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.time.overlap import overlaps
+from redline.planner.train.time.step_costs import of_row
+from redline.planner.train.workload import Workload
 
-BY = ("speed", "memory")
 SHOWN_FRONTIER = 12
 
 
@@ -40,7 +31,7 @@ SHOWN_FRONTIER = 12
 class TrainingRequest:
     """What is known of a job before it runs. What is not fixed is searched."""
 
-    model: Subject
+    workload: Workload
     machine: Machine
     devices: int
     sequence: int
@@ -56,8 +47,9 @@ class TrainingRequest:
     footprint: Mapping[str, float] = field(default_factory=dict)
     """Of fields of Footprint: numbers in the place of the stack's own, for its memory."""
     by: str = BY[0]
+    """speed or memory."""
     accepted_chance: float = ACCEPTED_CHANCE
-    top: int = 8
+    top: int = TOP
 
 
 def plan_training(request: TrainingRequest) -> TrainingPlan:
@@ -67,15 +59,14 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     if not len(found.every):
         raise UsageError(_nothing(request))
     best = found.every.row(0) if found.fitting else found.every.row(int(np.argmin(found.every.peak_bytes)))
-    parts = row_of(pieces_of(job.model, job.batch, _as_columns(best.layout), job.rates), 0)
+    costs = of_row(job.workload.step_costs(job.batch, _as_columns(best.layout), job.rates))
     device_bytes = float(job.rates.device_bytes)
     safe = safer(found)
-    parameters, active = parameters_of(request.model)
     return TrainingPlan(
-        model=request.model,
-        parameters=parameters,
-        active_parameters=active,
-        flops_per_step=flops_per_step(job.model, job.batch),
+        workload=request.workload,
+        parameters=request.workload.parameters,
+        active_parameters=request.workload.active_parameters,
+        flops_per_step=job.workload.flops_per_step(job.batch),
         machine=request.machine,
         dtype=request.dtype,
         stack=request.stack,
@@ -89,15 +80,14 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         fitting=found.fitting,
         best=_candidate(job, best, request),
         safer=None if safe is None else _candidate(job, found.every.row(safe), request),
-        pieces=parts,
+        step_costs=costs,
         rates=job.rates,
         ranked=tuple(_candidate(job, each, request) for each in _first(found, request.top)),
         frontier=tuple(_candidate(job, found.every.row(int(row)), request) for row in _shown(frontier(found))),
-        overlaps=overlaps(parts, best.time),
+        overlaps=overlaps(costs, best.time),
         alternatives=alternatives(found, device_bytes) if found.fitting else (),
         changes=changes(job, found, accepted_chance=request.accepted_chance) if found.fitting else (),
-        # Modules were never held against measured runs.
-        evidence=() if isinstance(request.model, CountedModule) else evidence(request.stack, request.machine),
+        evidence=request.workload.evidence(request.stack, request.machine),
     )
 
 
@@ -112,9 +102,9 @@ def _job(request: TrainingRequest) -> Job:
     if not rates.device_bytes:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
-    rates = rates_for(request.model, rates, request.machine)
+    rates = request.workload.rates(rates, request.machine)
     return Job(
-        model=request.model,
+        workload=request.workload,
         batch=batch,
         rates=rates,
         stack=request.stack,
@@ -129,20 +119,19 @@ def _space(request: TrainingRequest) -> Space:
 
 
 def _nothing(request: TrainingRequest) -> str:
-    """Why no layout can run: the wish whose absence would help, or the numbers themselves."""
+    """Why no layout can run: the constraint whose absence would help, or the numbers themselves."""
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
     for name in request.fixed:
         others = {key: value for key, value in request.fixed.items() if key != name}
-        if len(np.atleast_1d(layouts_of(request.model, batch, replace(_space(request), fixed=others)).dp)):
+        if len(np.atleast_1d(request.workload.layouts(batch, replace(_space(request), fixed=others)).dp)):
             values = ", ".join(f"{value:g}" for value in request.fixed[name])
             return (
                 f"no layout of {request.devices} devices has {name} {values} with the rest that you fixed; leave it out"
             )
-    is_module = isinstance(request.model, CountedModule)
-    what, heads = ("samples", "") if is_module else ("sequences", ", and tensor parallelism the heads")
+    workload = request.workload
     return (
-        f"no layout of {request.devices} devices can run this model with {request.sequences} {what} per step\n"
-        f"copies have to divide the batch{heads}; change --batch or --gpus"
+        f"no layout of {request.devices} devices can run this model with {request.sequences} {workload.batch_unit} "
+        f"per step\n{workload.must_divide}; change the batch or the number of GPUs"
     )
 
 
@@ -162,7 +151,7 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
     step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
-    low, high = spread_of(request.model, request.stack, request.machine)
+    low, high = request.workload.spread(request.stack, request.machine)
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(
@@ -173,7 +162,7 @@ def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
         step_low_s=step_s * low,
         step_high_s=step_s * high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
-        mfu=flops_per_step(job.model, job.batch) / possible,
+        mfu=job.workload.flops_per_step(job.batch) / possible,
         memory=one.memory,
         peak_bytes=peak_bytes,
         peak_low_bytes=float(low_bytes),

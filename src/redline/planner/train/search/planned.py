@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redline.model.counted import CountedModule
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import MemoryUse, StepTime
 
@@ -13,9 +12,9 @@ if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.planner.train.rates import Rates
     from redline.planner.train.search.alternatives import Alternative, Change
-    from redline.planner.train.search.subject import Subject
     from redline.planner.train.time.overlap import Overlap
-    from redline.planner.train.time.pieces import Pieces
+    from redline.planner.train.time.step_costs import StepCosts
+    from redline.planner.train.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +27,7 @@ class Candidate:
     step_s: float
     step_low_s: float
     step_high_s: float
-    """Eight of ten measured steps lay between these two."""
+    """The 80 % interval."""
     tokens_per_s: float
     """Of all devices together; of a module, samples."""
     mfu: float
@@ -59,7 +58,7 @@ class Evidence:
 class TrainingPlan:
     """All that `redline plan train` says, whichever way it is shown."""
 
-    model: Subject
+    workload: Workload
     parameters: int
     active_parameters: int
     flops_per_step: float
@@ -81,13 +80,13 @@ class TrainingPlan:
     """Where nothing fits, the layout that needs the least memory."""
     safer: Candidate | None
     """Where the best may run out of memory: one that hardly can, and is hardly slower."""
-    pieces: Pieces
+    step_costs: StepCosts[float]
     """Of the best."""
     rates: Rates
     """What the machine does under this stack."""
     ranked: tuple[Candidate, ...]
     frontier: tuple[Candidate, ...]
-    """Than which no layout is both faster and smaller."""
+    """Pareto frontier of step time and memory."""
     overlaps: tuple[Overlap, ...]
     alternatives: tuple[Alternative, ...]
     changes: tuple[Change, ...]
@@ -101,7 +100,7 @@ class TrainingPlan:
     @property
     def unit(self) -> str:
         """What the batch counts, and speed with it: tokens, or the samples of a module of the user's own."""
-        return "samples" if isinstance(self.model, CountedModule) else "tokens"
+        return self.workload.unit
 
     @property
     def fits(self) -> bool:

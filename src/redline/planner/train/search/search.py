@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.model import Column, Number
+from redline.planner.train.choices import ACCEPTED_CHANCE, BY
 from redline.planner.train.columns import rows_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
 from redline.planner.train.search.space import Space
-from redline.planner.train.search.subject import layouts_of, runnable_of
 
-ACCEPTED_CHANCE = 0.2
-"""Of running out of memory: a layout with more is not proposed."""
 SURE = 0.02
 """Below this chance, nobody worries."""
 HARDLY = 0.03
@@ -30,9 +28,9 @@ class Found:
     """How many of them fit, from the first on."""
 
 
-def search(job: Job, space: Space, *, by: str = "speed", accepted_chance: float = ACCEPTED_CHANCE) -> Found:
+def search(job: Job, space: Space, *, by: str = BY[0], accepted_chance: float = ACCEPTED_CHANCE) -> Found:
     """Evaluate every layout of the space, and order them by speed or by memory."""
-    every = evaluate(job, _running(job, layouts_of(job.model, job.batch, space)))
+    every = evaluate(job, _running(job, job.workload.layouts(job.batch, space)))
     fits = every.chance <= accepted_chance
     first = every.step_s if by == "speed" else every.peak_bytes
     second = every.peak_bytes if by == "speed" else every.step_s
@@ -62,7 +60,7 @@ def safer(found: Found) -> int | None:
 
 def _running(job: Job, possible: Layout) -> Layout:
     """Those that the stack does not refuse."""
-    runs = runnable_of(job.model, job.batch, possible, job.foot)
+    runs = job.workload.runnable(job.batch, possible, job.foot)
     return rows_of(possible, runs)
 
 

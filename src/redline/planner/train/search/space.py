@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 
 from redline.model.model import Column, Model
-from redline.planner.train.layout import Batch, Layout, Recompute, Schedule
+from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.layout import Batch, Layout
 
 # Beyond these nobody has run, and the model has no evidence.
 LARGEST_TENSOR, LARGEST_CONTEXT, LARGEST_CHUNKS, LARGEST_MICRO_BATCH = 64, 64, 16, 64
@@ -52,7 +53,7 @@ def module_layouts(batch: Batch, space: Space) -> Layout:
     """The same for a module whose inside is not known: copies of it, and what ZeRO divides of them."""
     share, rest = divmod(int(batch.sequences), space.devices)
     alone = all(_allowed(name, [1], space) for name in ("tp", "pp", "cp", "ep", "chunks"))
-    sizes = [each for each in _divisors(share) if each <= LARGEST_SAMPLES] if alone and not rest else []
+    sizes = [each for each in divisors(share) if each <= LARGEST_SAMPLES] if alone and not rest else []
     rows = [
         (dp, 1, 1, 1, 1, micro_batch, 1, Schedule.ONE_F_ONE_B, *sharding)
         for dp in _allowed("dp", [space.devices], space)
@@ -83,14 +84,14 @@ def _sequence_parallel(tp: Column, space: Space) -> Column:
 
 def _splits(model: Model, batch: Batch, space: Space) -> Iterator[tuple[int, int, int, int, int]]:
     """dp, tp, pp, cp and ep whose product is the number of devices."""
-    tensors = _allowed("tp", [tp for tp in _divisors(space.devices) if _tensor_fits(model, tp)], space)
-    contexts = _allowed("cp", [cp for cp in _divisors(space.devices) if _context_fits(batch, cp)], space)
-    pipelines = _allowed("pp", [pp for pp in _divisors(space.devices) if _pipeline_fits(model, pp)], space)
+    tensors = _allowed("tp", [tp for tp in divisors(space.devices) if _tensor_fits(model, tp)], space)
+    contexts = _allowed("cp", [cp for cp in divisors(space.devices) if _context_fits(batch, cp)], space)
+    pipelines = _allowed("pp", [pp for pp in divisors(space.devices) if _pipeline_fits(model, pp)], space)
     for tp, cp, pp in product(tensors, contexts, pipelines):
         dp, rest = divmod(space.devices, tp * cp * pp)
         if rest or dp < 1 or dp not in _allowed("dp", [dp], space) or batch.sequences % dp:
             continue
-        experts = [ep for ep in _divisors(dp * cp) if model.experts and model.experts % ep == 0]
+        experts = [ep for ep in divisors(dp * cp) if model.experts and model.experts % ep == 0]
         for ep in _allowed("ep", experts or [1], space):
             yield dp, tp, pp, cp, ep
 
@@ -168,6 +169,11 @@ def _allowed(name: str, possible: Sequence[int], space: Space) -> list[int]:
     return list(possible) if wanted is None else [int(each) for each in wanted if int(each) in possible]
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
     small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
     return sorted({*small, *(number // each for each in small)})
+
+
+def listed_divisors(number: int) -> str:
+    found = divisors(number)
+    return ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")

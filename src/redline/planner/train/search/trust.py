@@ -6,21 +6,15 @@ from importlib.resources import files
 from typing import Any
 
 from redline.hardware.machine import Machine
-from redline.model.counted import CountedModule
-from redline.model.model import Model
 from redline.planner.train.search.planned import Evidence
 from redline.planner.train.stacks import DEFAULT_STACK, spread
 
 EVERY = "all"
-# Modules of users were never held against measured runs.
-GUESS = (0.5, 2.0)
 
 
-def spread_of(subject: Model | CountedModule, stack: str, machine: Machine) -> tuple[float, float]:
-    """Eight of ten measured steps lie between these two multiples of the predicted one."""
-    if isinstance(subject, CountedModule):
-        return GUESS
-    low, high = spread(stack, unusual=bool(subject.moe_layers))
+def spread_of(stack: str, machine: Machine, *, unusual: bool = False) -> tuple[float, float]:
+    """The 80 % interval of the step time, as multiples of the predicted one. Mixtures of experts are unusual."""
+    low, high = spread(stack, unusual=unusual)
     if stack != DEFAULT_STACK and _is_measured(machine):
         return low, high
     # What this software does on this machine is not known, so runs of all software count.

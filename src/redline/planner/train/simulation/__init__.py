@@ -1,1 +1,1 @@
-"""A step played through, piece by piece, as a timeline."""
+"""A simulated step, as a timeline."""

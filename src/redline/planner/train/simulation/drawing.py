@@ -4,20 +4,19 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from redline.model.counted import CountedModule
+from redline.model.model import Model
 from redline.model.parameters import layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
-from redline.planner.train.search.subject import Subject
 from redline.planner.train.simulation import calls, messages
 from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.calls import Call, Moved, Work
 from redline.planner.train.simulation.layer_pass import puts_weights_off
 from redline.planner.train.simulation.messages import Copies, Direction, Message, copy_messages, layer_messages
 from redline.planner.train.simulation.pass_work import OneLayout, pass_work
-from redline.planner.train.simulation.plain import PlainPieces
 from redline.planner.train.simulation.stage_run import Event
 from redline.planner.train.stages import first_stage
-from redline.planner.train.time.pieces import OFFLOADED_BYTES, Pieces, apart, ends, optimizer_states
+from redline.planner.train.time.step_costs import OFFLOADED_BYTES, StepCosts, apart, ends, optimizer_states
 
 KERNELS = {
     Activity.FORWARD: "forward",
@@ -37,13 +36,13 @@ class Drawing:
 
     def __init__(
         self,
-        pieces: Pieces,
+        costs: StepCosts[float],
         work: Mapping[Activity, Sequence[Work]],
         messages: Mapping[Direction, Sequence[Message]],
         offloaded_bytes: float = 0.0,
         offloading_s: float = 0.0,
     ) -> None:
-        self._given, self._pieces = pieces, PlainPieces(pieces)
+        self._costs = costs
         self._work = work
         self._messages = messages
         self.offloaded_bytes = round(offloaded_bytes)
@@ -54,7 +53,7 @@ class Drawing:
     def coarse(self) -> "Drawing":
         """With one operator for each kernel, and one collective for all that a pass sends."""
         return Drawing(
-            self._given,
+            self._costs,
             {activity: calls.as_one(work) for activity, work in self._work.items()},
             {direction: messages.as_one(sent) for direction, sent in self._messages.items()},
             self.offloaded_bytes,
@@ -92,42 +91,47 @@ class Drawing:
 
     @cached_property
     def _seconds(self) -> Mapping[Direction, float]:
-        pieces = self._pieces
-        later_s = pieces.weight_gradient_s if puts_weights_off(pieces) else 0.0
+        costs = self._costs
+        later_s = costs.weight_gradient_s if puts_weights_off(costs) else 0.0
         found: dict[Direction, float] = {
-            (Activity.FORWARD, False): pieces.forward_s,
-            (Activity.RECOMPUTE, True): pieces.recompute_s,
-            (Activity.BACKWARD, True): pieces.backward_s - later_s,
-            (Activity.WEIGHTS, True): pieces.weight_gradient_s,
-            (Activity.TENSOR, False): pieces.tensor_forward_s,
-            (Activity.TENSOR, True): pieces.tensor_backward_s,
-            (Activity.CONTEXT, False): pieces.context_forward_s,
-            (Activity.CONTEXT, True): pieces.context_backward_s,
-            (Activity.EXPERT, False): pieces.expert_forward_s,
-            (Activity.EXPERT, True): pieces.expert_backward_s,
+            (Activity.FORWARD, False): costs.forward_s,
+            (Activity.RECOMPUTE, True): costs.recompute_s,
+            (Activity.BACKWARD, True): costs.backward_s - later_s,
+            (Activity.WEIGHTS, True): costs.weight_gradient_s,
+            (Activity.TENSOR, False): costs.tensor_forward_s,
+            (Activity.TENSOR, True): costs.tensor_backward_s,
+            (Activity.CONTEXT, False): costs.context_forward_s,
+            (Activity.CONTEXT, True): costs.context_backward_s,
+            (Activity.EXPERT, False): costs.expert_forward_s,
+            (Activity.EXPERT, True): costs.expert_backward_s,
         }
         either = {
-            Activity.GATHER: pieces.gather_s,
-            Activity.SCATTER: pieces.scatter_s,
-            Activity.REDUCE: pieces.reduce_s,
+            Activity.GATHER: costs.gather_s,
+            Activity.SCATTER: costs.scatter_s,
+            Activity.REDUCE: costs.reduce_s,
         }
         return found | {(each, back): seconds for each, seconds in either.items() for back in (False, True)}
 
 
-def drawing_of(
-    subject: Subject, batch: Batch, layout: Layout, rates: Rates, pieces: Pieces, *, dtype: str, half: str
+def module_drawing(
+    module: CountedModule, layout: Layout, rates: Rates, costs: StepCosts[float], *, half: str
 ) -> Drawing:
-    """Modules of a user's own show what they send; their kernels stand for many operators each."""
-    if isinstance(subject, CountedModule):
-        layer, trained = subject.parameters / subject.blocks, float(subject.trained_parameters)
-        copies = Copies(
-            layout=layout, rates=rates, half=half, layer=layer, trained_layer=trained / subject.blocks, trained=trained
-        )
-        return _drawing(pieces, copies, {}, {})
-    one = OneLayout(model=subject, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
-    layer, experts = (float(each) for each in apart(layer_parameters(subject), layout))
-    layers = float(first_stage(subject, batch, layout, rates.balanced_head).layers)
-    split = layer + float(ends(subject, layout)) / layers
+    """What it sends; its kernels stand for many operators each."""
+    layer, trained = module.parameters / module.blocks, float(module.trained_parameters)
+    copies = Copies(
+        layout=layout, rates=rates, half=half, layer=layer, trained_layer=trained / module.blocks, trained=trained
+    )
+    return _drawing(costs, copies, {}, {})
+
+
+def model_drawing(
+    model: Model, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
+) -> Drawing:
+    """With the operators of every kernel."""
+    one = OneLayout(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
+    layer, experts = (float(each) for each in apart(layer_parameters(model), layout))
+    layers = float(first_stage(model, batch, layout, rates.balanced_head).layers)
+    split = layer + float(ends(model, layout)) / layers
     wanted = 0.0 if layout.frozen == 1 else 1.0
     copies = Copies(
         layout=layout,
@@ -140,12 +144,12 @@ def drawing_of(
         trained_expert_layer=wanted * experts,
         trained_experts=wanted * experts * layers,
     )
-    work = pass_work(one, weights_apart=puts_weights_off(PlainPieces(pieces)))
-    return _drawing(pieces, copies, work, layer_messages(one))
+    work = pass_work(one, weights_apart=puts_weights_off(costs))
+    return _drawing(costs, copies, work, layer_messages(one))
 
 
 def _drawing(
-    pieces: Pieces,
+    costs: StepCosts[float],
     copies: Copies,
     work: Mapping[Activity, Sequence[Work]],
     messages: Mapping[Direction, Sequence[Message]],
@@ -155,9 +159,9 @@ def _drawing(
     states = float(optimizer_states(copies.trained, copies.trained_experts, layout, rates))
     offloaded = states * float(layout.offload)
     moved_bytes = (states - offloaded) * float(rates.optimizer_bytes)
-    update = Moved(label="update", moved_bytes=moved_bytes, dtype="fp32", seconds=float(pieces.optimizer_s))
+    update = Moved(label="update", moved_bytes=moved_bytes, dtype="fp32", seconds=float(costs.optimizer_s))
     return Drawing(
-        pieces,
+        costs,
         {**work, Activity.OPTIMIZER: [update] if moved_bytes > 0 else []},
         {**messages, **copy_messages(copies)},
         offloaded * OFFLOADED_BYTES,

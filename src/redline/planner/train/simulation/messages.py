@@ -6,7 +6,8 @@ The sizes are those of the textbook: what every member of a group holds before a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redline.planner.train.layout import Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.pass_work import OneLayout

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from redline.model.matmuls import Matmul
 from redline.model.model import Model
 from redline.model.parameters import layer_parameters
-from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.calls import Attention, Moved, Product, Role, Softmax, Work
@@ -26,7 +27,7 @@ from redline.planner.train.time.layer import (
     seen_tokens,
     tokens_per_device,
 )
-from redline.planner.train.time.pieces import divided
+from redline.planner.train.time.step_costs import divided
 
 _REST = "norms, sums, activation functions"
 _AFTER_ATTENTION = "output"  # the matmul that reads what attention makes

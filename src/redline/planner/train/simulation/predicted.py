@@ -12,11 +12,10 @@ from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.drawing import Drawing
 from redline.planner.train.simulation.host_spans import spans_of_stage
 from redline.planner.train.simulation.layer_pass import layer_pass, layers_of_stage
-from redline.planner.train.simulation.plain import PlainPieces
 from redline.planner.train.simulation.schedule import Pass
 from redline.planner.train.simulation.simulate import Simulated, simulate
 from redline.planner.train.simulation.stage_timeline import stage_timeline
-from redline.planner.train.time.pieces import Pieces
+from redline.planner.train.time.step_costs import StepCosts
 from redline.timeline.timeline import Device, Metadata, Timeline
 
 MOST_EVENTS = 300_000
@@ -41,7 +40,7 @@ class PredictedStep:
 
 
 def predicted_step(
-    pieces: Pieces,
+    costs: StepCosts[float],
     step_s: float,
     drawing: Drawing,
     *,
@@ -49,9 +48,9 @@ def predicted_step(
     memory_bytes: int = 0,
     most_events: int = MOST_EVENTS,
 ) -> PredictedStep:
-    """The step of one layout: `pieces` has one row, `step_s` is what the closed form predicts for it."""
-    layers_together = events_in(pieces, drawing, layers_together=False) > most_events
-    simulated = simulate(pieces, layers_together=layers_together)
+    """The step of one layout: `step_s` is what the closed form predicts for it."""
+    layers_together = events_in(costs, drawing, layers_together=False) > most_events
+    simulated = simulate(costs, layers_together=layers_together)
     passes_together = layers_together and sum(_counts(simulated, drawing)) > most_events
     drawing = drawing.coarse() if passes_together else drawing
     kept = _kept_stages(_counts(simulated, drawing), most_events)
@@ -77,19 +76,18 @@ def predicted_step(
     )
 
 
-def events_in(pieces: Pieces, drawing: Drawing, *, layers_together: bool) -> int:
+def events_in(costs: StepCosts[float], drawing: Drawing, *, layers_together: bool) -> int:
     """About how many events all stages have."""
-    given = PlainPieces(pieces)
     each_layer = 0
     for kind in (Pass.FORWARD, Pass.BACKWARD):
-        one = layer_pass(given, kind).times(1.0)
+        one = layer_pass(costs, kind).times(1.0)
         each_layer += sum(drawing.spans(activity) for activity, _ in one.parts)
         each_layer += drawing.spans(Activity.GATHER) if one.gather_s > 0 else 0
         each_layer += drawing.spans(Activity.SCATTER) if one.scatter_s > 0 else 0
-    layers = sum(layers_of_stage(given, stage) for stage in range(int(given.stages)))
-    passes = 2 * given.stages * given.chunks
+    layers = sum(layers_of_stage(costs, stage) for stage in range(int(costs.stages)))
+    passes = 2 * costs.stages * costs.chunks
     each = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS
-    return int(given.micro_batches * each)
+    return int(costs.micro_batches * each)
 
 
 def _counts(simulated: Simulated, drawing: Drawing) -> list[int]:

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from redline.planner.train.layout import Schedule
+from redline.planner.train.choices import Schedule
 
 
 class Pass(IntEnum):

@@ -1,4 +1,4 @@
-"""One step, played through piece by piece: when every stage of the pipeline computes, sends and waits.
+"""One simulated step: when every stage of the pipeline computes, sends and waits.
 
 The closed forms of `step` say how long a step takes; this says what happens when, and a test holds them together. One
 rank stands for all of its stage: they do the same at the same time.
@@ -7,10 +7,9 @@ rank stands for all of its stage: they do the same at the same time.
 from dataclasses import dataclass
 
 from redline.planner.train.simulation.layer_pass import has_chunks
-from redline.planner.train.simulation.plain import PlainPieces
 from redline.planner.train.simulation.schedule import Pass, Work
 from redline.planner.train.simulation.stage_run import Event, StageRun
-from redline.planner.train.time.pieces import Pieces
+from redline.planner.train.time.step_costs import StepCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +20,11 @@ class Simulated:
     stages: tuple[tuple[Event, ...], ...]
 
 
-def simulate(pieces: Pieces, *, layers_together: bool = False) -> Simulated:
-    """The step of one layout: `pieces` has one row. Layers of a pass can be taken as one, for fewer events."""
-    given = PlainPieces(pieces)
-    count = int(given.stages)
-    stages = [StageRun(given, number, layers_together=layers_together) for number in range(count)]
-    _play(stages, count, int(given.chunks) if has_chunks(given) else 1)
+def simulate(costs: StepCosts[float], *, layers_together: bool = False) -> Simulated:
+    """The step of one layout. Layers of a pass can be taken as one, for fewer events."""
+    count = int(costs.stages)
+    stages = [StageRun(costs, number, layers_together=layers_together) for number in range(count)]
+    _play(stages, count, int(costs.chunks) if has_chunks(costs) else 1)
     ready_s = max(stage.reduced() for stage in stages)
     for stage in stages:
         stage.finish(ready_s)

@@ -8,7 +8,7 @@ or scatter holds up the next layer, the rest of the reduction follows the last b
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from redline.planner.train.layout import Schedule
+from redline.planner.train.choices import Schedule
 from redline.planner.train.simulation.activity import Activity
 from redline.planner.train.simulation.layer_pass import (
     LayerPass,
@@ -17,8 +17,8 @@ from redline.planner.train.simulation.layer_pass import (
     layers_of_chunks,
     puts_weights_off,
 )
-from redline.planner.train.simulation.plain import PlainPieces
 from redline.planner.train.simulation.schedule import Pass, Work, work_order
+from redline.planner.train.time.step_costs import StepCosts
 
 
 class Event(NamedTuple):
@@ -40,39 +40,39 @@ class Event(NamedTuple):
 class _Chunk:
     """Layers that a pass goes through, and what it does in each of them."""
 
-    def __init__(self, pieces: PlainPieces, before: float, layers: float, together: bool) -> None:
+    def __init__(self, costs: StepCosts[float], before: float, layers: float, together: bool) -> None:
         """Where layers are not a whole number, or taken together, each stands for more or less than one."""
         self.first = round(before)
         self.layers = min(1, round(layers)) if together else round(layers)
         weight = layers / self.layers if self.layers else 0.0
-        self.passes = {kind: layer_pass(pieces, kind).times(weight) for kind in Pass}
+        self.passes = {kind: layer_pass(costs, kind).times(weight) for kind in Pass}
 
 
 class StageRun:
-    """The state of one stage while a step is played through."""
+    """The state of one stage while a step is simulated."""
 
-    def __init__(self, pieces: PlainPieces, number: int, *, layers_together: bool) -> None:
+    def __init__(self, costs: StepCosts[float], number: int, *, layers_together: bool) -> None:
         self.number = number
         self.events: list[Event] = []
         self.now_s = 0.0
         self._beside_s = 0.0  # when the second stream is free
-        self._pieces = pieces
-        self._stages = int(pieces.stages)
-        self._chunks = int(pieces.chunks) if has_chunks(pieces) else 1
-        self._micro_batches = round(pieces.micro_batches)
-        schedule = Schedule(int(pieces.schedule)) if self._stages > 1 else Schedule.ONE_F_ONE_B
+        self._costs = costs
+        self._stages = int(costs.stages)
+        self._chunks = int(costs.chunks) if has_chunks(costs) else 1
+        self._micro_batches = round(costs.micro_batches)
+        schedule = Schedule(int(costs.schedule)) if self._stages > 1 else Schedule.ONE_F_ONE_B
         self._order = work_order(schedule, self._stages, self._chunks, self._micro_batches, number)
         self._done = 0
-        layers = layers_of_chunks(pieces, number)
+        layers = layers_of_chunks(costs, number)
         self._parts = [
-            _Chunk(pieces, sum(layers[:chunk]), layers[chunk], layers_together) for chunk in range(len(layers))
+            _Chunk(costs, sum(layers[:chunk]), layers[chunk], layers_together) for chunk in range(len(layers))
         ]
-        self._reduce_s = pieces.reduce_s / sum(part.layers for part in self._parts)
-        self._gradients_from = Pass.WEIGHTS if puts_weights_off(pieces) else Pass.BACKWARD
+        self._reduce_s = costs.reduce_s / sum(part.layers for part in self._parts)
+        self._gradients_from = Pass.WEIGHTS if puts_weights_off(costs) else Pass.BACKWARD
         self._began_s = 0.0  # when the layer before began: the next one's weights are gathered from then on
         self._computed_s = 0.0  # when it ended
         self._unscattered_s = 0.0  # its gradients
-        self._held_up = 1 - pieces.overlap  # share of what runs beside that compute waits for
+        self._held_up = 1 - costs.overlap  # share of what runs beside that compute waits for
 
     def upcoming(self) -> Iterator[Work]:
         """The work that is left; what was asked for and not done is asked for again."""
@@ -84,10 +84,10 @@ class StageRun:
         arrived_s = self._receive(work, sent_s) if sent_s is not None else 0.0
         head = self._is_last and work.chunk == self._chunks - 1
         if head and work.kind is Pass.BACKWARD:
-            self._head(Activity.HEAD_BACKWARD, self._pieces.head_backward_s, work)
+            self._head(Activity.HEAD_BACKWARD, self._costs.head_backward_s, work)
         self._layers(self._parts[work.chunk], work, arrived_s)
         if head and work.kind is Pass.FORWARD:
-            self._head(Activity.HEAD_FORWARD, self._pieces.head_forward_s, work)
+            self._head(Activity.HEAD_FORWARD, self._costs.head_forward_s, work)
         self._send(work)
         self._done += 1
         return self.now_s
@@ -108,7 +108,7 @@ class StageRun:
 
     def _receive(self, work: Work, sent_s: float) -> float:
         """A device that has nothing else to do waits in the receive."""
-        arrived_s = sent_s + self._pieces.send_s
+        arrived_s = sent_s + self._costs.send_s
         source = (self.number + (-1 if work.kind is Pass.FORWARD else 1)) % self._stages
         self._note(Activity.RECEIVE, min(self.now_s, sent_s), arrived_s, work, partner=source)
         return arrived_s
@@ -117,7 +117,7 @@ class StageRun:
         step = 1 if work.kind is Pass.FORWARD else -1
         target = self.number + self._stages * work.chunk + step
         if work.kind is not Pass.WEIGHTS and 0 <= target < self._stages * self._chunks:
-            end_s = self.now_s + self._pieces.send_s
+            end_s = self.now_s + self._costs.send_s
             self._note(Activity.SEND, self.now_s, end_s, work, partner=target % self._stages)
 
     def _gather_and_scatter(self, one: LayerPass, work: Work, layer: int) -> None:
@@ -141,7 +141,7 @@ class StageRun:
 
     def _wait_for_input(self, work: Work, arrived_s: float, *, first: bool) -> None:
         self.now_s = max(self.now_s, arrived_s)
-        host_s = self._pieces.host_micro_batch_s / self._chunks
+        host_s = self._costs.host_micro_batch_s / self._chunks
         if first and work.kind is Pass.FORWARD and host_s > 0:
             self._note(Activity.HOST, self.now_s, self.now_s + host_s, work)
             self.now_s += host_s
@@ -164,7 +164,7 @@ class StageRun:
 
     def _reduce(self, work: Work) -> None:
         """Once the gradients of a layer are complete, the part of their reduction that may run beside kernels."""
-        hidden_s = self._pieces.overlap * self._reduce_s
+        hidden_s = self._costs.overlap * self._reduce_s
         if hidden_s > 0 and work.kind is self._gradients_from and work.micro_batch == self._micro_batches - 1:
             begin_s = max(self.now_s, self._beside_s)
             self._beside_s = begin_s + hidden_s
@@ -175,7 +175,7 @@ class StageRun:
         last = self._order[-1]
         self._scatter(last)
         self.now_s = max(self.now_s, self._beside_s)
-        left_s = self._held_up * self._pieces.reduce_s
+        left_s = self._held_up * self._costs.reduce_s
         self._note(Activity.REDUCE, self.now_s, self.now_s + left_s, last)
         self.now_s += left_s
         return self.now_s
@@ -184,10 +184,10 @@ class StageRun:
         """What happens once per step, after all stages have agreed on the norm of their gradients."""
         if self._stages > 1:
             self._note_once(Activity.MEET, ready_s - self.now_s)
-        self._note_once(Activity.OFFLOAD, self._pieces.offload_s)
-        self._note_once(Activity.OPTIMIZER, self._pieces.optimizer_s)
-        self._note_once(Activity.BROADCAST, self._pieces.broadcast_s)
-        self._note_once(Activity.HOST, self._pieces.host_step_s)
+        self._note_once(Activity.OFFLOAD, self._costs.offload_s)
+        self._note_once(Activity.OPTIMIZER, self._costs.optimizer_s)
+        self._note_once(Activity.BROADCAST, self._costs.broadcast_s)
+        self._note_once(Activity.HOST, self._costs.host_step_s)
 
     def _note_once(self, activity: Activity, seconds: float) -> None:
         if seconds > 0:

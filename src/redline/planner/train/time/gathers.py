@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.layout import Schedule
-from redline.planner.train.time.pieces import Pieces
+from redline.planner.train.choices import Schedule
+from redline.planner.train.time.step_costs import StepCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,13 @@ def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
     return exposed
 
 
-def late(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
     """Given what one layer takes without it, forward and backward."""
-    chunks = np.where(pieces.stages > 1, pieces.chunks, 1.0)
-    in_turn = (pieces.stages <= 1) | (chunks > 1) | (pieces.schedule == Schedule.ONE_F_ONE_B)
-    apart = ~in_turn & (pieces.schedule == Schedule.ZERO_BUBBLE)
-    found = [_in_turn(pieces, forward_s, backward_s, chunks), _apart(pieces, forward_s, backward_s)]
-    found.append(_all_forward_first(pieces, forward_s, backward_s))
+    chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
+    in_turn = (costs.stages <= 1) | (chunks > 1) | (costs.schedule == Schedule.ONE_F_ONE_B)
+    apart = ~in_turn & (costs.schedule == Schedule.ZERO_BUBBLE)
+    found = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s)]
+    found.append(_all_forward_first(costs, forward_s, backward_s))
     names = tuple(Late.__dataclass_fields__)
     chosen = {
         name: np.select([in_turn, apart], [getattr(each, name) for each in found[:2]], getattr(found[2], name))
@@ -53,59 +53,59 @@ def late(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
     return Late(**chosen)
 
 
-def _in_turn(pieces: Pieces, forward_s: Column, backward_s: Column, chunks: Column) -> Late:
+def _in_turn(costs: StepCosts[Column], forward_s: Column, backward_s: Column, chunks: Column) -> Late:
     """1F1B, or no pipeline: the last scatter of a backward pass is beside the first layer of a forward pass."""
-    gather, both, overlap = pieces.gather_s, pieces.gather_s + pieces.scatter_s, pieces.overlap
-    others = pieces.layers_per_stage - chunks
-    waiting_s = pieces.host_micro_batch_s / chunks
+    gather, both, overlap = costs.gather_s, costs.gather_s + costs.scatter_s, costs.overlap
+    others = costs.layers_per_stage - chunks
+    waiting_s = costs.host_micro_batch_s / chunks
     first_s, usual_s = exposed_s(both, waiting_s + forward_s, overlap), exposed_s(gather, forward_s, overlap)
     first_back_s, usual_back_s = exposed_s(gather, backward_s, overlap), exposed_s(both, backward_s, overlap)
     beside_head = np.where(others == 0, both, gather)
     # Interleaved stages do many forward passes ahead, so as many passes follow one of their own direction.
-    ahead = np.minimum((chunks - 1) * pieces.stages / (pieces.micro_batches * chunks), 1.0)
+    ahead = np.minimum((chunks - 1) * costs.stages / (costs.micro_batches * chunks), 1.0)
     return Late(
         forward_s=chunks * ((1 - ahead) * first_s + ahead * usual_s) + others * usual_s,
         backward_s=chunks * ((1 - ahead) * first_back_s + ahead * usual_back_s) + others * usual_back_s,
         weights_s=np.zeros_like(gather),
-        head_s=_hidden_behind(pieces.head_forward_s + pieces.head_backward_s, beside_head, forward_s, overlap),
+        head_s=_hidden_behind(costs.head_forward_s + costs.head_backward_s, beside_head, forward_s, overlap),
         hop_s=first_s + usual_back_s,
-        edges_s=_edges(pieces, forward_s, backward_s) - (first_s - usual_s),
+        edges_s=_edges(costs, forward_s, backward_s) - (first_s - usual_s),
     )
 
 
-def _all_forward_first(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+def _all_forward_first(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
     """GPipe: passes of one direction follow each other."""
-    gather, both, overlap = pieces.gather_s, pieces.gather_s + pieces.scatter_s, pieces.overlap
+    gather, both, overlap = costs.gather_s, costs.gather_s + costs.scatter_s, costs.overlap
     usual_s, usual_back_s = exposed_s(gather, forward_s, overlap), exposed_s(both, backward_s, overlap)
-    behind_s = _hidden_behind(pieces.head_forward_s, gather, forward_s, overlap)
+    behind_s = _hidden_behind(costs.head_forward_s, gather, forward_s, overlap)
     return Late(
-        forward_s=pieces.layers_per_stage * usual_s,
-        backward_s=pieces.layers_per_stage * usual_back_s,
+        forward_s=costs.layers_per_stage * usual_s,
+        backward_s=costs.layers_per_stage * usual_back_s,
         weights_s=np.zeros_like(gather),
-        head_s=behind_s + _hidden_behind(pieces.head_backward_s, both, backward_s, overlap),
+        head_s=behind_s + _hidden_behind(costs.head_backward_s, both, backward_s, overlap),
         hop_s=usual_s + usual_back_s,
-        edges_s=_edges(pieces, forward_s, backward_s),
+        edges_s=_edges(costs, forward_s, backward_s),
     )
 
 
-def _apart(pieces: Pieces, forward_s: Column, backward_s: Column) -> Late:
+def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
     """Zero-bubble: gradients are scattered in the pass that computes them, which needs no weights."""
-    gather, scatter, overlap = pieces.gather_s, pieces.scatter_s, pieces.overlap
-    weight_s = pieces.weight_gradient_s
-    input_s, others = backward_s - weight_s, pieces.layers_per_stage - 1
-    first_s = exposed_s(gather + scatter, pieces.host_micro_batch_s + forward_s, overlap)
+    gather, scatter, overlap = costs.gather_s, costs.scatter_s, costs.overlap
+    weight_s = costs.weight_gradient_s
+    input_s, others = backward_s - weight_s, costs.layers_per_stage - 1
+    first_s = exposed_s(gather + scatter, costs.host_micro_batch_s + forward_s, overlap)
     usual_s = exposed_s(gather, forward_s, overlap)
     scattered = np.where(others > 0, scatter, 0.0)
     last_s = exposed_s(scattered + gather, weight_s, overlap) - exposed_s(scattered, weight_s, overlap)
     weights_s = others * exposed_s(scatter, weight_s, overlap) + last_s
-    head = pieces.head_forward_s + pieces.head_backward_s
+    head = costs.head_forward_s + costs.head_backward_s
     return Late(
         forward_s=first_s + others * usual_s,
         backward_s=others * exposed_s(gather, input_s, overlap) + weights_s,
         weights_s=weights_s,
         head_s=_hidden_behind(head, np.where(others == 0, gather + scatter, gather), forward_s, overlap),
         hop_s=first_s,
-        edges_s=_edges(pieces, forward_s, weight_s) - (first_s - usual_s),
+        edges_s=_edges(costs, forward_s, weight_s) - (first_s - usual_s),
     )
 
 
@@ -113,7 +113,7 @@ def _hidden_behind(head_s: Column, traffic_s: Column, compute_s: Column, overlap
     return exposed_s(traffic_s, compute_s, overlap) - exposed_s(traffic_s, compute_s + head_s, overlap)
 
 
-def _edges(pieces: Pieces, forward_s: Column, backward_s: Column) -> Column:
-    first_s = np.minimum(forward_s, pieces.overlap * pieces.gather_s)
-    last_s: Column = np.minimum(backward_s, pieces.overlap * pieces.scatter_s)
+def _edges(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Column:
+    first_s = np.minimum(forward_s, costs.overlap * costs.gather_s)
+    last_s: Column = np.minimum(backward_s, costs.overlap * costs.scatter_s)
     return first_s + last_s

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redline.planner.train.outcome import StepTime
-from redline.planner.train.time.pieces import Pieces
+from redline.planner.train.time.step_costs import StepCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +30,17 @@ class Overlap:
         return self.exposed_s <= 1e-3 * self.traffic_s
 
 
-def overlaps(pieces: Pieces, time: StepTime) -> tuple[Overlap, ...]:
+def overlaps(costs: StepCosts[float], time: StepTime) -> tuple[Overlap, ...]:
     """Of one layout: both values have plain numbers in the place of columns. Only traffic that there is."""
-    forward_s = max(pieces.forward_s, pieces.host_forward_s)
-    backward_s = max(pieces.backward_s + pieces.recompute_s, pieces.host_backward_s)
+    forward_s = max(costs.forward_s, costs.host_forward_s)
+    backward_s = max(costs.backward_s + costs.recompute_s, costs.host_backward_s)
     found = (
-        ("data", pieces.layers_per_stage * backward_s, pieces.reduce_s + pieces.broadcast_s, time.reduce_s),
-        ("gather", forward_s, pieces.gather_s, time.gather_s),
-        ("tensor", forward_s, pieces.tensor_sent_s, time.tensor_s),
-        ("context", pieces.attention_s, pieces.ring_s, time.context_s),
-        ("expert", forward_s, pieces.expert_sent_s, time.expert_s),
-        ("pipeline", pieces.layers_per_stage / pieces.chunks * forward_s, pieces.send_s, time.pipeline_s),
+        ("data", costs.layers_per_stage * backward_s, costs.reduce_s + costs.broadcast_s, time.reduce_s),
+        ("gather", forward_s, costs.gather_s, time.gather_s),
+        ("tensor", forward_s, costs.tensor_sent_s, time.tensor_s),
+        ("context", costs.attention_s, costs.ring_s, time.context_s),
+        ("expert", forward_s, costs.expert_sent_s, time.expert_s),
+        ("pipeline", costs.layers_per_stage / costs.chunks * forward_s, costs.send_s, time.pipeline_s),
     )
     return tuple(
         Overlap(kind=kind, compute_s=float(compute), traffic_s=float(traffic), exposed_s=float(exposed))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.layout import Schedule
+from redline.planner.train.choices import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

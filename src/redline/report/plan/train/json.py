@@ -5,7 +5,8 @@ from typing import Any
 
 from redline.artifacts import Envelope
 from redline.planner.job.whole import JobCost
-from redline.planner.train.layout import Layout, Recompute, Schedule
+from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.layout import Layout
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.planned import Candidate, TrainingPlan
 from redline.planner.train.time.overlap import Overlap
@@ -26,7 +27,7 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Tr
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan train", synthetic=True)
     return {
         **envelope.to_dict(),
-        "model": plan.model.name,
+        "model": plan.workload.name,
         **{name: plain(getattr(plan, name)) for name in _PLAIN},
         "machine": plan.machine.name,
         "fits": plan.fits,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
-from redline.model.model import Model
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
 from redline.planner.train.stacks import DEFAULT_STACK
@@ -77,7 +76,7 @@ def stack_name(stack: str) -> str:
 
 
 def model_name(plan: TrainingPlan) -> str:
-    return clipped(plan.model.name, 60) or _("a model")
+    return clipped(plan.workload.name, 60) or _("a model")
 
 
 def verdict(plan: TrainingPlan) -> str:
@@ -284,9 +283,7 @@ def not_modelled(plan: TrainingPlan) -> str:
     said = [
         unused_of(plan.machine),
         _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
-        _("Experts are taken to get the same number of tokens each.")
-        if isinstance(plan.model, Model) and plan.model.experts
-        else "",
+        _("Experts are taken to get the same number of tokens each.") if plan.workload.experts else "",
         _("Convolutions are taken to reach what matmuls reach, and the module to be its blocks, all alike.")
         if units.counts_samples(plan)
         else "",

@@ -1,6 +1,6 @@
 """How far a predicted peak of memory can be trusted: its interval, and the chance that it exceeds the device.
 
-Both are measured, not assumed: see `room` and `unmeasured` in `memory.json`. The chance is a normal curve over the
+Both are measured, not assumed: see `measured` and `unmeasured` in `memory.json`. The chance is a normal curve over the
 logarithm of the predicted peak over the device's memory. It covers what a prediction misses and what nobody predicts,
 such as an allocator that fragments.
 """
@@ -11,30 +11,30 @@ from redline.model.model import Column, Number
 from redline.planner.train.memory.footprint import memory_constants
 
 
-def chance_out_of_memory(peak_bytes: Number, device_bytes: Number, stack: str) -> Column:
+def oom_probability(peak_bytes: Number, device_bytes: Number, stack: str) -> Column:
     """Of a job with this predicted peak, on a device with this published memory.
 
     The only failures with all their layouts are those of one stack, so that all measured stacks share its curve. Of
     others nothing is fitted, so that theirs is flatter, and begins earlier.
     """
-    room = _room(stack)
+    curve = _curve(stack)
     ratio = np.asarray(peak_bytes, np.float64) / device_bytes
-    return _normal(np.log(np.maximum(ratio, 1e-9) / room["middle"]) / room["deviation"])
+    return _normal(np.log(np.maximum(ratio, 1e-9) / curve["middle"]) / curve["deviation"])
 
 
 def peak_interval(peak_bytes: Number, stack: str) -> tuple[Column, Column]:
-    """Eight of ten measured peaks lie between these two."""
+    """The 80 % interval."""
     own = memory_constants()["stacks"].get(stack, {})
-    spread = own if "low" in own else _room(stack)
+    spread = own if "low" in own else _curve(stack)
     peak = np.asarray(peak_bytes, np.float64)
     return peak * spread["low"], peak * spread["high"]
 
 
-def _room(stack: str) -> dict[str, float]:
+def _curve(stack: str) -> dict[str, float]:
     constants = memory_constants()
     own = constants["stacks"].get(stack, {})
-    room: dict[str, float] = constants["room" if own.get("fitted") else "unmeasured"]
-    return room
+    curve: dict[str, float] = constants["measured" if own.get("fitted") else "unmeasured"]
+    return curve
 
 
 def _normal(deviations: Column) -> Column:

@@ -6,7 +6,7 @@ import pytest
 from redline.model.model import Model
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import footprint
-from redline.planner.train.memory.room import chance_out_of_memory, peak_interval
+from redline.planner.train.memory.oom_probability import oom_probability, peak_interval
 from redline.planner.train.memory.runnable import runnable
 
 SMALL = Model(
@@ -17,14 +17,14 @@ BATCH = Batch(sequence=4096, sequences=256)
 
 
 def test_the_chance_grows_with_the_peak() -> None:
-    chances = chance_out_of_memory(np.linspace(1e9, 200e9, 200), 80e9, "nanotron")
+    chances = oom_probability(np.linspace(1e9, 200e9, 200), 80e9, "nanotron")
     assert (np.diff(chances) >= 0).all()
     assert chances[0] < 1e-6
     assert chances[-1] > 1 - 1e-6
 
 
 def test_a_job_as_large_as_the_device_is_a_gamble() -> None:
-    assert 0.2 < chance_out_of_memory(80e9, 80e9, "nanotron") < 0.6
+    assert 0.2 < oom_probability(80e9, 80e9, "nanotron") < 0.6
 
 
 @pytest.mark.parametrize("stack", ["nanotron", "never heard of"])
@@ -37,7 +37,7 @@ def test_the_interval_is_around_the_peak(stack: str) -> None:
 def test_a_stack_whose_memory_nobody_measured_is_less_sure(stack: str) -> None:
     """Measured peaks are above what the book says of them, by up to a half."""
     assert peak_interval(40e9, stack)[1] > 1.2 * peak_interval(40e9, "nanotron")[1]
-    assert chance_out_of_memory(60e9, 80e9, stack) > 0.2 > chance_out_of_memory(60e9, 80e9, "nanotron")
+    assert oom_probability(60e9, 80e9, stack) > 0.2 > oom_probability(60e9, 80e9, "nanotron")
 
 
 @pytest.mark.parametrize(

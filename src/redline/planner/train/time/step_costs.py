@@ -1,4 +1,4 @@
-"""The pieces that a step is put together from: how long each takes alone, per layer, micro-batch or stage.
+"""What the parts of a step cost: how long each takes alone, per layer, micro-batch or stage.
 
 The closed forms of `step` and the simulated timeline of `simulate` both start from these, so that they can be held
 against each other. What overlaps with what:
@@ -12,15 +12,16 @@ against each other. What overlaps with what:
 - Everything else that happens once per step follows at its end.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import LayerParameters, layer_parameters
-from redline.planner.train.layout import Batch, Layout, Recompute
+from redline.planner.train.choices import Recompute
+from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.stages import first_stage, last_stage, micro_batches
 from redline.planner.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
@@ -48,116 +49,144 @@ HOST_UPDATE_BYTES = 28
 DEVICES_PER_HOST = 8
 
 
+Value = TypeVar("Value")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Pieces:
-    """Seconds, in columns: one row per layout. What does not occur is 0."""
+class StepCosts(Generic[Value]):
+    """Seconds: columns with one row per layout, or the numbers of one layout. What does not occur is 0."""
 
     # The pipeline.
-    stages: Column
-    chunks: Column
+    stages: Value
+    chunks: Value
     """Pieces of layers per stage (interleaving)."""
-    micro_batches: Column
-    schedule: Column
-    layers_per_stage: Column
+    micro_batches: Value
+    schedule: Value
+    layers_per_stage: Value
     """Of the fullest stage."""
-    layers_last_stage: Column
+    layers_last_stage: Value
     """Of the one that also has the head: as many, or fewer."""
-    layers: Column
+    layers: Value
     """Of all stages."""
 
     # One layer and micro-batch: device time of kernels, and what the host needs to launch them.
-    forward_s: Column
-    backward_s: Column
+    forward_s: Value
+    backward_s: Value
     """Both gradients, without recomputation."""
-    weight_gradient_s: Column
+    weight_gradient_s: Value
     """The part of `backward_s` that nothing waits for: zero-bubble schedules move it."""
-    recompute_s: Column
-    host_forward_s: Column
-    host_backward_s: Column
+    recompute_s: Value
+    host_forward_s: Value
+    host_backward_s: Value
     # Traffic inside one layer and micro-batch that compute waits for.
-    tensor_forward_s: Column
-    tensor_backward_s: Column
+    tensor_forward_s: Value
+    tensor_backward_s: Value
     """With what recomputation repeats."""
-    tensor_sent_s: Column
+    tensor_sent_s: Value
     """All of it in a forward pass, with the share that hides behind matmuls."""
-    context_forward_s: Column
+    context_forward_s: Value
     """What attention does not hide of the ring's traffic."""
-    context_backward_s: Column
-    ring_s: Column
+    context_backward_s: Value
+    ring_s: Value
     """All of that traffic in a forward pass, hidden or not."""
-    attention_s: Column
+    attention_s: Value
     """The part of `forward_s` that it can hide behind."""
-    expert_forward_s: Column
-    expert_backward_s: Column
-    expert_sent_s: Column
+    expert_forward_s: Value
+    expert_backward_s: Value
+    expert_sent_s: Value
     """All of it in a forward pass, with the share that hides behind compute."""
     # Weights of one layer and its share of embedding and head, gathered and scattered while others compute (ZeRO-3).
-    gather_s: Column
+    gather_s: Value
     """Once before the forward, once before the backward pass of the layer."""
-    scatter_s: Column
+    scatter_s: Value
 
     # One micro-batch.
-    head_forward_s: Column
-    head_backward_s: Column
+    head_forward_s: Value
+    head_backward_s: Value
     """Logits and loss, on the last stage."""
-    host_micro_batch_s: Column
+    host_micro_batch_s: Value
     """What the host does for each micro-batch on each stage while the device waits; part of the forward pass."""
-    send_s: Column
+    send_s: Value
     """Activations from one stage to the next; gradients take the same."""
 
     # Once per step, per stage.
-    reduce_s: Column
+    reduce_s: Value
     """Gradients over data-parallel copies; the last backward pass may hide it."""
-    broadcast_s: Column
+    broadcast_s: Value
     """Updated weights to all copies (ZeRO-1 and 2), without what the next forward pass hides."""
-    overlap: Column
+    overlap: Value
     """Share of gather, scatter and reduce that may run while the device computes."""
-    optimizer_s: Column
-    offload_s: Column
-    host_step_s: Column
+    optimizer_s: Value
+    offload_s: Value
+    host_step_s: Value
 
 
-def pieces(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Pieces:
+def step_costs(model: Model, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
     """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
     times = layer_times(model, batch, layout, rates)
     rest, experts = apart(layer_parameters(model), layout)
-    layers = first_stage(model, batch, layout, rates.balanced_head).layers
-    every, some = held(layout, rates), held_experts(layout, rates)
-    # The embedding and the head are gathered and scattered with each micro-batch too: each layer has its share of them.
-    split = rest + ends(model, layout) / layers
-    found = {
-        **_pipeline(model, batch, layout, rates),
-        **_kernels(times, rest + experts, layout, rates),
-        **_host(model, layout, rates),
-        **_traffic(model, batch, layout, rates, times),
-        "gather_s": gather_weights_s(split, every, layout, rates) + gather_weights_s(experts, some, layout, rates),
-        "scatter_s": scatter_gradients_s(split, every, layout, rates)
-        + scatter_gradients_s(experts, some, layout, rates),
-        **_head(model, batch, layout, rates),
-        **once_per_step(rest * layers + ends(model, layout), experts * layers, layers, layout, rates),
-    }
-    return in_columns(found)
-
-
-def in_columns(found: Mapping[str, Number]) -> Pieces:
-    """All pieces with as many rows as the longest of them."""
-    columns = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in found.values()))
-    return Pieces(**dict(zip(found, columns, strict=True)))
-
-
-def _pipeline(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str, Number]:
     first = first_stage(model, batch, layout, rates.balanced_head).layers
     last = last_stage(model, batch, layout, rates.balanced_head).layers
-    return {
-        "stages": layout.pp,
-        "chunks": layout.chunks,
-        "micro_batches": micro_batches(batch, layout),
-        "schedule": layout.schedule,
-        "layers_per_stage": np.maximum(first, last),
-        "layers_last_stage": last,
-        "layers": model.layers,
-        "send_s": _send_s(model, batch, layout, rates),
-    }
+    every, some = held(layout, rates), held_experts(layout, rates)
+    # The embedding and the head are gathered and scattered with each micro-batch too: each layer has its share of them.
+    split = rest + ends(model, layout) / first
+    kernels = _kernels(times, rest + experts, layout, rates)
+    host = _host(model, layout, rates)
+    traffic = _traffic(model, batch, layout, rates, times)
+    update = once_per_step(rest * first + ends(model, layout), experts * first, first, layout, rates)
+    logits_s = head_forward_s(model, batch, layout, rates)
+    return in_columns(
+        StepCosts[Number](
+            stages=layout.pp,
+            chunks=layout.chunks,
+            micro_batches=micro_batches(batch, layout),
+            schedule=layout.schedule,
+            layers_per_stage=np.maximum(first, last),
+            layers_last_stage=last,
+            layers=model.layers,
+            forward_s=kernels.forward_s,
+            backward_s=kernels.backward_s,
+            weight_gradient_s=kernels.weight_gradient_s,
+            recompute_s=kernels.recompute_s,
+            host_forward_s=host.forward_s,
+            host_backward_s=host.backward_s,
+            tensor_forward_s=traffic.tensor_forward_s,
+            tensor_backward_s=traffic.tensor_backward_s,
+            tensor_sent_s=traffic.tensor_sent_s,
+            context_forward_s=traffic.context_forward_s,
+            context_backward_s=traffic.context_backward_s,
+            ring_s=traffic.ring_s,
+            attention_s=times.attention_s,
+            expert_forward_s=traffic.expert_forward_s,
+            expert_backward_s=traffic.expert_backward_s,
+            expert_sent_s=traffic.expert_sent_s,
+            gather_s=gather_weights_s(split, every, layout, rates) + gather_weights_s(experts, some, layout, rates),
+            scatter_s=scatter_gradients_s(split, every, layout, rates)
+            + scatter_gradients_s(experts, some, layout, rates),
+            head_forward_s=logits_s,
+            head_backward_s=np.where(layout.frozen == 1, 1.0, 2.0) * logits_s,
+            host_micro_batch_s=host.micro_batch_s,
+            send_s=_send_s(model, batch, layout, rates),
+            reduce_s=update.reduce_s,
+            broadcast_s=update.broadcast_s,
+            overlap=rates.overlap,
+            optimizer_s=update.optimizer_s,
+            offload_s=update.offload_s,
+            host_step_s=rates.host_step_s,
+        )
+    )
+
+
+def in_columns(costs: StepCosts[Number]) -> StepCosts[Column]:
+    """All with as many rows as the longest of them."""
+    names = [field.name for field in fields(StepCosts)]
+    columns = np.broadcast_arrays(*(np.asarray(getattr(costs, name), np.float64) for name in names))
+    return StepCosts[Column](**dict(zip(names, columns, strict=True)))
+
+
+def of_row(costs: StepCosts[Column], row: int = 0) -> StepCosts[float]:
+    """Those of one layout."""
+    return StepCosts[float](**{field.name: float(getattr(costs, field.name)[row]) for field in fields(StepCosts)})
 
 
 def _send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
@@ -176,7 +205,17 @@ def _devices(layout: Layout) -> Number:
     return layout.dp * layout.tp * layout.pp * layout.cp
 
 
-def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+@dataclass(frozen=True, kw_only=True)
+class KernelTimes:
+    """Device time of one layer and micro-batch."""
+
+    forward_s: Number
+    backward_s: Number
+    weight_gradient_s: Number
+    recompute_s: Number
+
+
+def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> KernelTimes:
     """Backward: gradients of inputs and of weights, which are added up in memory. Recomputing everything repeats the
     forward pass, recomputing selectively the inside of attention.
     """
@@ -187,15 +226,24 @@ def _kernels(times: LayerTimes, layer: Number, layout: Layout, rates: Rates) -> 
     backward_s = times.matmuls_s + weights_s + times.attention_backward_s + PASSES_BACKWARD * times.passes_s
     some_s = times.attention_s + rates.selective_share * (times.matmuls_s + times.passes_s)
     again_s = np.where(layout.recompute == Recompute.SELECTIVE, some_s, 0.0)
-    return {
-        "forward_s": forward_s,
-        "backward_s": backward_s,
-        "weight_gradient_s": weights_s,
-        "recompute_s": np.where(layout.recompute == Recompute.FULL, forward_s, again_s),
-    }
+    return KernelTimes(
+        forward_s=forward_s,
+        backward_s=backward_s,
+        weight_gradient_s=weights_s,
+        recompute_s=np.where(layout.recompute == Recompute.FULL, forward_s, again_s),
+    )
 
 
-def _host(model: Model, layout: Layout, rates: Rates) -> dict[str, Number]:
+@dataclass(frozen=True, kw_only=True)
+class HostTimes:
+    """What the host needs: for one layer and micro-batch, and for each micro-batch."""
+
+    forward_s: Number
+    backward_s: Number
+    micro_batch_s: Number
+
+
+def _host(model: Model, layout: Layout, rates: Rates) -> HostTimes:
     """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
     split = layout.tp > 1
     collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
@@ -206,15 +254,29 @@ def _host(model: Model, layout: Layout, rates: Rates) -> dict[str, Number]:
     forward_s = rates.host_layer_s + collectives * each_s + routing_s
     again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
     stalls = _stalls(layout, rates) & (layout.pp == 1)
-    return {
-        "host_forward_s": forward_s,
-        "host_backward_s": forward_s * rates.host_backward + again_s,
-        "host_micro_batch_s": rates.host_micro_batch_s + np.where(stalls, rates.stall_micro_batch_s, 0.0),
-        "host_step_s": rates.host_step_s,
-    }
+    return HostTimes(
+        forward_s=forward_s,
+        backward_s=forward_s * rates.host_backward + again_s,
+        micro_batch_s=rates.host_micro_batch_s + np.where(stalls, rates.stall_micro_batch_s, 0.0),
+    )
 
 
-def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> dict[str, Number]:
+@dataclass(frozen=True, kw_only=True)
+class TrafficTimes:
+    """What one layer and micro-batch sends: what compute waits for, and all of it in a forward pass."""
+
+    tensor_forward_s: Number
+    tensor_backward_s: Number
+    tensor_sent_s: Number
+    context_forward_s: Number
+    context_backward_s: Number
+    ring_s: Number
+    expert_forward_s: Number
+    expert_backward_s: Number
+    expert_sent_s: Number
+
+
+def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> TrafficTimes:
     """Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
     again = layout.recompute == Recompute.FULL
     tensor_sent_s, tensor_sent_back_s = tensor_traffic_s(model, batch, layout, rates)
@@ -224,26 +286,30 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
     expert_s = (1 - rates.expert_overlap) * expert_sent_s
     shown_s = np.maximum(context_s - times.attention_s, 0.0)
     shown_back_s = np.maximum(context_back_s - times.attention_backward_s, 0.0)
-    return {
-        "tensor_forward_s": tensor_s,
-        "tensor_backward_s": tensor_back_s + np.where(again, tensor_s, 0.0),
-        "tensor_sent_s": tensor_sent_s,
-        "ring_s": context_s,
-        "attention_s": times.attention_s,
-        "context_forward_s": shown_s,
-        "context_backward_s": shown_back_s + np.where(again, shown_s, 0.0),
-        "expert_forward_s": expert_s,
-        "expert_backward_s": expert_s * (1 + again),
-        "expert_sent_s": expert_sent_s,
-    }
+    return TrafficTimes(
+        tensor_forward_s=tensor_s,
+        tensor_backward_s=tensor_back_s + np.where(again, tensor_s, 0.0),
+        tensor_sent_s=tensor_sent_s,
+        context_forward_s=shown_s,
+        context_backward_s=shown_back_s + np.where(again, shown_s, 0.0),
+        ring_s=context_s,
+        expert_forward_s=expert_s,
+        expert_backward_s=expert_s * (1 + again),
+        expert_sent_s=expert_sent_s,
+    )
 
 
-def _head(model: Model, batch: Batch, layout: Layout, rates: Rates) -> dict[str, Number]:
-    forward_s = head_forward_s(model, batch, layout, rates)
-    return {"head_forward_s": forward_s, "head_backward_s": np.where(layout.frozen == 1, 1.0, 2.0) * forward_s}
+@dataclass(frozen=True, kw_only=True)
+class UpdateTimes:
+    """Once per step: reducing gradients, and updating weights."""
+
+    reduce_s: Number
+    broadcast_s: Number
+    optimizer_s: Number
+    offload_s: Number
 
 
-def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout, rates: Rates) -> dict[str, Number]:
+def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout, rates: Rates) -> UpdateTimes:
     """Given the trained parameters of a stage on one device, those of routed experts apart, in how many layers."""
     wanted = 1.0 - layout.frozen
     parts = ((wanted * rest, held(layout, rates)), (wanted * experts, held_experts(layout, rates)))
@@ -252,15 +318,14 @@ def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout,
     states = optimizer_states(wanted * rest, wanted * experts, layout, rates)
     offloaded = states * layout.offload
     longer = np.where(_stalls(layout, rates) & (layout.zero == 0), rates.stall_reduce, 1.0)
-    return {
-        "reduce_s": longer * reduce_s,
-        "broadcast_s": update_s * (1 - rates.update_overlap),
-        "overlap": rates.overlap,
-        "optimizer_s": (states - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
-        + layers * rates.host_optimizer_s,
-        "offload_s": offloaded * OFFLOADED_BYTES / rates.host_link_bytes_per_s
-        + _host_update_s(offloaded, layout, rates),
-    }
+    on_device_s = (states - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
+    over_link_s = offloaded * OFFLOADED_BYTES / rates.host_link_bytes_per_s
+    return UpdateTimes(
+        reduce_s=longer * reduce_s,
+        broadcast_s=update_s * (1 - rates.update_overlap),
+        optimizer_s=on_device_s + layers * rates.host_optimizer_s,
+        offload_s=over_link_s + _host_update_s(offloaded, layout, rates),
+    )
 
 
 def optimizer_states(rest: Number, experts: Number, layout: Layout, rates: Rates) -> Number:

@@ -1,0 +1,30 @@
+"""What can be chosen by name in a plan of training. Imports no NumPy: the help of the command line shows it."""
+
+from enum import IntEnum
+
+
+class Schedule(IntEnum):
+    """In which order a pipeline's stages work on micro-batches."""
+
+    GPIPE = 0
+    ONE_F_ONE_B = 1  # interleaved where `chunks` is above 1
+    ZERO_BUBBLE = 2  # the gradient of weights fills the gaps
+
+
+class Recompute(IntEnum):
+    """Which activations are computed again in the backward pass rather than kept."""
+
+    NONE = 0
+    SELECTIVE = 1  # the inside of attention
+    FULL = 2  # everything but the input of each layer
+
+
+SCHEDULES = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "zero-bubble": Schedule.ZERO_BUBBLE}
+RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
+BY = ("speed", "memory", "cost")
+"""What the best layout is the best in."""
+PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "fp32")
+ACCEPTED_CHANCE = 0.2
+"""Of running out of memory: a layout with more is not proposed."""
+TOP = 8
+"""Layouts that are listed."""

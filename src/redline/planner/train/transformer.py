@@ -1,0 +1,132 @@
+"""A transformer as a workload: described by numbers, and divided in every way that planners know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from redline.errors import ParameterError
+from redline.hardware.machine import Machine
+from redline.model.flops import Pairs, backward_flops, forward_flops
+from redline.model.model import Column, Model
+from redline.model.parameters import active_parameters, count_parameters
+from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.memory.footprint import Footprint
+from redline.planner.train.memory.runnable import Mask, runnable
+from redline.planner.train.memory.use import memory_use
+from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.rates import Rates
+from redline.planner.train.search.planned import Evidence
+from redline.planner.train.search.space import (
+    LARGEST_CONTEXT,
+    LARGEST_TENSOR,
+    LEAST_CONTEXT_TOKENS,
+    Space,
+    layouts,
+    listed_divisors,
+)
+from redline.planner.train.search.trust import evidence, spread_of
+from redline.planner.train.simulation.drawing import Drawing, model_drawing
+from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.train.time.step_costs import StepCosts, step_costs
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A model of tokens."""
+
+    model: Model
+
+    usual_stack = DEFAULT_STACK
+    unit = "tokens"
+    batch_unit = "sequences"
+    must_divide = "copies have to divide the batch, and tensor parallelism the heads"
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def experts(self) -> int:
+        return int(self.model.experts)
+
+    @cached_property
+    def parameters(self) -> int:
+        return int(count_parameters(self.model).total)
+
+    @cached_property
+    def active_parameters(self) -> int:
+        return int(active_parameters(self.model))
+
+    def sequence_length(self, given: int | None) -> int:
+        if given is None:
+            raise ParameterError("sequence", " is missing: how many tokens has a sequence, such as 4096?")
+        return given
+
+    def flops_per_step(self, batch: Batch) -> float:
+        tokens = batch.sequence * batch.sequences
+        forward = forward_flops(self.model, tokens, batch.sequence, Pairs.SEEN).total
+        backward = backward_flops(self.model, tokens, batch.sequence, Pairs.SEEN, flash=0).total
+        return float(forward + backward)
+
+    def layouts(self, batch: Batch, space: Space) -> Layout:
+        return layouts(self.model, batch, space)
+
+    def runnable(self, batch: Batch, layout: Layout, foot: Footprint) -> Mask:
+        return runnable(self.model, batch, layout, foot)
+
+    def rates(self, rates: Rates, machine: Machine) -> Rates:
+        return rates
+
+    def step_costs(self, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
+        return step_costs(self.model, batch, layout, rates)
+
+    def memory(self, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
+        return memory_use(self.model, batch, layout, foot)
+
+    def drawing(
+        self, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
+    ) -> Drawing:
+        return model_drawing(self.model, batch, layout, rates, costs, dtype=dtype, half=half)
+
+    def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
+        return spread_of(stack, machine, unusual=bool(self.model.moe_layers))
+
+    def evidence(self, stack: str, machine: Machine) -> tuple[Evidence, ...]:
+        return evidence(stack, machine)
+
+    def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
+        """It has all that a layout can divide."""
+
+    def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
+        if name == "tp":
+            yield from self._against_tensor(value)
+        if name == "pp" and value > self.model.layers:
+            yield f"the model has only {self.model.layers:g} layers to deal to stages"
+        if name == "cp":
+            yield from _against_context(value, sequence)
+        if name == "ep":
+            yield from self._against_experts(value)
+
+    def _against_tensor(self, value: int) -> Iterator[str]:
+        heads = int(self.model.heads)
+        if heads % value:
+            yield f"that does not divide the {heads} attention heads of the model; give one of {listed_divisors(heads)}"
+        if value > LARGEST_TENSOR:
+            yield f"nobody has measured more than {LARGEST_TENSOR}, so nothing is predicted"
+
+    def _against_experts(self, value: int) -> Iterator[str]:
+        if not self.experts and value > 1:
+            yield "the model has no experts"
+        if self.experts and self.experts % value:
+            divisors = listed_divisors(self.experts)
+            yield f"that does not divide the {self.experts} experts of a layer; give one of {divisors}"
+
+
+def _against_context(value: int, sequence: int) -> Iterator[str]:
+    if value > LARGEST_CONTEXT:
+        yield f"nobody has measured more than {LARGEST_CONTEXT}, so nothing is predicted"
+    if value > 1 and sequence / value < LEAST_CONTEXT_TOKENS:
+        most = max(1, sequence // LEAST_CONTEXT_TOKENS)
+        yield f"pieces of a sequence below {LEAST_CONTEXT_TOKENS} tokens hide no traffic; give at most {most}"
