@@ -1,4 +1,4 @@
-"""What failures leave of a job's time: goodput, the best time between checkpoints, the chance of a failure.
+"""What failures leave of a job's time: goodput, and the best time between checkpoints.
 
 A job fails at a constant rate, whatever it does: works, writes a checkpoint or restarts. It works for `interval_s`,
 then stands still for `checkpoint_s` to write a checkpoint. After a failure it takes `restart_s` until it works again
@@ -51,13 +51,6 @@ def _first_time(failures_per_s: Number, interval_s: Number, checkpoint_s: Number
     return np.where(expected > 0, share, 1.0)[()]
 
 
-def young_interval(failures_per_s: Number, checkpoint_s: Number) -> Number:
-    """Young's rule, sqrt(2 checkpoint / rate): good while a checkpoint is short against the time between failures."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        interval_s = np.sqrt(2 * np.divide(checkpoint_s, failures_per_s))
-    return np.where(np.equal(failures_per_s, 0), np.inf, interval_s)[()]
-
-
 def best_interval(failures_per_s: Number, checkpoint_s: Number, least_s: Number = 0.0) -> Number:
     """Seconds of work between checkpoints at which goodput is highest, and not below `least_s`.
 
@@ -80,14 +73,3 @@ def mean_time_between_failures(failures_per_s: Number) -> Number:
     """Seconds from one failure to the next on average; infinity where there are none."""
     with np.errstate(divide="ignore"):
         return np.divide(1.0, failures_per_s)
-
-
-def chance_of_failure(failures_per_s: Number, time_s: Number) -> Number:
-    """That at least one failure happens within a time, from 0 to 1."""
-    return -np.expm1(-np.multiply(failures_per_s, time_s))
-
-
-def time_until_chance(failures_per_s: Number, chance: Number) -> Number:
-    """Seconds after which at least one failure has happened with this chance (0 <= chance < 1)."""
-    with np.errstate(divide="ignore"):
-        return np.divide(-np.log1p(np.negative(chance)), failures_per_s)

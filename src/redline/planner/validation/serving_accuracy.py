@@ -89,24 +89,3 @@ def _accuracy(engine: str, metric: str, group: str, logs: Column) -> ServingAccu
 def held_out_of(tables: Sequence[ServingAccuracy]) -> dict[tuple[str, str], ServingAccuracy]:
     """The main line of each engine and metric."""
     return {(each.engine, each.metric): each for each in tables if each.group == "held out"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeats:
-    """Rows that should have the same time to the first token: one server, the same prompts, as many in flight."""
-
-    groups: int
-    median_spread: float
-    """The largest over the smallest, less 1: what no prediction can be better than."""
-
-
-def first_token_repeats() -> Repeats:
-    """They differ in the length of the output alone, which comes after the first token."""
-    rows, _ = load_serving()
-    same: dict[tuple[object, ...], list[float]] = {}
-    prompt, flying = np.asarray(rows.traffic.prompt), np.asarray(rows.traffic.concurrency)
-    for at, ttft_s in enumerate(rows.measured["ttft_s"]):
-        if np.isfinite(ttft_s):
-            same.setdefault((rows.names[at], rows.gpu[at], prompt[at], flying[at]), []).append(float(ttft_s))
-    spreads = [max(each) / min(each) - 1 for each in same.values() if len(each) > 1]
-    return Repeats(groups=len(spreads), median_spread=float(np.median(spreads)))

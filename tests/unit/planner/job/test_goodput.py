@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from redline.planner.job.goodput import (
     SECONDS_PER_DAY,
     best_interval,
-    chance_of_failure,
     checkpoint_share,
     goodput,
     mean_time_between_failures,
-    time_until_chance,
-    young_interval,
 )
 
 GPUS = (512, 1024, 2048, 4096, 8192, 16384, 131_072)
@@ -98,7 +95,7 @@ def test_youngs_rule_is_within_a_tenth_of_a_point(
     young = float(
         goodput(
             failures_per_s=rate,
-            interval_s=young_interval(rate, checkpoint_s),
+            interval_s=sqrt(2 * checkpoint_s / rate),
             restart_s=restart_s,
             checkpoint_s=checkpoint_s,
         )
@@ -173,11 +170,6 @@ def test_intervals_at_the_ends_of_the_scale(rate: float, checkpoint_s: float, le
     assert best_interval(rate, checkpoint_s, least_s) == pytest.approx(expected, rel=1e-9)
 
 
-def test_youngs_rule_without_failures_is_never() -> None:
-    assert young_interval(0.0, 60.0) == inf
-    assert young_interval(1e-4, 50.0) == pytest.approx(1000.0)
-
-
 def test_columns_are_rows_of_numbers() -> None:
     rates = np.array([0.0, 1e-6, 1e-4, 1e-2])
     intervals = best_interval(rates, 6.0, 10.0)
@@ -193,13 +185,7 @@ def test_columns_are_rows_of_numbers() -> None:
     assert checkpoint_share(np.array([54.0, inf]), 6.0) == pytest.approx(np.array([0.9, 1.0]))
 
 
-def test_chances_of_a_failure() -> None:
+def test_the_mean_time_between_failures() -> None:
     day = 1 / SECONDS_PER_DAY
-    assert chance_of_failure(day, 0.0) == 0
-    assert chance_of_failure(day, SECONDS_PER_DAY) == pytest.approx(1 - 1 / np.e)
-    assert chance_of_failure(1e-30, 1.0) == pytest.approx(1e-30)
-    assert chance_of_failure(1e300, 1e5) == 1
-    assert time_until_chance(day, chance_of_failure(day, 1234.5)) == pytest.approx(1234.5)
-    assert time_until_chance(0.0, 0.5) == inf
     assert mean_time_between_failures(0.0) == inf
     assert mean_time_between_failures(day) == pytest.approx(SECONDS_PER_DAY)

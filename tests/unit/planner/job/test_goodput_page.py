@@ -1,7 +1,7 @@
 """Every number of the page on goodput is what the code computes."""
 
 import re
-from math import exp, expm1, sqrt
+from math import exp, expm1, log1p, sqrt
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,8 @@ from redline.planner.job.estimate import Estimate
 from redline.planner.job.failures import band_rates, published, rate_named, recovery_named
 from redline.planner.job.goodput import (
     best_interval,
-    chance_of_failure,
     goodput,
     mean_time_between_failures,
-    time_until_chance,
-    young_interval,
 )
 from redline.planner.job.whole import POWER_SHARE, Job
 
@@ -42,10 +39,15 @@ def best(rate: float, recovery: str) -> tuple[float, float]:
     return interval_s, float(share)
 
 
+def chance_of_failure(rate: float, time: float) -> float:
+    """That at least one failure happens within a time."""
+    return -expm1(-rate * time)
+
+
 def test_a_rate_with_each_unit() -> None:
     rate = NODES * PER_NODE  # per period
-    after = [float(time_until_chance(rate, chance)) for chance in (0.5, 0.99)]
-    first = f"{100 * float(chance_of_failure(rate, 1)):.1f} %"
+    after = [-log1p(-chance) / rate for chance in (0.5, 0.99)]
+    first = f"{100 * chance_of_failure(rate, 1):.1f} %"
     between = f"{float(mean_time_between_failures(rate)):.1f}"
     rows = rows_under("A rate needs a unit")[:3]
     for row, unit in zip(rows, ("period", "hour", "day"), strict=True):
@@ -57,12 +59,12 @@ def test_the_chance_of_a_node_is_its_rate_where_both_are_small() -> None:
     """What the page says of rates holds for probabilities: 1 - (1 - p)^(nodes * periods)."""
     for periods in (1, 24, 168):
         counted = 1 - (1 - PER_NODE) ** (NODES * periods)
-        assert counted == pytest.approx(float(chance_of_failure(NODES * PER_NODE, periods)), rel=1e-4)
+        assert counted == pytest.approx(chance_of_failure(NODES * PER_NODE, periods), rel=1e-4)
 
 
 def test_the_job_of_233_nodes_in_sentences() -> None:
     rate = NODES * PER_NODE
-    day, week = (100 * float(chance_of_failure(rate, hours)) for hours in (24, 168))
+    day, week = (100 * chance_of_failure(rate, hours) for hours in (24, 168))
     assert (
         f"once in {1 / rate:.0f} hours: {day:.0f} % of the time within a day, {week:.0f} % within a week" in SENTENCES
     )
@@ -89,8 +91,7 @@ def test_the_simple_form_beside_the_exact_one() -> None:
     assert (used.restart_s, used.checkpoint_s) == (1200, 60)
     for gpus, simple, exact in rows_under("The formula"):
         rate = rate_named("rsc-1").failures_per_s(int(gpus.replace(",", "")))
-        interval_s = float(young_interval(rate, used.checkpoint_s))
-        assert interval_s == pytest.approx(sqrt(2 * 60 / rate))
+        interval_s = sqrt(2 * used.checkpoint_s / rate)  # Young's rule
         first_order = (1 - rate * (used.restart_s + interval_s / 2)) / (1 + used.checkpoint_s / interval_s)
         published_form = interval_s * rate / (exp(rate * used.restart_s) * expm1(rate * (interval_s + 60)))
         assert (simple, exact) == (f"{first_order:.3f}", f"{published_form:.3f}")
