@@ -77,7 +77,8 @@ def main() -> None:
     engines: dict[str, Any] = {}
     for engine in SCORED:
         mine = rows_where(even, np.array([each == engine for each in even.engine]))
-        engines[engine] = _fitted(mine, engine) | {"intervals": _intervals(mine, engine)}
+        found = {"intervals": _intervals(mine, engine), "gpus": sorted(set(mine.gpu))}
+        engines[engine] = _fitted(mine, engine) | found
     text = json.dumps({"about": ABOUT, "engines": engines}, indent=1)
     Path(str(FILE)).write_text(text + "\n", encoding="utf-8")
 

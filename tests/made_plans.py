@@ -229,7 +229,7 @@ def choices() -> tuple[Choice, ...]:
 
 
 def validation() -> Validation:
-    kinds = tuple(accuracy(name, 40, 1.5) for name in ("experts", "fewer bits", "long", "adapters"))
+    kinds = tuple(accuracy(name, 40, 1.5) for name in ("experts", "fewer bits", "long"))
     step = StepAccuracy(
         dense=accuracy("dense", 1402),
         megatron=accuracy("megatron", 111, 0.7),
@@ -238,6 +238,7 @@ def validation() -> Validation:
         everything=accuracy("everything", 1712),
         choice=ChoiceLoss(choices=choices(), median=0.012, ninetieth=0.17),
         expressible=0.96,
+        siblings=0.984,
         reasons=(("the layout is not given", 68), ("the source contradicts itself", 14)),
     )
     peaks = tuple(

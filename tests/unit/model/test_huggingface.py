@@ -59,9 +59,9 @@ def test_a_hybrid_without_its_pattern_is_told_to_add_it() -> None:
     assert read_config(named) == read_config(SMALL["nemotron_h"])
 
 
-def test_an_unknown_type_points_to_flags_and_modules() -> None:
+def test_an_unknown_type_points_to_numbers_and_modules() -> None:
     text = error({"model_type": "mamba"})
-    assert "flags (--layers, --hidden, ...), or give a function that builds it (path.py:function)." in text
+    assert "by numbers (layers, hidden, ...), or give a function that builds it (path.py:function)." in text
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,12 @@ def constants_of(engine: str, gpu: str) -> Constants:
 
 
 def measured_on(engine: str, gpu: str) -> bool:
-    """Whether constants of this engine and family were fitted, rather than taken from other GPUs."""
-    return family_of(gpu) in _engine(engine)["families"]
+    """Whether runs of this engine on this GPU were fitted to, rather than on other GPUs alone."""
+    return gpu in _engine(engine)["gpus"]
 
 
 def interval_of(engine: str, metric: str) -> Interval | None:
-    """None where nothing of that kind was measured with the engine."""
+    """On GPUs that it was measured on; None where nothing of that kind was measured with the engine."""
     found = _engine(engine)["intervals"].get(metric)
     return None if found is None else Interval(low=found[0], high=found[1])
 

@@ -40,13 +40,17 @@ class ServingRequest:
     most_ttft_s: float | None = None
     most_tpot_s: float | None = None
 
+    @property
+    def gpu(self) -> str:
+        """Its record in the catalogue."""
+        return self.machine.base or self.machine.name
+
 
 def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = ()) -> ServingPlan:
     """All ways to serve that have room, and the best of them. `evidence` is what was measured of the engine."""
     if not request.model.causal:
         raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
-    gpu = request.machine.base or request.machine.name
-    found = _looked_at(request, gpu)
+    found = _looked_at(request)
     fitting = np.flatnonzero(found.outcome.fits > 0)
     points = {int(row): _point(request, found, int(row)) for row in fitting}
     meeting = [point for point in points.values() if point.meets]
@@ -57,7 +61,7 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         machine=request.machine,
         device_bytes=float(device_of(request.machine).memory_bytes),
         engine=request.engine,
-        measured_here=measured_on(request.engine, gpu),
+        measured_here=measured_on(request.engine, request.gpu),
         cache_dtype=request.cache_dtype,
         prompt=request.prompt,
         output=request.output,
@@ -79,11 +83,11 @@ def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
     return max(roomy or meeting, key=lambda point: point.tokens_per_s_device, default=None)
 
 
-def _looked_at(request: ServingRequest, gpu: str) -> Frontier:
+def _looked_at(request: ServingRequest) -> Frontier:
     return frontier(
         request.model,
         device_of(request.machine),
-        constants_of(request.engine, gpu),
+        constants_of(request.engine, request.gpu),
         Traffic(concurrency=1.0, prompt=float(request.prompt), output=float(request.output)),
         formats=[format_named(name, request.cache_dtype) for name in request.dtypes],
         sizes=_sizes(request),
@@ -118,10 +122,10 @@ def _point(request: ServingRequest, found: Frontier, row: int) -> ServingPoint:
         batch=_at(outcome.batch, row),
         most=_at(outcome.most, row),
         copies=1 if request.devices is None else request.devices // tp,
-        ttft_s=_ranged(request.engine, "ttft_s", ttft_s),
-        tpot_s=_ranged(request.engine, "tpot_s", tpot_s),
-        latency_s=_ranged(request.engine, "latency_s", _at(outcome.latency_s, row)),
-        tokens_per_s=_ranged(request.engine, "tokens_per_s", _at(outcome.tokens_per_s, row)),
+        ttft_s=_ranged(request, "ttft_s", ttft_s),
+        tpot_s=_ranged(request, "tpot_s", tpot_s),
+        latency_s=_ranged(request, "latency_s", _at(outcome.latency_s, row)),
+        tokens_per_s=_ranged(request, "tokens_per_s", _at(outcome.tokens_per_s, row)),
         step_s=tuple(_at(part, row) for part in outcome.step.parts),
         prompt_s=tuple(_at(part, row) for part in outcome.prompt.parts),
         weights_bytes=_at(outcome.weights_bytes, row),
@@ -135,8 +139,8 @@ def _at(values: Column, row: int) -> float:
     return float(values[row if len(values) > 1 else 0])
 
 
-def _ranged(engine: str, metric: str, value: float) -> Ranged:
-    interval = interval_of(engine, metric)
+def _ranged(request: ServingRequest, metric: str, value: float) -> Ranged:
+    interval = interval_of(request.engine, metric) if measured_on(request.engine, request.gpu) else None
     if interval is None:
         return Ranged(value=value)
     return Ranged(value=value, low=value * interval.low, high=value * interval.high)

@@ -1,4 +1,4 @@
-"""How far predicted step times lie from measured ones, on runs that no constant was fitted to."""
+"""How far predicted step times lie from measured ones, on runs that were left out of the fit."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -70,12 +70,14 @@ class StepAccuracy:
     """The same of stacks built on Megatron."""
     stacks: tuple[Accuracy, ...]
     kinds: tuple[Accuracy, ...]
-    """What is not dense: experts, fewer bits, long sequences, adapters."""
+    """What is not dense: experts, fewer bits, long sequences. Adapters have no line, as they cannot be planned."""
     everything: Accuracy
     choice: ChoiceLoss
     """Of all measured layouts of the sweep, those of the fitting half included: a choice is among all."""
     expressible: float
     """Share of measured runs of language models."""
+    siblings: float
+    """Share of the scored runs whose model, machine, format and stack are among the fitted ones."""
     reasons: tuple[tuple[str, int], ...]
     """Why others cannot be expressed, and how many."""
 
@@ -90,7 +92,7 @@ def step_accuracy() -> StepAccuracy:
     def score(name: str, mask: Mask) -> Accuracy:
         return _accuracy(name, scored.where(mask), predicted_s[mask])
 
-    masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long, "adapters": scored.adapters}
+    masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long}
     left_out = Counter(each.reason for each in unexpressed_runs())
     return StepAccuracy(
         dense=score("dense", dense),
@@ -100,8 +102,20 @@ def step_accuracy() -> StepAccuracy:
         everything=score("everything", np.ones(len(scored), np.bool_)),
         choice=choice_loss(runs.where(runs.stacks == SWEEP)),
         expressible=len(runs) / (len(runs) + left_out.total()),
+        siblings=_siblings(scored, runs.where(~runs.held_out)),
         reasons=tuple(left_out.most_common()),
     )
+
+
+def _siblings(scored: Runs, fitted: Runs) -> float:
+    """Mostly in another layout: 13 % are the same configuration."""
+    known = set(_configurations(fitted))
+    return float(np.mean([configuration in known for configuration in _configurations(scored)]))
+
+
+def _configurations(runs: Runs) -> list[tuple[str, ...]]:
+    parts = (runs.stacks, runs.machines, runs.formats, runs.names)
+    return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
 def predicted(runs: Runs) -> StepTime:

@@ -65,7 +65,7 @@ def validation(found: Validation) -> str:
         validate_tables.verdicts(found),
         validate_tables.serving(found, brief=True),
     )
-    return _whole(validate_headline(found), [f"<div>{_safe(split())}</div>", *map(_table, shown)])
+    return _whole(validate_headline(found), [f"<div>{_safe(split(found))}</div>", *map(_table, shown)])
 
 
 # --- pieces of markup -------------------------------------------------------------------------------------------------

@@ -138,12 +138,12 @@ def test_a_calibrated_host_takes_the_place_of_the_fitted_one() -> None:
 @pytest.mark.parametrize(
     ("fixed", "said"),
     [
-        ({"tp": (2.0,)}, "--tp: a module of your own is planned with copies of it and ZeRO or FSDP"),
-        ({"pp": (1.0, 4.0)}, "--pp: a module of your own"),
+        ({"tp": (2.0,)}, "tp: a module of your own is planned with copies of it and ZeRO or FSDP"),
+        ({"pp": (1.0, 4.0)}, "pp: a module of your own"),
         ({"cp": (2.0,)}, "leave that out, or describe a transformer"),
-        ({"ep": (2.0,)}, "--ep: a module of your own"),
-        ({"flash": (0.0,)}, "--no-flash: a module of your own"),
-        ({"recompute": (1.0,)}, "--recompute selective is for transformers; a module of your own has none or full"),
+        ({"ep": (2.0,)}, "ep: a module of your own"),
+        ({"flash": (0.0,)}, "flash: a module of your own"),
+        ({"recompute": (1.0,)}, "recompute selective is for transformers; a module of your own has none or full"),
         ({"micro_batch": (3.0,)}, "a batch of 256 samples is no multiple of that"),
         ({"dp": (3.0,)}, "that does not divide 8 GPUs"),
     ],
@@ -157,7 +157,7 @@ def test_what_only_transformers_have_is_refused(fixed: dict[str, tuple[float, ..
 
 def test_what_cannot_be_dealt_to_copies_says_so() -> None:
     refuse_impossible(replace(REQUEST, fixed={"tp": (1.0,)}))
-    with pytest.raises(UsageError, match="256 samples per step\ncopies have to divide the batch; change --batch"):
+    with pytest.raises(UsageError, match="256 samples per step\ncopies have to divide the batch; change the batch"):
         plan_training(replace(REQUEST, devices=6))
     with pytest.raises(UsageError, match="has tp 2 with the rest that you fixed"):
         plan_training(replace(REQUEST, fixed={"tp": (2.0,)}))

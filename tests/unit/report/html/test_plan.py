@@ -139,10 +139,10 @@ def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
     text = validate_page.render(validation(), [scatter()], [scatter("jax", 3), scatter()], [scatter("SGLang")])
     data = data_of(text)
     assert set(data["charts"]) == {"steps_seen", "memory_seen", "serving_seen"}
-    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "peers", "serving", "left_out"}
+    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving", "left_out"}
     assert set(data["tables"]) == tables
     assert [group["name"] for group in data["charts"]["memory_seen"]["groups"]] == ["nanotron", "jax"]
-    assert "Half of the predicted step times are within 5.0 % of the measured ones" in visible(text)
+    assert "Median error on held-out runs: step time 5.0 %" in visible(text)
 
 
 def test_points_that_are_no_measurement_are_not_drawn() -> None:

@@ -42,7 +42,7 @@ class Tags(HTMLParser):
             ("best", "= step", "= peak", "the best layouts", "the whole job", "how far to"),
         ),
         (notebook.train(nothing_fits(), None), ("verdict", "Nothing fits.")),
-        (notebook.serve(serving_plan()), ("best", "what a pass takes", "the frontier", "how far to trust this")),
+        (notebook.serve(serving_plan()), ("best", "what a pass takes", "Pareto frontier", "how far to trust this")),
         (notebook.validation(validation()), ("Plans against published", "step time", "what fits", "SGLang")),
     ],
 )

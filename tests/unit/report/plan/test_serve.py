@@ -51,15 +51,15 @@ def test_where_nothing_fits_the_smallest_is_named() -> None:
 
 
 def test_an_interval_or_why_there_is_none() -> None:
-    assert say.ranged(Ranged(value=1.0)).endswith("so its error is not known")
-    assert "8 of 10" in say.ranged(Ranged(value=1.0, low=0.9, high=1.2))
+    assert say.ranged(Ranged(value=1.0)).endswith("no such figure of this engine on this GPU was published")
+    assert "80 % interval: " in say.ranged(Ranged(value=1.0, low=0.9, high=1.2))
     unknown = serving_plan(best=point(tokens_per_s=Ranged(value=100.0)))
     assert say.verdict(unknown) == "tp 2 in fp8 with 16 requests in flight: 50 tokens/s per GPU"
 
 
 def test_an_engine_that_was_not_measured_there_says_so() -> None:
-    assert any("its constants are those of other GPUs" in line for line in say.trust(NOTHING_FITS))
-    assert not any("its constants" in line for line in say.trust(serving_plan()))
+    assert any("constants are those of other GPUs, without an interval" in line for line in say.trust(NOTHING_FITS))
+    assert not any("constants" in line for line in say.trust(serving_plan()))
 
 
 def test_experts_have_two_counts() -> None:

@@ -34,13 +34,6 @@ def test_verdicts_are_shares_of_what_happened() -> None:
     assert shown.notes[0] == "3.9 % of those that died were said to fit; 5.0 % of those that ran were said not to"
 
 
-def test_redline_stands_beside_others() -> None:
-    rows = tables.peers(validation()).rows
-    assert [row[0] for row in rows] == ["Redline", "llm-analysis", "Calculon", "Megatron-LM"]
-    assert rows[0][1:3] == ("5.0 %", "21.0 %")
-    assert rows[3][1] == "-"
-
-
 def test_serving_in_brief_has_a_line_for_each_figure() -> None:
     assert len(tables.serving(validation(), brief=True).rows) == 2
     assert len(tables.serving(validation(), brief=False).rows) == 6
@@ -52,4 +45,4 @@ def test_the_json_is_whole() -> None:
     assert record["kind"] == "plan-validation"
     assert record["step"]["dense"]["median"] == 0.05
     assert record["memory"]["verdicts"]["false_fits"] == 30
-    assert len(record["peers"]) == 3
+    assert (record["schema_version"], record["step"]["siblings"]) == (2, 0.984)

@@ -186,7 +186,9 @@ def in_columns(costs: StepCosts[Number]) -> StepCosts[Column]:
 
 def of_row(costs: StepCosts[Column], row: int = 0) -> StepCosts[float]:
     """Those of one layout."""
-    return StepCosts[float](**{field.name: float(getattr(costs, field.name)[row]) for field in fields(StepCosts)})
+    return StepCosts[float](
+        **{field.name: float(np.ravel(getattr(costs, field.name))[row]) for field in fields(StepCosts)}
+    )
 
 
 def _send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:

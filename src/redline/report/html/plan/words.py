@@ -9,7 +9,7 @@ def script_words() -> dict[str, str]:
         **table_words(),
         "memory": _("memory at the peak, GB per GPU"),
         "best": _("the best"),
-        "frontier": _("frontier: none is both faster and smaller"),
+        "frontier": _("Pareto frontier of step time and memory"),
         "others": _("other good layouts"),
         "user_speed": _("tokens per second of one user"),
         "device_speed": _("tokens per second and GPU"),

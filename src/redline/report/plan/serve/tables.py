@@ -66,7 +66,7 @@ def _size(one: ServingPoint) -> str:
 
 
 def frontier(plan: ServingPlan, *, brief: bool) -> Shown:
-    title = _("the frontier: no other way gives both a user and a GPU more")
+    title = _("Pareto frontier of speed per user and throughput per GPU")
     return points(plan, plan.frontier, title, brief=brief)
 
 

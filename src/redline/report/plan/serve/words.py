@@ -6,7 +6,7 @@ from redline.planner.serve.outcome import Limit
 from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share
+from redline.report.plan.amounts import count, gigabytes, interval, parameters, seconds, share
 from redline.report.words import clipped
 
 LIMITS: Mapping[Limit, str] = {
@@ -118,11 +118,11 @@ def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
 def ranged(figure: Ranged) -> str:
     """A time with the interval of such predictions."""
     if figure.low is None or figure.high is None:
-        return _("{value}; no such figure of this engine was published, so its error is not known").format(
+        return _("{value}; no interval: no such figure of this engine on this GPU was published").format(
             value=seconds(figure.value)
         )
-    text = _("{value}; 8 of 10 such predictions are met between {low} and {high}")
-    return text.format(value=seconds(figure.value), low=seconds(figure.low), high=seconds(figure.high))
+    found = interval(seconds(figure.low), seconds(figure.high))
+    return _("{value}; 80 % interval: {interval}").format(value=seconds(figure.value), interval=found)
 
 
 def memory(plan: ServingPlan, one: ServingPoint) -> str:
@@ -156,10 +156,7 @@ def refused(plan: ServingPlan) -> Iterator[str]:
 
 def trust(plan: ServingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
-    text = _(
-        "{metric}: on {rows:,} measured runs of {engine} that it was not fitted to, half of the errors are below "
-        "{median}, nine of ten below {p90}"
-    )
+    text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} held-out runs of {engine}")
     for one in plan.evidence:
         yield text.format(
             metric=_(METRICS[one.metric]),
@@ -169,7 +166,9 @@ def trust(plan: ServingPlan) -> Iterator[str]:
             p90=share(one.p90),
         )
     if not plan.measured_here:
-        text = _("No run of {engine} on GPUs like {machine} was published: its constants are those of other GPUs.")
+        text = _(
+            "No run of {engine} on {machine} was published: constants are those of other GPUs, without an interval."
+        )
         yield text.format(engine=clipped(plan.engine, 40), machine=clipped(plan.machine.name, 60))
     yield _(
         "Not in these figures: requests of different lengths, shared prefixes, speculative decoding, and prompts and "

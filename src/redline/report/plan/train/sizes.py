@@ -21,7 +21,7 @@ def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], ch
 def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:
     speed = units.per_second(chosen), units.per_second_and_gpu(chosen)
     head = (
-        _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("runs out"),
+        _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("OOM"),
     )  # fmt: skip
     rows = tuple(map(_row, plans))
     text = _("{count:,} GPUs: {why}")

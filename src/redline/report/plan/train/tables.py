@@ -32,13 +32,13 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
     has_pipeline = any(one.layout.pp > 1 for one in plan.ranked)
     head = (
         *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
-        *([] if brief else [units.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("runs out"),
+        *([] if brief else [units.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("OOM"),
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, one, names, has_pipeline, brief) for one in plan.ranked)
     notes = [
-        _("micro: samples in a micro-batch; runs out: the chance of running out of memory")
+        _("micro: samples in a micro-batch; OOM: probability of running out of memory")
         if units.counts_samples(plan)
-        else _("micro: sequences in a micro-batch; runs out: the chance of running out of memory")
+        else _("micro: sequences in a micro-batch; OOM: probability of running out of memory")
     ]
     if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))

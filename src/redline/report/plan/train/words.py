@@ -10,7 +10,7 @@ from redline.planner.train.time.overlap import Overlap
 from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
+from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share, times
 from redline.report.plan.train import units
 from redline.report.words import clipped
 
@@ -55,6 +55,7 @@ BETTER: Mapping[str, str] = {
     "host": marked("{factor} the time on the host"),
 }
 _FAINT = 0.005  # a change of less is none
+_TWICE = 2.0  # from here on a multiple is easier to read than a share
 _MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gathers_bytes")
 
 # --- the first screen -------------------------------------------------------------------------------------------------
@@ -84,8 +85,7 @@ def verdict(plan: TrainingPlan) -> str:
     best = layouts.in_words(plan.best.layout, plan.best.micro_batches)
     if not plan.fits:
         return _(
-            "Nothing fits. The smallest layout, {layout}, needs {peak} of {device} on each GPU: its chance of running "
-            "out of memory is {chance}."
+            "Nothing fits. The smallest layout, {layout}, needs {peak} of {device} per GPU: OOM probability {chance}."
         ).format(
             layout=best,
             peak=gigabytes(plan.best.peak_bytes),
@@ -119,8 +119,8 @@ def step(plan: TrainingPlan, one: Candidate) -> str:
         return _("{step}; no run of such a module was measured, so there is no interval").format(
             step=seconds(one.step_s)
         )
-    text = _("{step}; 8 of 10 such predictions are met between {low} and {high}")
-    return text.format(step=seconds(one.step_s), low=seconds(one.step_low_s), high=seconds(one.step_high_s))
+    found = interval(seconds(one.step_low_s), seconds(one.step_high_s))
+    return _("{step}; 80 % interval: {interval}").format(step=seconds(one.step_s), interval=found)
 
 
 def speed(plan: TrainingPlan, one: Candidate) -> str:
@@ -133,21 +133,20 @@ def speed(plan: TrainingPlan, one: Candidate) -> str:
 
 def memory(plan: TrainingPlan, one: Candidate) -> str:
     text = (
-        _("{peak} of {device} at the peak; chance of running out {chance}")
+        _("{peak} of {device} at the peak; OOM probability {chance}")
         if units.counts_samples(plan)
-        else _("{peak} of {device} at the peak, 8 of 10 between {low} and {high}; chance of running out {chance}")
+        else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
     )
     return text.format(
         peak=gigabytes(one.peak_bytes),
         device=gigabytes(plan.device_bytes),
-        low=gigabytes(one.peak_low_bytes),
-        high=gigabytes(one.peak_high_bytes),
+        interval=interval(gigabytes(one.peak_low_bytes), gigabytes(one.peak_high_bytes)),
         chance=chance(one.chance),
     )
 
 
 def safer(plan: TrainingPlan, one: Candidate) -> str:
-    text = _("{layout}: {slower} slower, {peak} at the peak, chance of running out {chance}")
+    text = _("{layout}: {slower} slower, {peak} at the peak, OOM probability {chance}")
     return text.format(
         layout=layouts.in_words(one.layout, one.micro_batches),
         slower=share(one.step_s / plan.best.step_s - 1), peak=gigabytes(one.peak_bytes), chance=chance(one.chance)
@@ -157,9 +156,9 @@ def safer(plan: TrainingPlan, one: Candidate) -> str:
 def searched(plan: TrainingPlan) -> str:
     if plan.considered == 1:
         return _("one layout, as it was given")
-    first = (
-        _("{count:,} layouts can run, {fitting:,} of them with a chance of at most {chance} to run out of memory")
-    ).format(count=plan.considered, fitting=plan.fitting, chance=chance(plan.accepted_chance))
+    first = (_("{count:,} layouts can run, {fitting:,} of them with an OOM probability of at most {chance}")).format(
+        count=plan.considered, fitting=plan.fitting, chance=chance(plan.accepted_chance)
+    )
     if not plan.fits:
         return first
     return clauses([first, _("this is the smallest") if plan.by == "memory" else _("this is the fastest")])
@@ -171,12 +170,12 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
     held = float(getattr(plan.best.memory, biggest))
     yield _("Most of it, {size}, is for: {holder}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
     if biggest in _MEMORY_OF_STATES:
-        yield _("More GPUs split that further, and --offload 1 moves the optimizer to the host.")
+        yield _("More GPUs split that further, and offloading moves the optimizer to the host.")
     else:
         yield (
-            _("A smaller --micro-batch or --recompute full makes that smaller.")
+            _("A smaller micro-batch or full recomputation makes that smaller.")
             if units.counts_samples(plan)
-            else _("Shorter sequences, a smaller --micro-batch, more --cp or --recompute full make that smaller.")
+            else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation make that smaller.")
         )
     more = next((one for one in plan.changes if one.what == "memory"), None)
     if more is not None and more.differs:
@@ -200,8 +199,10 @@ def slower(one: Alternative, plan: TrainingPlan) -> str:
     if abs(one.slower - 1) < _FAINT:
         return _("no slower")
     if one.slower < 1:
-        return _("{times} faster").format(times=times(1 / one.slower))
-    return _("{times} slower").format(times=times(one.slower))
+        return _("{share} faster").format(share=share(1 / one.slower - 1))
+    if one.slower < _TWICE:
+        return _("{share} slower").format(share=share(one.slower - 1))
+    return _("{times} as long").format(times=times(one.slower))
 
 
 def why(one: Alternative, plan: TrainingPlan) -> str:
@@ -259,17 +260,24 @@ def trust(plan: TrainingPlan) -> Iterator[str]:
     for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
         found = next((one for one in plan.evidence if one.what == what), None)
         yield _("{name}: {evidence}").format(name=name, evidence=evidence(found, plan.stack))
+    if plan.evidence:
+        yield held_out()
     yield not_modelled(plan)
+
+
+def held_out() -> str:
+    return _(
+        "Held out means left out of the fit. Nearly all of these runs (98 % of the step times) have a sibling in it: "
+        "the same model, machine and software stack in another layout. Expect larger errors on what was never measured."
+    )
 
 
 def evidence(found: Evidence | None, stack: str) -> str:
     if found is None or not found.rows:
         return _("no measured run stands behind it; take it as a guess")
     text = ngettext(
-        "on {rows:,} measured run that it was not fitted to, half of the errors are below {median}, nine of ten below "
-        "{p90}",
-        "on {rows:,} measured runs that it was not fitted to, half of the errors are below {median}, nine of ten below "
-        "{p90}",
+        "median error {median}, p90 {p90}, on {rows:,} held-out run",
+        "median error {median}, p90 {p90}, on {rows:,} held-out runs",
         found.rows,
     )
     said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))

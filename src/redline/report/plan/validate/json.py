@@ -3,13 +3,12 @@
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.planner.validation.peers import PEERS
 from redline.planner.validation.validate import Validation
 from redline.report.json_text import json_text
 from redline.report.plan.plain import plain
 
 KIND = "plan-validation"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def render(found: Validation) -> str:
@@ -25,6 +24,7 @@ def as_record(found: Validation) -> dict[str, Any]:
             **{name: plain(getattr(step, name)) for name in ("dense", "megatron", "stacks", "kinds", "everything")},
             "choice": plain(step.choice),
             "expressible": step.expressible,
+            "siblings": step.siblings,
             "reasons": [{"reason": reason, "runs": count} for reason, count in step.reasons],
         },
         "memory": {
@@ -33,5 +33,4 @@ def as_record(found: Validation) -> dict[str, Any]:
             "left_out": [{"reason": reason, "runs": count} for reason, count in memory.left_out.items()],
         },
         "serving": plain(found.serving),
-        "peers": plain(PEERS),
     }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from redline.planner.validation.peers import PEERS, Peer
 from redline.planner.validation.serving_accuracy import ServingAccuracy
 from redline.planner.validation.step_accuracy import Accuracy
 from redline.planner.validation.validate import Validation
@@ -17,7 +16,6 @@ GROUPS: Mapping[str, str] = {
     "experts": marked("mixtures of experts"),
     "fewer bits": marked("fp8 and fp4"),
     "long": marked("sequences of 16k tokens and more"),
-    "adapters": marked("adapters (LoRA)"),
     "everything": marked("all runs"),
 }
 
@@ -31,7 +29,6 @@ def every(found: Validation, *, brief: bool) -> dict[str, Shown]:
         "each_choice": each_choice(found),
         "memory": memory(found),
         "verdicts": verdicts(found),
-        "peers": peers(found),
         "serving": serving(found, brief=brief),
         "left_out": left_out(found),
     }
@@ -46,7 +43,7 @@ def share(error: float | None) -> str:
 
 
 def _head(first: str) -> tuple[str, ...]:
-    return (first, _("runs"), _("bias"), _("median"), _("nine of ten below"), _("in 80 % interval"))
+    return (first, _("runs"), _("bias"), _("median"), _("p90"), _("in 80 % interval"))
 
 
 def _row(name: str, runs: int, bias: float, median: float, p90: float, covered: float) -> tuple[str, ...]:
@@ -84,7 +81,7 @@ def left_out(found: Validation) -> Shown:
 
 def choices(found: Validation) -> Shown:
     choice = found.step.choice
-    head = (_("models and sizes"), _("lost in the median"), _("nine of ten below"))
+    head = (_("models and sizes"), _("median loss"), _("p90"))
     rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
     title = _("choice of layout: throughput lost against the best that was measured")
     return Shown(title=title, head=head, rows=rows, notes=(), empty="")
@@ -124,40 +121,6 @@ def verdicts(found: Validation) -> Shown:
     )
     title = _("what fits: {count:,} layouts of nanotron").format(count=one.ran + one.failed)
     return Shown(title=title, head=head, rows=rows, notes=notes, empty="")
-
-
-# --- other planners ---------------------------------------------------------------------------------------------------
-
-
-def peers(found: Validation) -> Shown:
-    head = (
-        _("planner"), _("step: median"), _("nine of ten"), _("memory: bias"), _("nine of ten"), _("layout: lost"),
-        _("nine of ten"),
-    )  # fmt: skip
-    own, all_peaks, choice = found.step.dense, found.memory.peaks[-1], found.step.choice
-    ours = Peer(
-        name="Redline",
-        rows=own.runs,
-        step_median=own.median,
-        step_p90=own.ninetieth,
-        memory_bias=all_peaks.bias,
-        memory_p90=all_peaks.p90,
-        choice_median=choice.median,
-        choice_p90=choice.ninetieth,
-    )
-    notes = (
-        _("each on the runs that it can express, Redline on runs that it was not fitted to; others run in August 2026"),
-    )
-    rows = tuple(map(_peer, (ours, *PEERS)))
-    return Shown(title=_("beside other planners"), head=head, rows=rows, notes=notes, empty="")
-
-
-def _peer(one: Peer) -> tuple[str, ...]:
-    bias = "-" if one.memory_bias is None else signed(one.memory_bias)
-    return (
-        one.name, share(one.step_median), share(one.step_p90), bias, share(one.memory_p90), share(one.choice_median),
-        share(one.choice_p90),
-    )  # fmt: skip
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

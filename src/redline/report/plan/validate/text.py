@@ -13,16 +13,17 @@ def headline(found: Validation) -> str:
     return text.format(steps=found.step.everything.runs, peaks=found.memory.peaks[-1].rows, served=served)
 
 
-def split() -> str:
+def split(found: Validation) -> str:
     return _(
-        "Runs with odd ids, which no constant was fitted to; those with even ids fit. Constants belong to a software "
-        "stack and a GPU, never to a run. Errors are predicted over measured, less 1; the median "
-        "is of errors without their sign."
-    )
+        "Held out: runs with odd ids score, runs with even ids fit. {share} of the scored steps have a sibling "
+        "among the fitted ones: the same model, machine and software stack in another layout. So these errors are"
+        " for layouts between measured ones; on models, machines and stacks that were never measured they are "
+        "larger. Errors are predicted / measured - 1; median and p90 are of absolute errors."
+    ).format(share=tables.share(found.step.siblings))
 
 
 def render(found: Validation) -> str:
     # Choices one by one are for the page.
     shown = [one for name, one in tables.every(found, brief=True).items() if name != "each_choice"]
-    blocks = [[*wrapped(headline(found), WIDTH), *wrapped(split(), WIDTH)], *map(table_block, shown)]
+    blocks = [[*wrapped(headline(found), WIDTH), *wrapped(split(found), WIDTH)], *map(table_block, shown)]
     return as_text(blocks)

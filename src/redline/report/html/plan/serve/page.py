@@ -8,7 +8,7 @@ from redline.report.html.frame import frame, template
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
-from redline.report.plan.amounts import count, gigabytes, seconds
+from redline.report.plan.amounts import count, gigabytes, interval, seconds
 from redline.report.plan.serve import tables
 from redline.report.plan.serve import words as say
 from redline.report.shown import Shown
@@ -76,7 +76,7 @@ def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
 def _interval(figure: Ranged) -> str:
     if figure.low is None or figure.high is None:
         return _("error not known")
-    return _("8 of 10 between {low} and {high}").format(low=seconds(figure.low), high=seconds(figure.high))
+    return _("80 % interval: {interval}").format(interval=interval(seconds(figure.low), seconds(figure.high)))
 
 
 def _tables(plan: ServingPlan) -> Iterator[tuple[str, Shown]]:

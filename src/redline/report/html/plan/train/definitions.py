@@ -6,10 +6,10 @@ from redline.report.language import _, marked
 
 DEFINITIONS: Sequence[tuple[str, str]] = (
     (
-        marked("8 of 10"),
+        marked("80 % interval"),
         marked(
-            "The interval in which the measured value lay in 8 of 10 published runs of this kind that the model was "
-            "not fitted to."
+            "80 % of the published runs of this kind were measured inside it. It holds for models, machines and stacks "
+            "like theirs."
         ),
     ),
     (
@@ -27,10 +27,10 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
         ),
     ),
     (
-        marked("chance of running out"),
+        marked("OOM probability"),
         marked(
             "How often runs for which this much memory was predicted died of it. A layout with more than the accepted "
-            "chance is not proposed."
+            "probability is not proposed."
         ),
     ),
     (
@@ -42,7 +42,7 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     ),
     (
         marked("frontier"),
-        marked("Layouts than which none is both faster and smaller."),
+        marked("Pareto frontier of step time and memory."),
     ),
     (
         marked("goodput"),

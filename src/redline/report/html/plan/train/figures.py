@@ -63,7 +63,7 @@ def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[Point]:
 
 def _point(plan: TrainingPlan, one: Candidate) -> Point:
     tokens = plan.tokens_per_step / plan.devices
-    text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, chance of running out {chance}").format(
+    text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
         layout=layouts.in_words(one.layout, one.micro_batches),
         step=seconds(one.step_s),
         speed=count(tokens / one.step_s),

@@ -11,7 +11,7 @@ from redline.report.html.plan.train.figures import COLOURS, frontier_figure
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
 from redline.report.language import _, sentences
-from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
+from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import units
 from redline.report.plan.train import words as say
@@ -83,18 +83,18 @@ def _headline(plan: TrainingPlan) -> str:
 def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
     best = plan.best
     measured = not units.counts_samples(plan)
-    interval = _("8 of 10 between {low} and {high}") if measured else _("no run of such a module was measured")
-    times = interval.format(low=seconds(best.step_low_s), high=seconds(best.step_high_s))
+    detail = _("80 % interval: {interval}") if measured else _("no run of such a module was measured")
+    times = detail.format(interval=interval(seconds(best.step_low_s), seconds(best.step_high_s)))
     yield Fact(name=_("step"), value=seconds(best.step_s), detail=times)
     per_gpu = best.tokens_per_s / plan.devices
     yield Fact(name=units.per_second_and_gpu(plan), value=count(per_gpu), detail=_("of {tokens} in a step").format(
         tokens=count(plan.tokens_per_step)
     ))  # fmt: skip
     yield Fact(name="MFU", value=share(best.mfu), detail=_("of the peak in {dtype}").format(dtype=plan.dtype))
-    sizes = interval.format(low=gigabytes(best.peak_low_bytes), high=gigabytes(best.peak_high_bytes))
+    sizes = detail.format(interval=interval(gigabytes(best.peak_low_bytes), gigabytes(best.peak_high_bytes)))
     yield Fact(name=_("GPU memory"), value=gigabytes(best.peak_bytes), detail=sizes)
     device = _("of {size}").format(size=gigabytes(plan.device_bytes))
-    yield Fact(name=_("chance of running out"), value=chance(best.chance), detail=device)
+    yield Fact(name=_("OOM probability"), value=chance(best.chance), detail=device)
     if job is None:
         yield Fact(name=_("parameters"), value=count(plan.parameters), detail=_active(plan))
     else:

@@ -41,23 +41,20 @@ def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter
         titles={name: one.title for name, one in shown.items()},
         headline=_headline(found),
         second=text.headline(found),
-        third=text.split(),
+        third=text.split(found),
         facts=list(_facts(found)),
     )
 
 
 def _headline(found: Validation) -> str:
-    said = _(
-        "Half of the predicted step times are within {step} of the measured ones, half of the peaks of memory within "
-        "{peak}."
-    )
+    said = _("Median error on held-out runs: step time {step}, peak of memory {peak}.")
     return said.format(step=tables.share(found.step.dense.median), peak=tables.share(found.memory.peaks[-1].median))
 
 
 def _facts(found: Validation) -> list[Fact]:
     step, peaks, verdicts = found.step, found.memory.peaks[-1], found.memory.verdicts
-    below = _("nine of ten below {share}")
-    lost = _("throughput lost in the median")
+    below = _("p90 {share}")
+    lost = _("median loss of throughput")
     return [
         Fact(name=_("step time"), value=tables.share(step.dense.median),
              detail=below.format(share=tables.share(step.dense.ninetieth))),
