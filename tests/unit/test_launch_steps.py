@@ -19,7 +19,7 @@ from redline.launch.board import (
     Board,
 )
 from redline.launch.inside.counting import steps as module
-from redline.launch.inside.counting.rounds import Rounds
+from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
 from redline.launch.inside.counting.steps import Steps
 
 
@@ -27,17 +27,17 @@ class Counted:
     """Steps of a training whose optimizers step in this order, with what is open at the end."""
 
     def __init__(self, optimizers: list[int], *, in_backward: bool = False) -> None:
-        self.rounds, self.steps, self.restarts_at = Rounds(), 0, []
+        self.cycles, self.steps, self.restarts_at = OptimizerCycles(), 0, []
         ended_ns: list[int] = []
         for now_ns, optimizer in enumerate(optimizers, start=1):
-            ended = self.rounds.stepped(optimizer, now_ns, self.steps, in_backward=in_backward)
-            if self.rounds.regrouped:
+            ended = self.cycles.stepped(optimizer, now_ns, self.steps, in_backward=in_backward)
+            if self.cycles.regrouped:
                 self.restarts_at.append(self.steps)
                 self.steps = 0
                 ended_ns.clear()
             self.steps += len(ended)
             ended_ns += ended
-        ended = self.rounds.round_is_over(self.steps)
+        ended = self.cycles.cycle_is_over(self.steps)
         self.steps += len(ended)
         ended_ns += ended
         assert ended_ns == sorted(set(ended_ns))  # no moment ends two steps, and none ends before another
@@ -112,13 +112,13 @@ def test_optimizers_one_after_another(folds: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(2, 50)), min_size=1, max_size=6))
-def test_teams_one_after_another(teams: list[tuple[int, int]]) -> None:
+def test_cycles_one_after_another(cycles: list[tuple[int, int]]) -> None:
     """Such as one adversarial training after another, or a classifier on top of one."""
     order = [
-        100 * team + one for team, (size, rounds) in enumerate(teams) for _ in range(rounds) for one in range(size)
+        100 * cycle + one for cycle, (size, rounds) in enumerate(cycles) for _ in range(rounds) for one in range(size)
     ]
     run = Counted([1 + one for one in order])
-    assert (run.steps, run.restarts_at) == (sum(rounds for _, rounds in teams), [])
+    assert (run.steps, run.restarts_at) == (sum(rounds for _, rounds in cycles), [])
 
 
 @given(st.integers(2, 12), st.integers(2, 30))
@@ -168,8 +168,8 @@ def test_what_is_kept_of_optimizers_is_bounded() -> None:
         [one for new in new_ones(20_000) for one in (new, 1)],
         [one for new in new_ones(20_000) for one in (new, new, 1)],
     ):
-        rounds = Counted(order).rounds
-        assert max(map(len, (rounds._team.members, rounds._former, rounds._guests, rounds._invited))) <= 1001
+        cycles = Counted(order).cycles
+        assert max(map(len, (cycles._cycle.members, cycles._former, cycles._newcomers, cycles._newcomer_ids))) <= 1001
 
 
 @given(st.lists(st.integers(1, 6), max_size=300), st.booleans())

@@ -19,7 +19,7 @@ from redline.launch.board import (
     STRIDE,
 )
 from redline.launch.inside.blame import tolerated
-from redline.launch.inside.counting.rounds import Rounds
+from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Steps:
         self._entries = place.slot.entries
         self._ended = ended  # told the number of steps, the length of the last, and whether an optimizer is at work
         self._restarted = restarted
-        self._rounds = Rounds()
+        self._cycles = OptimizerCycles()
         self._room = ENTRIES
         self._last_ns = 0
         self._pending_ns = 0  # an optimizer has closed a step; the loader will say where the next begins
@@ -53,8 +53,8 @@ class Steps:
         now_ns = perf_counter_ns()
         if not self._is_told(BY_OPTIMIZER):
             return
-        ended = self._rounds.stepped(optimizer, now_ns, self._words[STEPS], in_backward=in_backward)
-        if self._rounds.regrouped:
+        ended = self._cycles.stepped(optimizer, now_ns, self._words[STEPS], in_backward=in_backward)
+        if self._cycles.regrouped:
             self._restart(BY_OPTIMIZER)
         is_over = bool(ended) and ended[-1] == now_ns
         self._count_late(ended[:-1] if is_over else ended)
@@ -66,7 +66,7 @@ class Steps:
         now_ns = perf_counter_ns()
         if not self._is_told(BY_OPTIMIZER):
             return
-        self._count_late(self._rounds.round_is_over(self._words[STEPS]))
+        self._count_late(self._cycles.cycle_is_over(self._words[STEPS]))
         self._close(now_ns, at_work=False)
 
     def _count_late(self, ended: tuple[int, ...]) -> None:
@@ -131,7 +131,7 @@ class Steps:
 
     def finish(self) -> None:
         """The process ends: what was begun and not yet counted is a step as well."""
-        pending = self._rounds.round_is_over(self._words[STEPS]) if self._words[KIND] == BY_OPTIMIZER else ()
+        pending = self._cycles.cycle_is_over(self._words[STEPS]) if self._words[KIND] == BY_OPTIMIZER else ()
         if self._pending_ns:
             pending, self._pending_ns = (self._pending_ns, *pending), 0
         if pending:
