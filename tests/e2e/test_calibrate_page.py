@@ -71,7 +71,7 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> Non
         assert (log.dialogs, log.messages) == ([], [])
         assert page.evaluate("violations") == []
         assert page.evaluate("document.querySelectorAll('main img, main iframe, svg a, svg script').length") == 0
-        assert page.evaluate("document.scripts.length") == 4
+        assert page.evaluate("document.scripts.length") == 3
         shown = page.inner_text("main")
         for payload in map(visible_lines, PAYLOADS.values()):
             assert payload in shown

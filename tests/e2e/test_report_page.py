@@ -3,19 +3,24 @@
 Needs a Chromium on this machine; where there is none these tests are skipped. REDLINE_CHROMIUM names another one.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from redline.findings.finding import Limit
+from redline.findings.pages import codes
 from redline.report.html.diagnose import page as report
+from redline.report.html.diagnose.headline import headline_of
+from redline.report.language import speaking
 from redline.report.layout import visible_lines
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
 from tests.browsing import PAYLOADS, opened, until
 from tests.conftest import Event, collective, document, kernel, launch, op, region
-from tests.made_findings import findings
+from tests.made_findings import FINDING, findings
 
 
 def written(path: Path, folder: Path, **options: Any) -> Path:
@@ -99,6 +104,28 @@ def test_it_requests_nothing_and_complains_about_nothing(browser: Browser, usual
         assert log.messages == []
         assert page.evaluate("violations") == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not page.is_visible("#undrawn")
+
+
+_LINES = """(texts) => Math.max(...texts.map((text) => {
+  const head = document.querySelector("h1");
+  head.textContent = text;
+  return Math.round(head.clientHeight / parseFloat(getComputedStyle(head).lineHeight));
+}))"""
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("width", "most"), [(1440, 2), (390, 4)])
+def test_every_headline_is_short(browser: Browser, usual: Path, width: int, most: int, language: str) -> None:
+    found = diagnose([usual.parent / "a job"])
+    verdict = replace(findings().verdict, limit=Limit.COMMUNICATION, limit_share=0.41)
+    with speaking(language):
+        texts = [
+            headline_of(replace(findings(), verdict=verdict, findings=(replace(FINDING, code=code),)), found.outline)
+            for code in codes()
+        ]
+    with opened(browser, usual, width) as (page, _):
+        assert page.evaluate(_LINES, [one.text for one in texts]) <= most
 
 
 def test_every_chart_draws_something(browser: Browser, usual: Path) -> None:
@@ -109,6 +136,17 @@ def test_every_chart_draws_something(browser: Browser, usual: Path) -> None:
         )
         assert set(drawn) == {"steps", "strip", "ranks", "roofline", "collectives"}
         assert all(count > 0 for count in drawn.values()), drawn
+
+
+def test_a_browser_that_cannot_unpack_the_charts_says_so_and_shows_the_tables(browser: Browser, usual: Path) -> None:
+    page = browser.new_page()
+    page.add_init_script("delete window.DecompressionStream")
+    page.goto(usual.as_uri())
+    assert page.is_visible("#undrawn")
+    assert "too old to draw the charts" in page.inner_text("#undrawn")
+    assert page.locator("[data-table=kernels] tbody tr").count() > 0
+    assert not page.is_visible("[data-chart]")
+    page.close()
 
 
 def test_tables_sort_by_amount_and_filter(browser: Browser, usual: Path) -> None:
@@ -179,7 +217,7 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, evil: Path, width: int
         assert (
             page.evaluate("document.querySelectorAll('main img, main iframe, svg a, svg script, main b b').length") == 0
         )
-        assert page.evaluate("document.scripts.length") == 3
+        assert page.evaluate("document.scripts.length") == 2
         assert page.evaluate(
             "[...document.querySelectorAll('a[href]')].every((one) => /^(#|[.]|https:)/.test(one.getAttribute('href')))"
         )

@@ -88,22 +88,26 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     if not outline.steps.longest_ns:
         return _("Nothing in the traces takes any time, so there is nothing to judge.")
     worthwhile = findings[0] if findings and verdict.worthwhile else None
-    parts = [phase_words(verdict.phases)]
-    if worthwhile is not None:
-        parts += _limited(verdict, worthwhile)
-    elif verdict.healthy:
-        parts += _healthy(verdict, findings)
-    else:
-        parts += [_unexplained(verdict, findings)]
-    if any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
-        parts.append(_("Queue time before the first recorded work is left out of this."))
-    return sentences(parts)
+    said = without_a_fix(verdict, findings) if worthwhile is None else _limited(verdict, worthwhile)
+    return sentences([phase_words(verdict.phases), *said, first_queue_words(outline)])
+
+
+def without_a_fix(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
+    """Where no finding is worth acting on: the job is well, or what it loses is not explained."""
+    return _healthy(verdict, findings) if verdict.healthy else [_unexplained(verdict, findings)]
+
+
+def first_queue_words(outline: Outline) -> str:
+    """A caveat of the verdict; "" where all queue time is known."""
+    if not any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
+        return ""
+    return _("Queue time before the first recorded work is left out of this.")
 
 
 def _limited(verdict: Verdict, first: Finding) -> list[str]:
     gain = _("Fixing that makes a usual step at most {times} as fast ({code}).")
     said = [cause_words(first.code), gain.format(times=times(first.speedup), code=first.code)]
-    if verdict.limit in _groups_of(first):
+    if verdict.limit in groups_of(first):
         return [limit_words(verdict), *said]
     other = _(
         "The largest part of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere."
@@ -113,7 +117,7 @@ def _limited(verdict: Verdict, first: Finding) -> list[str]:
 
 def second_cause(findings: Sequence[Finding]) -> str:
     """A second finding that is worth much as well, and is of another kind; "" where there is none."""
-    if len(findings) < 2 or findings[1].share < _MUCH or _groups_of(findings[0]) & _groups_of(findings[1]):
+    if len(findings) < 2 or findings[1].share < _MUCH or groups_of(findings[0]) & groups_of(findings[1]):
         return ""
     second = findings[1]
     text = _("Beside that: {cause} That is worth at most {share} of the step ({code}).")
@@ -199,7 +203,7 @@ def phase_words(phases: Mapping[str, int]) -> str:
     return _("Serving steps: {phases}.").format(phases=listed(counts))
 
 
-def _groups_of(finding: Finding) -> set[Limit]:
+def groups_of(finding: Finding) -> set[Limit]:
     """What the account that a finding claims most of belongs to."""
     largest = max(finding.accounts, key=lambda account: finding.accounts[account], default="")
     if largest in {str(account) for account in COMMUNICATION}:

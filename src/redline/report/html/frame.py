@@ -1,5 +1,7 @@
 """What every page has, whatever it says: style, scripts and their data, the policy that allows no others."""
 
+import base64
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,13 +28,14 @@ def frame(
     drawers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The values of `base.html.j2`. `drawers` are files of scripts with further kinds of charts."""
-    scripts = [script_of(text) for text in (get_plotlyjs(), *map(_file, drawers), _file("report.js"))]
+    scripts = [script_of(_file(name)) for name in (*drawers, "report.js")]
     return {
         "_": _,
         "title": title,
         "language": {"zh": "zh-CN"}.get(spoken(), spoken()),
         "version": __version__,
-        "policy": policy_of(scripts),
+        "policy": policy_of([_plotly(), *scripts]),
+        "plotly": _packed_plotly(),
         "scripts": scripts,
         "style": Markup(_file("style.css")),  # a file that we ship
         "data": embedded_json({"charts": charts, "tables": tables, "words": words}),
@@ -53,6 +56,17 @@ def template(name: str) -> Template:
     )
     environment.filters["glued"] = glued
     return environment.get_template(name)
+
+
+@cache
+def _plotly() -> Markup:
+    return script_of(get_plotlyjs())
+
+
+@cache
+def _packed_plotly() -> Markup:
+    """For report.js to unpack. zlib and not gzip, whose header has a date: the same input gives the same page."""
+    return Markup(base64.b64encode(zlib.compress(_plotly().encode(), 9)).decode())  # base64 holds no markup
 
 
 def _file(name: str) -> str:

@@ -24,6 +24,18 @@ def in_words(layout: Layout, micro_batches: int) -> str:
     return listed([split(layout), *_further(layout, micro_batches)])
 
 
+def in_brief(layout: Layout) -> str:
+    """What tells it from the others of a search, short enough to stand beside a point."""
+    parts = [split(layout)]
+    if layout.zero:
+        parts.append(sharding(layout))
+    if layout.micro_batch > 1:
+        parts.append(value_in_words("micro_batch", int(layout.micro_batch)))
+    if layout.recompute:
+        parts.append(_("recompute {policy}").format(policy=recompute(layout)))
+    return listed(parts)
+
+
 def split(layout: Layout) -> str:
     """dp 8 x tp 4 x pp 2: the ways in which the devices share the work."""
     parts = [f"{name} {int(getattr(layout, name))}" for name in DIMENSIONS[:4] if getattr(layout, name) > 1]

@@ -25,7 +25,7 @@ from tests.made_calibrations import (
 )
 from tests.pages import data_of, visible
 
-MOST_BYTES = 6_000_000
+MOST_BYTES = 2_500_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
 SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
 

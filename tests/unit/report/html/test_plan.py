@@ -19,7 +19,7 @@ from redline.report.plan.train import words as say
 from tests.made_plans import changes, job, llama, nothing_fits, plan, point, scatter, serving_plan, validation
 from tests.pages import data_of, visible
 
-MOST_BYTES = 6_000_000
+MOST_BYTES = 2_500_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
 
 

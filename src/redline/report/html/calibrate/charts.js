@@ -1,6 +1,6 @@
 // The charts of a calibration. report.js calls this with its own helpers, and draws what it gives back.
 "use strict";
-window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines, filled, colour, kinds, shapes, glyphs, peakLabels, isNarrow }) => {
+window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines, filled, colour, kinds, shapes, glyphs, peakLabels, named, isNarrow }) => {
   const log = Math.log10;
   const xs = (marks) => marks.map((mark) => mark.x);
   const ys = (marks) => marks.map((mark) => mark.y);
@@ -16,7 +16,7 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
 
   const families = { matmul: 0, convolution: 1, attention: 2 };
 
-  function roofs(figure) {
+  function roofs(figure, element) {
     const dtypes = [...new Set(figure.kernels.map((one) => one.dtype))];
     const tint = (dtype) => kinds[dtypes.indexOf(dtype) % kinds.length];
     const place = (family) => families[family] ?? 3;
@@ -54,8 +54,11 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
       });
       items.push({ name: words.ridge, colour: colour("accent"), glyph: "\u2605" });
     }
+    const view = { x: [left, right], y: [bottom, top], width: element.clientWidth - 80, height: 390 };
+    const names = figure.kernels.flatMap((one) => one.marks).sort((one, two) => two.y - one.y)
+      .map((mark) => ({ name: mark.name, x: log(mark.x), y: log(mark.y), radius: 5 }));
     return { traces, items, height: 460, layout: layout({
-      annotations,
+      annotations: [...annotations, ...named(names, view, annotations)],
       xaxis: logarithmic([left, right], { ...titled(words.intensity), tickformat: "~g" }),
       yaxis: logarithmic([bottom, top], { ...titled(words.rate), tickformat: "~s" }),
     }) };

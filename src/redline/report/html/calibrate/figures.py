@@ -24,6 +24,7 @@ from redline.report.words import clipped
 from redline.units import format_buffer
 
 _NAME_LIMIT = 60
+_LABEL_LIMIT = 28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Mark:
     low: float
     high: float
     text: str
+    name: str = ""
+    """Beside the point; nothing where its series has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +56,9 @@ class Line:
     value: float
 
 
-def _mark(x: float, estimate: Estimate, text: str) -> Mark:
-    return Mark(
-        x=_digits(x), y=_digits(estimate.value), low=_digits(estimate.low), high=_digits(estimate.high), text=text
-    )
+def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> Mark:
+    low, value, high = (_digits(one) for one in (estimate.low, estimate.value, estimate.high))
+    return Mark(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
 
 
 def _digits(value: float) -> float:
@@ -136,7 +138,7 @@ def _kernel(point: KernelPoint) -> Mark:
         rate=say.figure(point.flops_per_s, work_unit(point.dtype)),
         time=say.figure(point.time_ns, "ns"),
     )
-    return _mark(point.flops / point.bytes, point.flops_per_s, text)
+    return _mark(point.flops / point.bytes, point.flops_per_s, text, clipped(point.shape, _LABEL_LIMIT))
 
 
 def _intensity(point: IntensityPoint) -> Mark:

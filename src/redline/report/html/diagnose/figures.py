@@ -26,6 +26,7 @@ MOST_BARS = 240  # of steps
 MOST_COLUMNS = 128  # of ranks
 MOST_POINTS = 300
 _NAME_LIMIT = 70
+_LABEL_LIMIT = 28
 _LEAST_SHARE = 0.0005  # of the step: less has no row in the heat map
 
 
@@ -162,6 +163,7 @@ class Point:
     size: float  # 0 to 1, by area
     group: str
     text: str
+    name: str = ""  # beside it; "" where its group has one
     hollow: bool = False
 
 
@@ -219,6 +221,7 @@ def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
                 size=round(sqrt(row.time_ns / longest_ns), 3),
                 group=REGIME_CODES[row.regime],
                 text=_kernel_text(row),
+                name=clipped(row.operator.removeprefix("aten::"), _LABEL_LIMIT),
             )
             for row in rows
         ],

@@ -16,6 +16,7 @@ from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import Content, content_of, script_words
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import facts_of, on_cpu
+from redline.report.html.diagnose.headline import headline_of
 from redline.report.html.diagnose.reading import dropped_words, failure_words
 from redline.report.html.diagnose.strip_words import strip_words
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
@@ -49,6 +50,7 @@ def render(
         **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
         screen=screen,
+        headline=headline_of(findings, outline),
         facts=facts_of(diagnosis, outline, findings.verdict, captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),

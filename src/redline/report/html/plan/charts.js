@@ -1,6 +1,6 @@
 // The charts of plans. report.js calls this with its own helpers, and draws what it gives back.
 "use strict";
-window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines, colour, kinds, shapes, glyphs }) => {
+window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines, colour, kinds, shapes, glyphs, named }) => {
   const column = (points, name) => points.map((point) => point[name]);
   const hover = (points) => ({ hoverinfo: "text", hovertext: column(points, "text").map(lines) });
   const spread = (points, name, tint) => ({
@@ -18,7 +18,7 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
     };
   }
 
-  function frontier(figure) {
+  function frontier(figure, element) {
     const sorted = figure.frontier.slice().sort((one, two) => one.x - two.x);
     const everything = [...figure.frontier, ...figure.others, figure.best];
     const right = 1.05 * Math.max(figure.device, ...column(everything, "x_high"));
@@ -33,8 +33,12 @@ window.moreDrawers = ({ words, axis, logarithmic, titled, layout, literal, lines
     if (figure.others.length) {
       items.push({ name: words.others, colour: kinds[6], glyph: glyphs[1] });
     }
+    const labels = [note(figure.device_name, figure.device, top, { xanchor: "right", yanchor: "top", xshift: -4 })];
+    const names = [figure.best, ...sorted, ...figure.others].filter((point, place) => place === 0 || point.name !== figure.best.name)
+      .map(({ name, x, y }, place) => ({ name, x, y, radius: place ? 5 : 8 }));
+    const view = { x: [0, right], y: [0, top], width: element.clientWidth - 80, height: 330 };
     return { traces, items, height: 400, layout: layout({
-      annotations: [note(figure.device_name, figure.device, top, { xanchor: "right", yanchor: "top", xshift: -4 })],
+      annotations: [...labels, ...named(names, view, labels)],
       xaxis: axis({ ...titled(words.memory), type: "linear", range: [0, right] }),
       yaxis: axis({ ...titled(words.speed), type: "linear", range: [0, top], tickformat: "~s" }),
     }) };

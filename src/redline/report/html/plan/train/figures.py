@@ -28,6 +28,7 @@ class Point:
     y: float
     y_low: float
     y_high: float
+    name: str
     text: str
 
 
@@ -78,6 +79,7 @@ def _point(plan: TrainingPlan, one: Candidate) -> Point:
         y=_digits(tokens / one.step_s),
         y_low=_digits(tokens / one.step_high_s),
         y_high=_digits(tokens / one.step_low_s),
+        name=layouts.in_brief(one.layout),
         text=text,
     )
 

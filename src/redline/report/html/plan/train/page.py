@@ -81,9 +81,13 @@ def _headline(plan: TrainingPlan) -> str:
 
 
 def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
+    """What is decided by comes first: how long, how dear, how risky."""
     best = plan.best
     measured = not units.counts_samples(plan)
     detail = _("80 % interval: {interval}") if measured else _("no run of such a module was measured")
+    yield from () if job is None else _job_facts(job)
+    device = _("of {size}").format(size=gigabytes(plan.device_bytes))
+    yield Fact(name=_("OOM probability"), value=chance(best.chance), detail=device)
     times = detail.format(interval=interval(seconds(best.step_low_s), seconds(best.step_high_s)))
     yield Fact(name=_("step"), value=seconds(best.step_s), detail=times)
     per_gpu = best.tokens_per_s / plan.devices
@@ -93,13 +97,20 @@ def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
     yield Fact(name="MFU", value=share(best.mfu), detail=_("of the peak in {dtype}").format(dtype=plan.dtype))
     sizes = detail.format(interval=interval(gigabytes(best.peak_low_bytes), gigabytes(best.peak_high_bytes)))
     yield Fact(name=_("GPU memory"), value=gigabytes(best.peak_bytes), detail=sizes)
-    device = _("of {size}").format(size=gigabytes(plan.device_bytes))
-    yield Fact(name=_("OOM probability"), value=chance(best.chance), detail=device)
     if job is None:
         yield Fact(name=_("parameters"), value=count(plan.parameters), detail=_active(plan))
+
+
+def _job_facts(job: JobCost) -> Iterator[Fact]:
+    between = _("{low} to {high}")
+    span = between.format(low=say_job.days(job.days.low), high=say_job.days(job.days.high))
+    yield Fact(name=_("whole job"), value=say_job.days(job.days.likely), detail=span)
+    if job.money is None:
+        hours = between.format(low=count(job.device_hours.low), high=count(job.device_hours.high))
+        yield Fact(name=_("GPU-hours"), value=count(job.device_hours.likely), detail=hours)
     else:
-        span = _("{low} to {high}").format(low=say_job.days(job.days.low), high=say_job.days(job.days.high))
-        yield Fact(name=_("whole job"), value=say_job.days(job.days.likely), detail=span)
+        span = between.format(low=count(job.money.low), high=count(job.money.high))
+        yield Fact(name=_("money"), value=count(job.money.likely), detail=span)
 
 
 def _active(plan: TrainingPlan) -> str:

@@ -1,0 +1,66 @@
+"""The headline of the page: what limits the job and by how much, what to do, how sure that is, and why."""
+
+from dataclasses import dataclass
+
+from redline.analysis.job.outline import Outline
+from redline.findings.evidence import Grade
+from redline.findings.finding import Finding, Findings, Limit, Verdict
+from redline.findings.pages import page_of
+from redline.report.diagnose.findings_words import (
+    cause_words,
+    first_queue_words,
+    groups_of,
+    limit_name,
+    phase_words,
+    second_cause,
+    times,
+    verdict_sentence,
+    without_a_fix,
+)
+from redline.report.language import _, sentences, spoken
+from redline.report.words import percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """Two lines on a screen, four on a phone."""
+
+    text: str
+    why: str  # the cause, and a second one that is worth much
+    caveats: tuple[str, ...]  # besides the remarks
+
+
+def headline_of(findings: Findings, outline: Outline) -> Headline:
+    verdict = findings.verdict
+    if not outline.steps.longest_ns:
+        return Headline(text=verdict_sentence(verdict, findings.findings, outline), why="", caveats=())
+    first = findings.findings[0] if findings.findings and verdict.worthwhile else None
+    if first is None:
+        text, *why = without_a_fix(verdict, findings.findings)
+    else:
+        text = sentences([_limit(verdict, first), _advice(first)])
+        why = [cause_words(first.code), second_cause(findings.findings)]
+    caveat = first_queue_words(outline)
+    return Headline(text=text, why=sentences([phase_words(verdict.phases), *why]), caveats=(caveat,) if caveat else ())
+
+
+def _limit(verdict: Verdict, first: Finding) -> str:
+    share = percent(verdict.limit_share)
+    if verdict.limit not in groups_of(first):
+        return _("Mostly {limit}: {share} of the step.").format(limit=limit_name(verdict.limit), share=share)
+    text = {
+        Limit.COMPUTE: _("Compute-bound: {share} of the step."),
+        Limit.MEMORY: _("Memory-bound: {share} of the step."),
+        Limit.COMMUNICATION: _("Communication-bound: {share} of the step."),
+        Limit.OVERHEAD: _("Overhead-bound: {share} of the step."),
+    }[verdict.limit]
+    return text.format(share=share)
+
+
+def _advice(first: Finding) -> str:
+    text = {
+        Grade.MEASURED: _("{title}: at most {times} as fast (measured elsewhere)."),
+        Grade.DOCUMENTED: _("{title}: at most {times} as fast (documented fix)."),
+        Grade.HYPOTHESIS: _("{title}: at most {times} as fast (hypothesis)."),
+    }[first.grade]
+    return text.format(title=page_of(first.code, spoken()).title, times=times(first.speedup))
