@@ -59,7 +59,7 @@ def test_it_does_not_fill_a_terminal(job: Path) -> None:
     os.close(theirs)
     os.close(ours)
     assert done.returncode == 2
-    assert done.stderr == "redline: diagnose: an HTML report is 5 MB of text; give it a file, such as -o report.html\n"
+    assert done.stderr == "redline: diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html\n"
 
 
 def test_a_report_is_not_replaced_by_accident(job: Path, tmp_path: Path) -> None:
@@ -68,6 +68,13 @@ def test_a_report_is_not_replaced_by_accident(job: Path, tmp_path: Path) -> None
     assert done.returncode == 2
     assert "already exists; use --force to replace it" in done.stderr
     assert (tmp_path / "report.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.json"])
+def test_a_report_of_ours_is_replaced(job: Path, tmp_path: Path, name: str) -> None:
+    for _ in range(2):
+        done = run(job, "-o", tmp_path / name, "-q")
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- the trace beside it ----------------------------------------------------------------------------------------------

@@ -272,3 +272,36 @@ def test_a_file_that_is_exchanged_for_a_pipe_is_refused_too(tmp_path: Path, monk
         open_ordinary(path)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])
+
+
+# --- reports of ours --------------------------------------------------------------------------------------------------
+
+PAGE = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="Redline 1.0">\n'
+
+
+@pytest.mark.parametrize("text", [PAGE, json.dumps({**ENVELOPE.to_dict(), "kind": "diagnosis"}, indent=2)])
+def test_a_report_of_ours_is_replaced(tmp_path: Path, text: str) -> None:
+    target = tmp_path / "report"
+    target.write_text(text)
+    with write_atomic(target) as file:
+        file.write(b"new")
+    assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        PAGE.replace("Redline", "Sphinx"),
+        f"<!-- {PAGE} -->",
+        json.dumps({"kind": "diagnosis", "of": "a patient"}),
+        json.dumps({**ENVELOPE.to_dict(), "kind": "machine-profile"}),  # measured: it cannot be made again
+        json.dumps({**ENVELOPE.to_dict(), "kind": "digest"}),
+    ],
+)
+def test_what_is_not_a_report_of_ours_is_kept(tmp_path: Path, text: str) -> None:
+    target = tmp_path / "report"
+    target.write_text(text)
+    with pytest.raises(OutputError, match="already exists"), write_atomic(target):
+        pass
+    assert target.read_text() == text

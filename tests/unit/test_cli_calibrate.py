@@ -113,10 +113,13 @@ def test_json_is_the_profile(asked: dict[str, Any], folder: Path, capsys: pytest
 
 
 def test_a_page_beside_the_profile(asked: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["calibrate", "--report", "page.html", "--lang", "zh"]) == 0
+    assert main(["calibrate", "-o", "page.html", "-o", "all.txt", "--lang", "zh"]) == 0
     assert asked
     assert '<html lang="zh-CN">' in (folder / "page.html").read_text()
-    assert "next: open page.html in a browser\n" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "next: open page.html in a browser\n" in told.err
+    assert (folder / "all.txt").read_text() == told.out
+    assert (folder / "machine.json").exists()
 
 
 def test_force_replaces_what_is_there(asked: dict[str, Any], folder: Path) -> None:
@@ -160,15 +163,9 @@ def test_a_machine_that_only_took_part_says_so(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["-o", "page.html"],
-            "calibrate: page.html: -o names the profile, which is JSON; for a page give --report page.html\n",
-        ),
-        (["-o", "m.csv"], "calibrate: m.csv: a profile is JSON; give the file a name that ends in .json\n"),
-        (
-            ["--report", "page.json"],
-            "calibrate: page.json: the page is HTML; give the file a name that ends in .html\n",
-        ),
+        (["-o", "m.csv"], "calibrate: m.csv: calibrate writes .json, .html or .txt; give the file such a name\n"),
+        (["-o", "m"], "calibrate: m: calibrate writes .json, .html or .txt; give the file such a name\n"),
+        (["-o", "a.json", "-o", "b.json"], "calibrate: there is one profile; give one of a.json and b.json\n"),
         (["-o", "none/m.json"], "cannot write none/m.json: the folder "),
         (
             ["--only", "magic"],
@@ -209,7 +206,7 @@ def test_existing_files_are_kept(asked: dict[str, Any], folder: Path, capsys: py
     (folder / "machine.json").write_text("old")
     assert refused(capsys, []) == "machine.json already exists; use --force to replace it, or choose another name\n"
     (folder / "page.html").write_text("old")
-    assert "page.html already exists" in refused(capsys, ["-o", "new.json", "--report", "page.html"])
+    assert "page.html already exists" in refused(capsys, ["-o", "new.json", "-o", "page.html"])
     assert asked == {}
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"machine.json": "old", "page.html": "old"}
 
@@ -250,7 +247,7 @@ def test_comparing_prints_or_writes(profiles: list[str], folder: Path, capsys: p
         (["--quick"], "calibrate: --compare measures nothing, so it does not go with --quick\n"),
         (["--show"], "calibrate: --compare measures nothing, so it does not go with --show\n"),
         (["--nnodes", "2"], "calibrate: --compare measures nothing, so it does not go with the options of torchrun\n"),
-        (["--report", "p.html"], "calibrate: --compare measures nothing, so it does not go with --report\n"),
+        (["-o", "c.txt", "-o", "d.txt"], "calibrate: --compare writes one file; give -o once\n"),
         (["-o", "c.html"], "calibrate --compare: c.html: calibrate --compare writes .json or .txt; give the file"),
         (["-o", "a.json"], "a.json already exists; use --force to replace it, or choose another name\n"),
     ],

@@ -137,13 +137,16 @@ def test_what_fits_comes_before_what_is_faster() -> None:
 
 
 def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(train("--report", "plan.html", "--lang", "zh")) == 0
+    assert main(train("-o", "plan.html", "--lang", "zh")) == 0
     assert '<html lang="zh-CN">' in (folder / "plan.html").read_text()
     told = capsys.readouterr()
     assert told.err == "next: open plan.html in a browser\n"
     assert "最佳" in told.out
-    assert main(train("--report", "plan.html", "--force", "-q")) == 0
-    assert capsys.readouterr().err == ""
+    assert main(train("-o", "plan.html", "-o", "plan.json", "-o", "plan.txt", "-q")) == 0  # ours, so replaced
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert (folder / "plan.txt").read_text() == told.out
+    assert json.loads((folder / "plan.json").read_text())["kind"] == "training-plan"
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -216,9 +219,8 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--tokens 1T --recovery never", "no way to recover is called 'never'"),
         ("--tokens 1T --recovery 600,x", "a recovery of '600,x' makes no sense; give two times in seconds, such"),
         ("--tokens 1T --pue 0.5", "PUE is the power of the whole building"),
-        ("--report page.txt", "plan train: page.txt: the page is HTML; give the file a name that ends in .html\n"),
-        ("--report none/page.html", "cannot write none/page.html: the folder "),
-        ("-o page.html", "plan train: page.html: -o writes the predicted step as a trace; give it a name that ends in"),
+        ("-o page.pdf", "plan train: page.pdf: plan train writes .html, .json, .txt or .json.gz; give the file such a"),
+        ("-o none/page.html", "cannot write none/page.html: the folder "),
         ("-o none/plan.json.gz", "cannot write none/plan.json.gz: the folder "),
     ],
 )  # fmt: skip
@@ -250,9 +252,9 @@ def test_a_config_that_is_no_json(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_existing_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for option, name in (("--report", "plan.html"), ("-o", "plan.json.gz")):
+    for name in ("plan.html", "plan.json.gz", "plan.txt"):
         (folder / name).write_text("old")
-        assert refused(capsys, train(option, name)).startswith(f"{name} already exists; use --force to replace it")
+        assert refused(capsys, train("-o", name)).startswith(f"{name} already exists; use --force to replace it")
         assert (folder / name).read_text() == "old"
 
 
@@ -276,7 +278,7 @@ def module(*more: str) -> list[str]:
 
 def test_a_module_is_planned_in_samples(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     pytest.importorskip("torch")
-    assert main(module("--tokens", "1M", "--report", "plan.html", "-o", "plan.json.gz", "-q")) == 0
+    assert main(module("--tokens", "1M", "-o", "plan.html", "-o", "plan.json.gz", "-q")) == 0
     told = capsys.readouterr().out
     for part in ("256 samples in a step", "samples/s,", "the whole job: 1.00 M samples"):
         assert part in told

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -144,17 +145,36 @@ class _PartFile(io.FileIO):
 
 
 def refuse_unless_free(path: Path, *, force: bool) -> None:
-    """Raise OutputError where a file cannot go: on a folder or a device, or on an existing file without `force`."""
+    """Raise OutputError where a file cannot go: on a folder or a device, or without `force` on a file that is no report
+    of ours."""
     try:
         if path.is_dir():
             raise OutputError(f"cannot write {path}: it is a folder; give the name of a file")
         # Replacing a device or a pipe by a file would destroy it.
         if path.exists() and not path.is_file():
             raise OutputError(f"cannot write {path}: it is not an ordinary file; give another name")
-        if path.exists() and not force:
+        if path.exists() and not force and not is_report(path):
             raise OutputError(f"{path} already exists; use --force to replace it, or choose another name")
     except OSError as error:
         raise _output_error(path, error) from error
+
+
+# What can be made again from its inputs; not what was measured: digests, profiles, records of runs, traces.
+_REPORTS = (
+    b"diagnosis|inspection|hardware|training-plan|serving-plan|plan-validation|calibration-comparison"  # kinds of JSON
+)
+_OWN_PAGE = re.compile(rb'<!doctype html>.{1,2000}<meta name="generator" content="Redline ', re.DOTALL)
+_OWN_JSON = re.compile(rb'\{\s*"kind": "(?:' + _REPORTS + rb')",.{1,2000}"redline_version": "', re.DOTALL)
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a page or the JSON of a report that Redline wrote."""
+    try:
+        with os.fdopen(open_ordinary(path), "rb") as file:
+            head = file.read(4096) or b""
+    except (InputError, OSError):
+        return False
+    return bool(_OWN_PAGE.match(head) or _OWN_JSON.match(head))
 
 
 def refuse_unless_writable(path: Path, *, force: bool) -> None:

@@ -73,7 +73,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
-    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("--force", action="store_true", help="replace FILE even where it is no report of Redline")
     add_loudness(parser, verbose)
 
 
@@ -107,11 +107,18 @@ def language(options: argparse.Namespace) -> str:
 
 
 def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:
+    """A name without an extension is one of a text."""
     from pathlib import Path
 
-    if output is not None and Path(output).suffix not in (*endings, ""):
-        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise UsageError(f"{verb}: {output}: {verb} writes {known}; give the file such a name")
+    if output is not None and Path(output).suffix:
+        refuse_other_endings(verb, [output], endings)
+
+
+def refuse_other_endings(verb: str, outputs: Sequence[str], endings: Sequence[str]) -> None:
+    for output in outputs:
+        if not output.endswith(tuple(endings)):
+            known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+            raise UsageError(f"{verb}: {output}: {verb} writes {known}; give the file such a name")
 
 
 def job_options(options: argparse.Namespace) -> JobOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from redline.cli.arguments import add_language, language, refuse_unknown_format
+from redline.cli.arguments import add_language, language, refuse_other_endings, refuse_unknown_format
 from redline.cli.output import deliver, point_to, quoted, remark, show, speaks_unicode
 from redline.errors import UsageError
 
@@ -29,8 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"the profile (default: {PROFILE})")
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=f"the profile (.json; default: {PROFILE}), the page (.html) or the text (.txt); may be repeated",
+    )
+    parser.add_argument("--force", action="store_true", help="replace files even where they are no reports of Redline")
     parser.add_argument("--quick", action="store_true", help="about a minute: fewer repetitions, shapes and sizes")
     parser.add_argument(
         "--budget",
@@ -41,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="FAMILIES", help="of compute,memory,overhead,roofline,collectives (default: all)"
     )
-    parser.add_argument("--report", metavar="PAGE", help="write a page with charts, such as machine.html")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
         "--fail-if-slow", action="store_true", help="exit with 1 if a rank or a link is slow, or a result is wrong"
@@ -79,8 +85,9 @@ def run(options: argparse.Namespace) -> int:
 def _calibrate(options: argparse.Namespace, spoken: str) -> int:
     from redline.verbs.calibrate import budget_of
 
-    output = options.output or PROFILE
-    _refuse_early(output, options)
+    profiles = [name for name in options.output if name.endswith(".json")]
+    output = profiles[0] if profiles else PROFILE
+    _refuse_early(output, profiles, options)
     if options.fail_if_slow and not options.torchrun:
         raise UsageError("calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8")
     budget = budget_of(options.budget, quick=options.quick)
@@ -96,8 +103,10 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
         remark(f"redline: interrupted; {output} has what was measured until then, marked as partial")
         return EXIT_INTERRUPTED
     _print(found, output, options, spoken)
-    if options.report:
-        deliver(_page(found, spoken), options.report, force=options.force)
+    for name in options.output:
+        if name != output:
+            page = name.endswith(".html")
+            deliver(_page(found, spoken) if page else _text(found, spoken, unicode=True), name, force=options.force)
     if not options.quiet:
         _point_onwards(output, options)
     return 1 if options.fail_if_slow and not found.is_healthy else 0
@@ -133,20 +142,17 @@ def _families(options: argparse.Namespace) -> list[str] | None:
     return None if options.only is None else [one.strip() for one in options.only.split(",") if one.strip()]
 
 
-def _refuse_early(output: str, options: argparse.Namespace) -> None:
+def _refuse_early(output: str, profiles: Sequence[str], options: argparse.Namespace) -> None:
     """What would fail after minutes of measuring fails before."""
     from pathlib import Path
 
     from redline.artifacts import refuse_unless_writable
 
-    if output.endswith(".html"):
-        raise UsageError(f"calibrate: {output}: -o names the profile, which is JSON; for a page give --report {output}")
-    if not output.endswith(".json"):
-        raise UsageError(f"calibrate: {output}: a profile is JSON; give the file a name that ends in .json")
-    if options.report is not None and not options.report.endswith(".html"):
-        raise UsageError(f"calibrate: {options.report}: the page is HTML; give the file a name that ends in .html")
-    for path in filter(None, (output, options.report)):
-        refuse_unless_writable(Path(path), force=options.force)
+    if len(profiles) > 1:
+        raise UsageError(f"calibrate: there is one profile; give one of {' and '.join(profiles)}")
+    refuse_other_endings("calibrate", options.output, (".json", ".html", ".txt"))
+    for name in dict.fromkeys((output, *options.output)):
+        refuse_unless_writable(Path(name), force=options.force)
 
 
 def _progress(quiet: bool) -> Callable[[str], None]:
@@ -160,14 +166,18 @@ def _progress(quiet: bool) -> Callable[[str], None]:
 def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
     from pathlib import Path
 
+    if options.json:
+        show(Path(output).read_text(encoding="utf-8"))
+    else:
+        show(_text(found, spoken, unicode=speaks_unicode()))
+
+
+def _text(found: Calibrated, spoken: str, *, unicode: bool) -> str:
     from redline.report.calibrate import text as calibrate_text
     from redline.report.language import speaking
 
-    if options.json:
-        show(Path(output).read_text(encoding="utf-8"))
-        return
     with speaking(spoken):
-        show(calibrate_text.render(found.calibration, found.machine, unicode=speaks_unicode()))
+        return calibrate_text.render(found.calibration, found.machine, unicode=unicode)
 
 
 def _page(found: Calibrated, spoken: str) -> str:
@@ -179,8 +189,9 @@ def _page(found: Calibrated, spoken: str) -> str:
 
 
 def _point_onwards(output: str, options: argparse.Namespace) -> None:
-    if options.report:
-        point_to(f"open {quoted([options.report])} in a browser")
+    for name in options.output:
+        if name.endswith(".html"):
+            point_to(f"open {quoted([name])} in a browser")
     point_to(f"redline diagnose TRACE --machine {quoted([output])}")
 
 
@@ -193,24 +204,25 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     from redline.report.language import speaking
     from redline.verbs.calibrate import compare, load_calibrated
 
-    _refuse(
-        "--compare measures nothing", options, ("quick", "budget", "only", "show", "report", "fail_if_slow", "torchrun")
-    )
-    refuse_unknown_format("calibrate --compare", options.output)
+    _refuse("--compare measures nothing", options, ("quick", "budget", "only", "show", "fail_if_slow", "torchrun"))
+    if len(options.output) > 1:
+        raise UsageError("calibrate: --compare writes one file; give -o once")
+    output = options.output[0] if options.output else None
+    refuse_unknown_format("calibrate --compare", output)
     first, second = map(load_calibrated, options.compare)
     found = compare(first, second)
-    if options.json or str(options.output or "").endswith(".json"):
+    if options.json or str(output or "").endswith(".json"):
         text = calibrate_compare_json.render(found, synthetic=first.machine.synthetic or second.machine.synthetic)
     else:
         with speaking(spoken):
-            unicode = options.output is not None or speaks_unicode()
+            unicode = output is not None or speaks_unicode()
             text = calibrate_compare_text.render(found, unicode=unicode)
-    deliver(text, options.output, force=options.force)
+    deliver(text, output, force=options.force)
     return 0
 
 
 def _show(options: argparse.Namespace, spoken: str) -> int:
-    _refuse("--show measures nothing", options, ("quick", "budget", "only", "report", "fail_if_slow", "json", "output"))
+    _refuse("--show measures nothing", options, ("quick", "budget", "only", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
     from redline.report.calibrate import collectives_shown_text

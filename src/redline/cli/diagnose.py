@@ -23,8 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from pathlib import Path
-    from typing import Any
 
     from redline.findings.thresholds import Threshold
     from redline.ranks.find_files import TraceFiles
@@ -99,7 +97,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
         names = ", ".join(f"--{name}" for name in TABLES)
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
-        raise UsageError("diagnose: an HTML report is 5 MB of text; give it a file, such as -o report.html")
+        raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     trace = planned_trace(files, options, form)
     found = diagnose(
         files,
@@ -111,7 +109,13 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     if redactor is not None:
         found = found.redacted(redactor)
     with speaking(spoken):
-        text = _rendered(found, form, tables, options, trace)
+        text = found.rendered(
+            form,
+            tables=tables,
+            verbose=options.verbose,
+            unicode=options.output is not None or speaks_unicode(),
+            trace_link=None if trace is None else trace.name,
+        )
     if trace is not None:
         write_trace(trace, files, options, redactor)
     deliver(text, options.output, force=options.force)
@@ -127,32 +131,6 @@ def _format(options: argparse.Namespace) -> str:
     from pathlib import Path
 
     return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
-
-
-def _rendered(
-    found: Diagnosed, form: str, tables: Sequence[str], options: argparse.Namespace, trace: Path | None
-) -> str:
-    from redline.report.diagnose import csv as diagnose_csv
-    from redline.report.diagnose import json as diagnose_json
-    from redline.report.diagnose import md as diagnose_md
-    from redline.report.diagnose import text as diagnose_text
-    from redline.report.diagnose.raw_tables import raw_table
-
-    known = found.diagnosis, found.outline, found.findings, found.failures
-    beside: Any = {"removed": found.removed, "captured": found.captured}
-    unicode = options.output is not None or speaks_unicode()
-    if form == "json":
-        return diagnose_json.render(*known, **beside)
-    if form == "html":
-        from redline.report.html.diagnose import page
-
-        link = None if trace is None else trace.name
-        return page.render(*known, strip=found.strip, trace_link=link, **beside)
-    if form == "csv":
-        return diagnose_csv.render(raw_table(tables[0], *known[:3]))
-    if form == "md":
-        return diagnose_md.render(*known, tables=tables, verbose=options.verbose, **beside)
-    return diagnose_text.render(*known, tables=tables, verbose=options.verbose, unicode=unicode, **beside)
 
 
 def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a record, part of its name, or a profile (.json)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
-    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    parser.add_argument("--force", action="store_true", help="replace FILE even where it is no report of Redline")
 
 
 def run(options: argparse.Namespace) -> int:

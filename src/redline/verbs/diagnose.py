@@ -10,6 +10,7 @@ from redline.analysis.job.digests import digest_job, scene_again
 from redline.analysis.job.outline import Outline, outline_of
 from redline.analysis.job.typical import typical_place
 from redline.analysis.rank.digest_file import is_digest
+from redline.artifacts import write_atomic
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from redline.analysis.rank.strip import Strip
     from redline.report.redaction.redactor import Redactor, Removed
+
+
+_SAVED = {".html": "html", ".json": "json", ".md": "md", ".txt": "text"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -46,6 +50,48 @@ class Diagnosed:
         redactor = redactor or Redactor()
         clean = redactor.redacted(self)
         return replace(clean, removed=redactor.removed)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """A page (.html), everything for programs (.json), Markdown (.md) or text (.txt), by how the name ends.
+
+        The page has a picture of one step where `diagnose` was called with `draw_step=True`.
+        """
+        form = _SAVED.get(Path(path).suffix)
+        if form is None:
+            raise UsageError(f"{path}: a diagnosis is saved as {', '.join(_SAVED)}; give the file such a name")
+        text = self.rendered(form)
+        with write_atomic(Path(path), force=force) as file:
+            file.write(text.encode(errors="backslashreplace"))
+
+    def rendered(
+        self,
+        form: str,
+        *,
+        tables: Sequence[str] = (),
+        verbose: bool = False,
+        unicode: bool = True,
+        trace_link: str | None = None,
+    ) -> str:
+        """As html, json, md or text; csv is the first of the tables alone."""
+        from redline.report.diagnose import csv, json, md, text
+        from redline.report.diagnose.raw_tables import raw_table
+
+        known = self.diagnosis, self.outline, self.findings, self.failures
+        if form == "csv":
+            return csv.render(raw_table(tables[0], *known[:3]))
+        if form == "json":
+            return json.render(*known, removed=self.removed, captured=self.captured)
+        if form == "html":
+            from redline.report.html.diagnose import page
+
+            return page.render(
+                *known, strip=self.strip, trace_link=trace_link, removed=self.removed, captured=self.captured
+            )
+        if form == "md":
+            return md.render(*known, tables=tables, verbose=verbose, removed=self.removed, captured=self.captured)
+        return text.render(
+            *known, tables=tables, verbose=verbose, unicode=unicode, removed=self.removed, captured=self.captured
+        )
 
     def frame(self, name: str) -> "pd.DataFrame":
         """A table as a data frame of pandas: findings, kernels, collectives, ranks, steps, host or waterfall."""

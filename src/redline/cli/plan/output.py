@@ -1,44 +1,59 @@
-"""What every kind of plan can write: text or JSON on stdout, and a page."""
+"""What every kind of plan can write: text or JSON on stdout, and files in the form that their names end in."""
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_language
-from redline.cli.output import deliver, point_to, quoted
-from redline.errors import UsageError
+from redline.cli.arguments import add_language, refuse_other_endings
+from redline.cli.output import deliver, point_to, quoted, show, speaks_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+REPORTS = {".html": "the page", ".json": "the figures", ".txt": "the text"}
 
 
-def add_output(parser: argparse._ActionsContainer) -> None:
+def add_output(parser: argparse._ActionsContainer, forms: Mapping[str, str] = REPORTS) -> None:
+    kinds = ", ".join(f"{ending} {what}" for ending, what in forms.items())
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=f"also write FILE; its extension says what: {kinds}; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument("--report", metavar="PAGE", help="write a page with charts, such as plan.html")
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument("--force", action="store_true", help="replace files even where they are no reports of Redline")
     parser.add_argument("-q", "--quiet", action="store_true", help="no `next:` line")
     add_language(parser)
 
 
-def refuse_early(options: argparse.Namespace) -> None:
+def refuse_early(options: argparse.Namespace, forms: Mapping[str, str] = REPORTS) -> None:
     """What cannot be written is said before anything is computed."""
     from pathlib import Path
 
     from redline.artifacts import refuse_unless_writable
 
-    if options.report is None:
-        return
-    if not options.report.endswith(".html"):
-        raise UsageError(
-            f"plan {options.kind}: {options.report}: the page is HTML; give the file a name that ends in .html"
-        )
-    refuse_unless_writable(Path(options.report), force=options.force)
+    refuse_other_endings(f"plan {options.kind}", options.output, tuple(forms))
+    for name in options.output:
+        refuse_unless_writable(Path(name), force=options.force)
 
 
-def deliver_page(options: argparse.Namespace, page: Callable[[], str]) -> None:
-    """Where one was asked for."""
-    if options.report is None:
-        return
-    deliver(page(), options.report, force=options.force)
-    if not options.quiet:
-        point_to(f"open {quoted([options.report])} in a browser")
+def deliver_reports(options: argparse.Namespace, spoken: str, renderers: Mapping[str, Callable[[bool], str]]) -> None:
+    """One on stdout, and those that were asked for in files. Renderers take whether they may use all of Unicode."""
+    from pathlib import Path
+
+    from redline.report.language import speaking
+
+    def render(ending: str, *, unicode: bool) -> str:
+        with speaking("en" if ending == ".json" else spoken):
+            return renderers[ending](unicode)
+
+    show(render(".json" if options.json else ".txt", unicode=speaks_unicode()))
+    for name in options.output:
+        ending = Path(name).suffix
+        if ending in renderers:
+            deliver(render(ending, unicode=True), name, force=options.force)
+        if ending == ".html" and not options.quiet:
+            point_to(f"open {quoted([name])} in a browser")

@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 
 from redline.cli.arguments import language, positive
-from redline.cli.output import show
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, several, size, time_s
-from redline.cli.plan.output import add_output, deliver_page, refuse_early
+from redline.cli.plan.output import add_output, deliver_reports, refuse_early
 from redline.planner.serve.choices import ENGINE, LOADS, SIZES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from redline.planner.serve.planned import ServingPlan
 
 USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
 
@@ -83,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options)
     from redline import plan_serving
+    from redline.report.html.plan.serve import page
+    from redline.report.plan.serve import json, text
 
     plan = plan_serving(
         options.model,
@@ -100,25 +97,10 @@ def run(options: argparse.Namespace) -> int:
         max_tpot_s=options.max_tpot,
         price=options.price,
     ).plan
-    _print(plan, options, spoken)
-    deliver_page(options, lambda: _page(plan, spoken))
+    renderers = {
+        ".html": lambda _: page.render(plan),
+        ".json": lambda _: json.render(plan),
+        ".txt": lambda _: text.render(plan),
+    }
+    deliver_reports(options, spoken, renderers)
     return 0
-
-
-def _print(plan: ServingPlan, options: argparse.Namespace, spoken: str) -> None:
-    from redline.report.language import speaking
-    from redline.report.plan.serve import json, text
-
-    if options.json:
-        show(json.render(plan))
-        return
-    with speaking(spoken):
-        show(text.render(plan))
-
-
-def _page(plan: ServingPlan, spoken: str) -> str:
-    from redline.report.html.plan.serve import page
-    from redline.report.language import speaking
-
-    with speaking(spoken):
-        return page.render(plan)

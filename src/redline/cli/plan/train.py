@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from redline.cli.arguments import language, positive
-from redline.cli.output import point_to, quoted, show, speaks_unicode
+from redline.cli.output import point_to, quoted
 from redline.cli.plan.job import add_job
 from redline.cli.plan.layout import add_layout, layout_of
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
-from redline.cli.plan.output import add_output, deliver_page, refuse_early
+from redline.cli.plan.output import REPORTS, add_output, deliver_reports, refuse_early
 from redline.errors import UsageError
 from redline.planner.train.choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from redline.verbs.shown_plans import PlannedTraining
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
-TRACES = (".json", ".json.gz")
+TRACE = ".json.gz"
+FORMS = {**REPORTS, TRACE: "the predicted step as a trace"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layout(parser)
     _add_choice(parser.add_argument_group("which layout is the best"))
     add_job(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", metavar="FILE", help="the predicted step as a trace, such as plan.json.gz")
-    add_output(output)
+    add_output(parser.add_argument_group("output"), FORMS)
 
 
 def _add_machine(group: argparse._ArgumentGroup) -> None:
@@ -89,9 +88,10 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
-    refuse_early(options)
-    _refuse_trace(options)
+    refuse_early(options, FORMS)
     from redline import plan_training
+    from redline.report.html.plan.train import page
+    from redline.report.plan.train import json
 
     planned = plan_training(
         options.model,
@@ -116,9 +116,13 @@ def run(options: argparse.Namespace) -> int:
         storage_bytes_per_s=options.storage,
         pue=options.pue,
     )
-    _print(planned, options, spoken)
-    deliver_page(options, lambda: _page(planned, spoken))
-    _write_trace(planned, options)
+    renderers = {
+        ".html": lambda _: page.render(planned.plan, planned.job, sizes=planned.sizes),
+        ".json": lambda _: json.render(planned.plan, planned.job, sizes=planned.sizes),
+        ".txt": lambda unicode: _text(planned, unicode=unicode),
+    }
+    deliver_reports(options, spoken, renderers)
+    _write_traces(planned, options)
     return 0
 
 
@@ -142,44 +146,17 @@ def _sequences(options: argparse.Namespace) -> int:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _print(planned: PlannedTraining, options: argparse.Namespace, spoken: str) -> None:
-    from redline.report.language import speaking
-    from redline.report.plan.train import json, sizes, text
+def _text(planned: PlannedTraining, *, unicode: bool) -> str:
+    from redline.report.plan.train import sizes, text
 
-    if options.json:
-        show(json.render(planned.plan, planned.job, sizes=planned.sizes))
-        return
-    with speaking(spoken):
-        head = sizes.render(planned.sizes, planned.refused, planned.plan) if len(options.gpus) > 1 else ""
-        show(head + text.render(planned.plan, planned.job, unicode=speaks_unicode()))
+    several_sizes = len(planned.sizes) + len(planned.refused) > 1
+    head = sizes.render(planned.sizes, planned.refused, planned.plan) if several_sizes else ""
+    return head + text.render(planned.plan, planned.job, unicode=unicode)
 
 
-def _page(planned: PlannedTraining, spoken: str) -> str:
-    from redline.report.html.plan.train import page
-    from redline.report.language import speaking
-
-    with speaking(spoken):
-        return page.render(planned.plan, planned.job, sizes=planned.sizes)
-
-
-def _refuse_trace(options: argparse.Namespace) -> None:
-    from pathlib import Path
-
-    from redline.artifacts import refuse_unless_writable
-
-    if options.output is None:
-        return
-    if not options.output.endswith(TRACES):
-        raise UsageError(
-            f"plan train: {options.output}: -o writes the predicted step as a trace; give it a name that ends in "
-            f".json.gz\nfor a page give --report PAGE.html, for the figures --json"
-        )
-    refuse_unless_writable(Path(options.output), force=options.force)
-
-
-def _write_trace(planned: PlannedTraining, options: argparse.Namespace) -> None:
-    if options.output is None:
-        return
-    planned.save_trace(options.output, force=options.force)
-    if not options.quiet:
-        point_to(f"redline diagnose {quoted([options.output])}")
+def _write_traces(planned: PlannedTraining, options: argparse.Namespace) -> None:
+    for name in options.output:
+        if name.endswith(TRACE):
+            planned.save_trace(name, force=options.force)
+            if not options.quiet:
+                point_to(f"redline diagnose {quoted([name])}")

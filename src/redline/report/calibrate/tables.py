@@ -234,7 +234,7 @@ def collectives(found: Collectives, *, verbose: bool) -> Shown:
     )
     notes = [_("latency, and error at sizes that the fit had not seen, are those of the law: latency + size / rate")]
     if len(rows) < len(largest):
-        notes.append(_("other operations in subgroups: see the page (--report) or the profile"))
+        notes.append(_("other operations in subgroups: see the page (-o machine.html) or the profile"))
     return shown(_("collectives"), head, rows, notes)
 
 
