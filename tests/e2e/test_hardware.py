@@ -39,7 +39,7 @@ def profile(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("golden", "arguments"),
-    [("all", []), ("parts", ["h100"]), ("record", ["MI300X"]), ("doubtful", ["ascend"]), ("no_peak", ["v100 dgxs"])],
+    [("all", []), ("parts", ["h100"]), ("record", ["MI300X"]), ("doubtful", ["ascend"]), ("sibling", ["v100 dgxs"])],
 )
 def test_text(golden: str, arguments: list[str], update_golden: bool) -> None:
     done = run_redline("hardware", *arguments)

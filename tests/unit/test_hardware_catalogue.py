@@ -28,7 +28,7 @@ RECORDS_OF = {
     "GB200 (per GPU, NVL72)": ("GB200",),
     "GB300 (per GPU, NVL72)": ("GB300",),
 }
-ADDED = {"V100-SXM2-16GB", "V100-DGXS-32GB", "MI250X-GCD"}
+ADDED = {"V100-SXM2-16GB", "V100-DGXS-32GB", "A100-PG509-200", "A100-PG509-210", "MI250X-GCD"}
 COLUMNS = {
     "hbm_gb": ("memory_bytes", 1e9),
     "hbm_gbps": ("memory_bytes_per_s", 1e9),
@@ -216,6 +216,8 @@ DEVICES = [
     ("Tesla V100-SXM2-32GB", 34079637504, 80, "V100-SXM2-32GB"),
     ("Tesla V100-SXM2-32GB", 34089730048, 80, "V100-SXM2-32GB"),
     ("Tesla V100-DGXS-32GB", 34084028416, 80, "V100-DGXS-32GB"),
+    ("NVIDIA A100-PG509-200", 42297524224, 108, "A100-PG509-200"),
+    ("NVIDIA PG509-210", 84990623744, 108, "A100-PG509-210"),
     ("NVIDIA A100-SXM4-40GB", 42481549312, 108, "A100-SXM4-40GB"),
     ("NVIDIA A100-SXM4-80GB", 84990623744, 108, "A100-SXM4-80GB"),
     ("NVIDIA H100 80GB HBM3", 85018279936, 132, "H100-SXM5-80GB"),
@@ -288,15 +290,13 @@ CHOOSE = "\n`redline hardware` lists the records; choose one with --machine NAME
         ),
         ("NVIDIA H20", 150 * 10**9, 78, "'NVIDIA H20' (it reports 150 GB and 78 multiprocessors) is not H20"),
         (
-            "NVIDIA A100-PG509-200",
-            42297524224,
-            108,
-            "'NVIDIA A100-PG509-200' is a custom A100 board (40 GB) whose clocks and power are not published, so no "
-            "figures are assumed for it\nif it runs like the record A100-SXM4-40GB, say so with --machine "
-            "A100-SXM4-40GB; or give your own with --machine FILE",
+            "Ascend910B3",
+            0,
+            0,
+            "'Ascend910B3' is an Ascend 910B, whose variants differ and whose published figures contradict each other, "
+            "so no figures are assumed for it\nif it runs like the record Ascend-910B, say so with --machine "
+            "Ascend-910B; or give your own with --machine FILE",
         ),
-        ("NVIDIA PG509-210", 84990623744, 108, "'NVIDIA PG509-210' is a custom A100 board (80 GB)"),
-        ("Ascend910B3", 0, 0, "'Ascend910B3' is an Ascend 910B, whose variants differ"),
     ],
 )
 def test_a_device_is_never_given_figures_by_luck(
@@ -315,6 +315,22 @@ def test_rubbish_is_no_device(name: str, memory_bytes: int, multiprocessors: int
     if catalogue.plain(name) not in names:
         with pytest.raises(UnknownHardwareError):
             match(name, memory_bytes, multiprocessors)
+
+
+@pytest.mark.parametrize("name", ["V100-DGXS-32GB", "A100-PG509-200", "A100-PG509-210"])
+def test_a_board_that_nobody_published_has_the_peaks_of_its_sibling(name: str) -> None:
+    machine = known(name)
+    sibling = known(machine.sibling)
+    for dtype in ("fp32", "fp16", "int8"):
+        own, lent = machine.peak_flops_per_s(dtype), sibling.peak_flops_per_s(dtype)
+        assert own is not None
+        assert lent is not None
+        assert (own.value, own.low_confidence) == (lent.value, True)
+        assert own.source == f"{sibling.name}, its sibling: {lent.source}"
+    assert machine.memory_bytes_per_s is not None
+    for figure in ("fabric_bytes_per_s", "nic_bytes_per_s", "power_w"):  # of the board and the server, not of the chip
+        assert figure not in machine.figures
+    assert not known("H100-SXM5-80GB").sibling
 
 
 # --- what a user types ------------------------------------------------------------------------------------------------

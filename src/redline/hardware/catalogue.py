@@ -2,8 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from math import isfinite
@@ -48,6 +48,7 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     source: str
     date: str
     link: str
+    sibling: str = ""
     low_confidence: bool = False
     names: list[str] = []
     memory_type: str = ""
@@ -92,7 +93,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def parse(text: str) -> Catalogue:
     """The catalogue in this TOML. What is wrong with it is a ValueError: the file is ours, so a mistake is a bug."""
     file = msgspec.convert(tomllib.loads(text), _File)
-    machines = tuple(_machine(record) for record in file.accelerator)
+    machines = tuple(_with_peaks_of_sibling([_machine(record) for record in file.accelerator]))
     ids = [plain(machine.name) for machine in machines]
     doubles = sorted({name for name in ids if ids.count(name) > 1})
     if doubles:
@@ -117,10 +118,26 @@ def _machine(record: _Record) -> Machine:
         driver_names=tuple(record.names),
         memory_type=record.memory_type,
         link=record.link,
+        sibling=record.sibling,
         engines=record.engines,
         notes=tuple(record.notes),
         figures=dict(_figures(record)),
     )
+
+
+def _with_peaks_of_sibling(machines: Sequence[Machine]) -> Iterator[Machine]:
+    """What the chip can do, as doubtful: the board may limit power or clocks. Nothing of the board or the server."""
+    by_name = {machine.name: machine for machine in machines}
+    for machine in machines:
+        if machine.sibling and machine.sibling not in by_name:
+            raise ValueError(f"{machine.name}: there is no record {machine.sibling!r} to be its sibling")
+        given = by_name[machine.sibling].figures if machine.sibling else {}
+        peaks = {
+            name: replace(figure, source=f"{machine.sibling}, its sibling: {figure.source}", low_confidence=True)
+            for name, figure in given.items()
+            if name.startswith(PEAK) or name == "memory_bytes_per_s"
+        }
+        yield replace(machine, figures={**peaks, **machine.figures})
 
 
 def _figures(record: _Record) -> Iterator[tuple[str, Figure]]:

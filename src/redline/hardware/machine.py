@@ -91,6 +91,8 @@ class Machine:
     link: str = ""
     engines: str = ""
     """What it computes with, where that is not a number of multiprocessors."""
+    sibling: str = ""
+    """The record of the same chip on another board, whose peaks stand in for unpublished ones; "" for none."""
     base: str = ""
     """Of a calibrated profile: the record of the catalogue that the other figures are from."""
     synthetic: bool = False

@@ -136,7 +136,7 @@ def test_what_lower_layers_say_is_told_in_the_language_that_is_spoken(anchor: st
 
 @pytest.mark.parametrize(
     "device",
-    [("", 0, 0), ("Unheard Of", 0, 0), ("NVIDIA H100 80GB HBM3", 10 << 30, 16), ("NVIDIA A100-PG509-200", 0, 0)],
+    [("", 0, 0), ("Unheard Of", 0, 0), ("NVIDIA H100 80GB HBM3", 10 << 30, 16), ("Ascend910B3", 0, 0)],
 )
 def test_why_a_device_has_no_figures_is_told_too(device: tuple[str, int, int]) -> None:
     with pytest.raises(UnknownHardwareError) as refusal:

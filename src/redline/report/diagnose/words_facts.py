@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from redline.analysis.job.outline import Remark, StepTimes, Unseen, Utilisation
+from redline.hardware import catalogue
 from redline.hardware.machine import Origin
 from redline.report import counted
 from redline.report.diagnose.words_unseen import why_no_peak
@@ -53,7 +54,17 @@ ORIGIN: Mapping[str, str] = {"catalogue": marked("catalogue"), "calibrated": mar
 
 def _figures(name: str, origins: str) -> str:
     said = listed(_(ORIGIN.get(origin, origin)) for origin in origins.split(", "))
-    return _("figures of {name} ({origin})").format(name=clipped(name, 60), origin=said)
+    known = {"name": clipped(name, 60), "origin": said}
+    sibling = sibling_of(name)
+    if sibling:
+        return _("figures of {name} ({origin}), peaks of {sibling}, its sibling").format(sibling=sibling, **known)
+    return _("figures of {name} ({origin})").format(**known)
+
+
+def sibling_of(machine: str) -> str:
+    """The record whose peaks a machine has for want of its own; "" for none."""
+    record = catalogue.record(machine)
+    return record.sibling if record else ""
 
 
 def device_name(name: str, *, on_cpu: bool) -> str:

@@ -32,8 +32,8 @@ NO_MACHINE: Sequence[str] = (
     marked("{name} is not {records}: part of one, or a variant?"),
     marked("the trace does not say which device it ran on; give it with --machine"),
     marked(
-        "{name} is a custom {model} board ({size} GB) whose clocks and power are not published, so no figures are "
-        "assumed for it"
+        "{name} is an {model}, whose variants differ and whose published figures contradict each other, so no figures "
+        "are assumed for it"
     ),
     marked("if it runs like the record {record}, say so with --machine {name}; or give your own with --machine FILE"),
 )

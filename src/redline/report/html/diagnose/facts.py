@@ -9,7 +9,7 @@ from redline.analysis.rank.digest import Digest
 from redline.findings.finding import Verdict
 from redline.launch.captured import Captured
 from redline.report.diagnose.words_captured import span
-from redline.report.diagnose.words_facts import anchor_words, mfu_line, no_mfu_line
+from redline.report.diagnose.words_facts import anchor_words, mfu_line, no_mfu_line, sibling_of
 from redline.report.language import _, listed
 from redline.report.words import clipped, percent
 from redline.units import format_count, format_ns
@@ -51,12 +51,18 @@ def _ranks(diagnosis: Diagnosis) -> Fact:
 def _device(diagnosis: Diagnosis) -> Fact:
     names = Counter(map(_device_name, diagnosis.ranks))
     machines = dict.fromkeys(rank.facts.machine for rank in diagnosis.ranks if rank.facts.machine)
-    figures = listed(clipped(name, 60) for name in machines)
     return Fact(
         name=_("device"),
         value=listed(f"{count:,} x {name}" if len(names) > 1 else name for name, count in names.items()),
-        detail=_("peaks of {machine}").format(machine=figures) if figures else _("no peaks known"),
+        detail=listed(map(_peaks, machines)) or _("no peaks known"),
     )
+
+
+def _peaks(machine: str) -> str:
+    sibling = sibling_of(machine)
+    if sibling:
+        return _("peaks of {machine}, its sibling").format(machine=sibling)
+    return _("peaks of {machine}").format(machine=clipped(machine, 60))
 
 
 def _device_name(rank: Digest) -> str:
