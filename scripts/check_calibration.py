@@ -34,9 +34,9 @@ import numpy as np
 import torch
 
 from redline.probes import compute, intensity, memory, shapes
-from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.compute import Kernel
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.intensity import Load
 from redline.probes.memory import Movement
 from redline.probes.peaks import peaks as peaks_of
@@ -59,7 +59,7 @@ UNDISTURBED = 0.96
 ARRAYS = {"copy": 2, "triad": 3, "copy_bypassing": 2, "triad_bypassing": 3}
 
 
-class Rested(Device):
+class Rested(ProbeDevice):
     """Times undisturbed calls.
 
     Threads of torch and of the library in C keep a core busy for a while after their work: it waits for them. Where
@@ -84,7 +84,7 @@ def compiled(folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(target))
 
 
-def c_case(library: ctypes.CDLL, ours: Case[Movement], name: str) -> Case[Movement]:
+def c_case(library: ctypes.CDLL, ours: BenchmarkCase[Movement], name: str) -> BenchmarkCase[Movement]:
     """The same in C, on the very arrays: where pages lie makes a difference of some percent."""
 
     def prepare() -> Callable[[], object]:
@@ -99,7 +99,7 @@ def c_case(library: ctypes.CDLL, ours: Case[Movement], name: str) -> Case[Moveme
         return in_c
 
     key = Movement(kind=f"C {name}", working_bytes=ours.key.working_bytes, moved_bytes=ours.key.moved_bytes)
-    return Case(key=key, prepare=prepare, about=key.kind)
+    return BenchmarkCase(key=key, prepare=prepare, about=key.kind)
 
 
 def stream(arguments: argparse.Namespace) -> int:
@@ -119,7 +119,7 @@ def stream(arguments: argparse.Namespace) -> int:
         ]
         pairs = sorted([*ours, *plain], key=lambda case: case.key.kind.removeprefix("C "))
         for turn in range(PASSES):
-            effort = Effort(rounds=arguments.rounds, sample_ns=1, call_limit_ns=10**10)
+            effort = TimingBudget(rounds=arguments.rounds, sample_ns=1, call_limit_ns=10**10)
             take(pairs if turn % 2 else pairs[::-1], device, effort, samples)  # whoever is first has no advantage
             take(bypassing, device, effort, samples)
     print(f"arrays of {format_bytes(largest_bytes)} together, {PASSES} x {arguments.rounds} rounds")
@@ -154,19 +154,19 @@ def shown(speed: Estimate) -> str:
 # --- peaks ------------------------------------------------------------------------------------------------------------
 
 FURTHER = (
-    shapes.Product(384, 384, 384),
-    shapes.Product(1536, 1536, 1536),
-    shapes.Product(2048, 2048, 1024),
-    shapes.Product(4096, 2048, 1024),
-    shapes.Product(4096, 1024, 2048),
-    shapes.Product(2048, 1024, 512),
-    shapes.Product(4096, 512, 512),
+    shapes.MatmulShape(384, 384, 384),
+    shapes.MatmulShape(1536, 1536, 1536),
+    shapes.MatmulShape(2048, 2048, 1024),
+    shapes.MatmulShape(4096, 2048, 1024),
+    shapes.MatmulShape(4096, 1024, 2048),
+    shapes.MatmulShape(2048, 1024, 512),
+    shapes.MatmulShape(4096, 512, 512),
 )
 SAMPLE_NS = 2_000_000
 
 
 def peaks(arguments: argparse.Namespace) -> int:
-    device = Device("cpu")
+    device = ProbeDevice("cpu")
     cases = [case for case in compute.cases(device, quick=arguments.quick) if case.key.family == compute.MATMUL]
     results = [
         peak(dtype, [case for case in cases if case.key.dtype == dtype], device, arguments.rounds) for dtype in BARE
@@ -177,10 +177,10 @@ def peaks(arguments: argparse.Namespace) -> int:
 BARE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def peak(dtype: str, cases: list[Case[Kernel]], device: Device, rounds: int) -> int:
+def peak(dtype: str, cases: list[BenchmarkCase[Kernel]], device: ProbeDevice, rounds: int) -> int:
     """Ours and theirs take turns on each shape; the further shapes are theirs alone."""
     samples: Samples[Kernel] = Samples()
-    effort = Effort(rounds=1, sample_ns=SAMPLE_NS, call_limit_ns=10**10)
+    effort = TimingBudget(rounds=1, sample_ns=SAMPLE_NS, call_limit_ns=10**10)
     kept = [case.prepare() for case in cases]  # so that the arrays are not made anew in each round
     sweep = {str(product): Bare(product, BARE[dtype]) for product in [*map(of_case, cases), *FURTHER]}
     for turn in range(rounds):
@@ -195,14 +195,14 @@ def peak(dtype: str, cases: list[Case[Kernel]], device: Device, rounds: int) -> 
     return compared_peaks(ours, {shape: bare.best_flops_per_s for shape, bare in sweep.items()})
 
 
-def of_case(case: Case[Kernel]) -> shapes.Product:
+def of_case(case: BenchmarkCase[Kernel]) -> shapes.MatmulShape:
     return shapes.product_of(case.key.shape)
 
 
 class Bare:
     """A loop around torch.mm, as anybody would write it."""
 
-    def __init__(self, product: shapes.Product, dtype: torch.dtype) -> None:
+    def __init__(self, product: shapes.MatmulShape, dtype: torch.dtype) -> None:
         self.flops, self.best_flops_per_s = 2 * product.m * product.n * product.k, 0.0
         self.left = torch.randn(product.m, product.k).to(dtype)
         self.right = torch.randn(product.k, product.n).to(dtype)
@@ -235,13 +235,13 @@ RIDGE_TOLERANCE = 0.20
 
 def ridge(arguments: argparse.Namespace) -> int:
     """Three families in turns, as a calibration does it."""
-    device, quick = Device("cpu"), arguments.quick
+    device, quick = ProbeDevice("cpu"), arguments.quick
     loads = intensity.cases(device, quick=quick)
     copies = [case for case in memory.cases(device, quick=quick) if case.key.kind == "copy"][-1:]
     matmuls = [case for case in compute.cases(device, quick=quick) if is_large_fp32(case.key)]
     taken: tuple[Samples[Load], Samples[Movement], Samples[Kernel]] = Samples(), Samples(), Samples()
     for _ in range(PASSES):
-        effort = Effort(rounds=max(1, arguments.rounds // 2), sample_ns=SAMPLE_NS, call_limit_ns=10**10)
+        effort = TimingBudget(rounds=max(1, arguments.rounds // 2), sample_ns=SAMPLE_NS, call_limit_ns=10**10)
         take(loads, device, effort, taken[0])
         take(copies, device, effort, taken[1])
         take(matmuls, device, effort, taken[2])

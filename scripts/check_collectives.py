@@ -23,7 +23,7 @@ from redline.probes.collectives import worker
 from redline.probes.collectives.agree import largest, told
 from redline.probes.collectives.harness import Harness
 from redline.probes.collectives.operations import Buffers, Circle, prepared
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.units import format_bytes, format_ns, format_rate
 
 SIZES = (1 << 20, 4 << 20, 16 << 20)
@@ -63,7 +63,7 @@ def bare_ns(call: Call, repeats: int) -> float:
     return (time.perf_counter_ns() - began_ns) / repeats
 
 
-def compare(harness: Harness, ours: Call, bare: Call, rounds: int, device: Device) -> list[tuple[float, float]]:
+def compare(harness: Harness, ours: Call, bare: Call, rounds: int, device: ProbeDevice) -> list[tuple[float, float]]:
     """Ours / bare and, for what chance does, bare / bare: in every round, in which the three take turns."""
     once_ns = min(bare_ns(bare, 1) for _ in range(3))
     repeats = told([max(1, round(SAMPLE_NS / once_ns))], device)[0]
@@ -82,7 +82,7 @@ def compare(harness: Harness, ours: Call, bare: Call, rounds: int, device: Devic
     return [(row[0] / row[1], row[2] / row[1]) for row in largest(rows, device)]
 
 
-def overheads(device: Device, world: Circle, rounds: int) -> None:
+def overheads(device: ProbeDevice, world: Circle, rounds: int) -> None:
     harness = Harness({"world": world}, device)
     buffers = Buffers(max(SIZES), device.torch_device)
     found: dict[str, list[tuple[float, float]]] = {}
@@ -106,7 +106,7 @@ def shown(ratios: Sequence[float]) -> str:
     return f"{median(ordered):.3f} ({low:.3f} to {high:.3f})"
 
 
-def predict(device: Device) -> None:
+def predict(device: ProbeDevice) -> None:
     options = argparse.Namespace(folder=Path(), seconds=50.0, quick=False)
     found = worker.measure(device, options)
     for law in found.laws:

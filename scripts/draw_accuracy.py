@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "explanation" / "planner-accuracy.md"
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def written(shown: Shown) -> str:
+def written(shown: ReportTable) -> str:
     """A table as Markdown, and what is said under it."""
     rows = [shown.head, ["---"] * len(shown.head), *shown.rows]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -34,7 +34,7 @@ def written(shown: Shown) -> str:
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 
-def renewed(page: str, shown: Mapping[str, Shown]) -> str:
+def renewed(page: str, shown: Mapping[str, ReportTable]) -> str:
     """The page with its tables as they are now."""
     return BLOCK.sub(lambda block: f"{block[1]}\n{written(shown[block[2]])}\n{block[3]}", page)
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from redline.planner.train.stacks import Stack, format_kind, with_stack
+from redline.planner.train.stacks import SoftwareStack, format_kind, with_stack
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.training import Runs, expressed_runs
@@ -184,8 +184,8 @@ class Search:
     plan: Plan
 
     @property
-    def base(self) -> Stack:
-        return replace(Stack(), **self.plan.known)
+    def base(self) -> SoftwareStack:
+        return replace(SoftwareStack(), **self.plan.known)
 
     @property
     def kinds(self) -> list[str]:
@@ -203,7 +203,7 @@ class Search:
     def start(self) -> Numbers:
         return np.array([_place(name, float(getattr(self.base, name))) for name, _ in self.keys])
 
-    def stack(self, point: Numbers, runs: Runs) -> Stack:
+    def stack(self, point: Numbers, runs: Runs) -> SoftwareStack:
         values = {key: _value(key[0], each) for key, each in zip(self.keys, point, strict=True)}
         shared = {name: value for (name, kind), value in values.items() if kind == "all"}
         apart = {name for name, kind in self.keys if kind != "all"}

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
-from redline.probes.compare import Row, Verdict, compare
+from redline.probes.compare import ComparisonVerdict, Row, compare
 from redline.probes.record import Calibration
 from redline.verbs.calibrate import load_calibrated
 
@@ -35,7 +35,7 @@ def calibrated(folder: Path, number: int, options: list[str]) -> Calibration:
 
 
 def told(rows: list[Row], what: str) -> float:
-    same = sum(row.verdict is Verdict.SAME for row in rows)
+    same = sum(row.verdict is ComparisonVerdict.SAME for row in rows)
     widths = sorted(max(row.first.spread, row.second.spread) for row in rows)
     share = same / len(rows) if rows else 1.0
     print(f"{what}: {same} of {len(rows)} pairs agree ({share:.1%}); the intervals are {widths[len(widths) // 2]:.1%} "
@@ -54,7 +54,7 @@ def main() -> int:
     main_rows = [row for row in rows if row.is_main]
     for family in dict.fromkeys(row.family for row in rows):
         told([row for row in main_rows if row.family == family], f"  {family}, figures to plan with")
-    apart = Counter(f"{row.quantity} {row.of}" for row in rows if row.verdict is not Verdict.SAME)
+    apart = Counter(f"{row.quantity} {row.of}" for row in rows if row.verdict is not ComparisonVerdict.SAME)
     for name, count in apart.most_common(10):
         print(f"  apart {count} times: {name}")
     told(rows, "all figures and points")

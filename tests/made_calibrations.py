@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from redline.hardware.catalogue import record
-from redline.hardware.machine import Figure, Machine, Origin, calibrated
+from redline.hardware.machine import Figure, FigureSource, Machine, calibrated
 from redline.probes.record import (
     BandwidthPoint,
     Calibration,
@@ -13,6 +13,7 @@ from redline.probes.record import (
     Collectives,
     Conditions,
     Declined,
+    DeviceInfo,
     Doubling,
     Estimate,
     IntensityPoint,
@@ -24,7 +25,6 @@ from redline.probes.record import (
     Peak,
     RankSpeed,
     Roofline,
-    Subject,
     rate,
 )
 
@@ -261,7 +261,7 @@ def _pair(first: int, second: int, *, slow: bool) -> PairSpeed:
 def calibration(**changed: Any) -> Calibration:
     """Of a quiet CPU, with everything in it."""
     known = Calibration(
-        subject=Subject(
+        subject=DeviceInfo(
             name="Imaginary CPU 9000",
             kind="cpu",
             memory_bytes=16 << 30,
@@ -336,4 +336,4 @@ def gpu_machine() -> Machine:
 
 
 def _measured(value: float) -> Figure:
-    return Figure(value=value, source="made up", date="2026-11-15", origin=Origin.CALIBRATED, spread=0.02)
+    return Figure(value=value, source="made up", date="2026-11-15", origin=FigureSource.CALIBRATED, spread=0.02)

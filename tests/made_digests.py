@@ -16,8 +16,8 @@ from redline.analysis.accounts import Account, place
 from redline.analysis.job.digests import digest_job
 from redline.analysis.rank.digest import Arithmetic, Digest, Facts
 from redline.analysis.rank.digest_file import encoded
-from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spent
+from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import signature_of
@@ -26,7 +26,7 @@ from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import DIGEST_ENDING
 from redline.findings.match import match_rules
 from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
+from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
@@ -49,7 +49,7 @@ def distinct_digests(ranks: int, simulated: int = SIMULATED) -> Iterator[Digest]
 
 def _seeds(simulated: int) -> tuple[Digest, ...]:
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(dp=simulated // TENSOR_PARALLEL, tp=TENSOR_PARALLEL)
+        layout = ParallelSizes(dp=simulated // TENSOR_PARALLEL, tp=TENSOR_PARALLEL)
         late = tuple(Straggler(rank=rank, extra_us=200 + rank) for rank in (5, 23) if rank < simulated)
         write_job(JobSpec(ranks=simulated, layout=layout, steps=3, layers=16, stragglers=late), Path(folder))
         paths = [Path(folder) / f"rank-{rank}.pt.trace.json.gz" for rank in range(simulated)]
@@ -135,7 +135,7 @@ def _kernel(row: KernelRow, rank: int, number: int, random: np.random.Generator)
     )
 
 
-def _doing(row: Doing, rank: int, number: int, random: np.random.Generator) -> Doing:
+def _doing(row: HostActivity, rank: int, number: int, random: np.random.Generator) -> HostActivity:
     return replace(
         row,
         name=f"{row.name}_{rank}",
@@ -161,7 +161,7 @@ def _spent(packed: PackedSpent, random: np.random.Generator) -> PackedSpent:
     return PackedSpent.of(Spent(**columns))
 
 
-def _series(series: Series, seed_rank: int, rank: int) -> Series:
+def _series(series: CollectiveSeries, seed_rank: int, rank: int) -> CollectiveSeries:
     """Tensor-parallel groups have their own size; the data-parallel ones are those of the simulation, grown."""
     first = seed_rank - seed_rank % TENSOR_PARALLEL
     if not series.group.startswith(f"[{first}, {first + 1}"):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.finding import Finding, Findings, Limit, Place, Verdict
+from redline.findings.finding import ClaimedTime, Finding, Findings, Limit, Verdict
 
 FINDING = Finding(
     code="RL-H01",
@@ -15,7 +15,7 @@ FINDING = Finding(
     steady_share=0.4,
     accounts={"host": 3e6, "queue": 1e6},
     ranks=1,
-    places=(Place(rank=0, start_ns=10, end_ns=20),),
+    places=(ClaimedTime(rank=0, start_ns=10, end_ns=20),),
     evidence=(
         Evidence("The device waits {waiting_ns} for {name}.", {"waiting_ns": 4e6, "name": "a|b"}),
         Evidence("Second."),

@@ -9,14 +9,14 @@ from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
 from redline.model.describe import describe
 from redline.model.model import Model
-from redline.planner.job.estimate import Estimate
-from redline.planner.job.whole import Job, JobCost, whole_job
+from redline.planner.job.estimate import ThreePointEstimate
+from redline.planner.job.whole import JobCost, JobRequest, whole_job
 from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
+from redline.planner.train.search.planned import Candidate, MeasuredAccuracy, TrainingPlan
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.time.step_costs import StepCosts
@@ -112,7 +112,7 @@ def alternatives() -> tuple[Alternative, ...]:
         one("recompute", 2, 1.2, "recompute", 4.7),
         one("micro_batch", 1, 1.13, "host", float("inf")),
         one("micro_batch", 4, 1.0, "memory", 1.2, fits=False),
-        one("schedule", int(Schedule.ZERO_BUBBLE), 1.002, "bubble", 1.1),
+        one("schedule", int(PipelineSchedule.ZERO_BUBBLE), 1.002, "bubble", 1.1),
     )
 
 
@@ -151,8 +151,8 @@ def plan(**more: Any) -> TrainingPlan:
         "rates": rates_of(h100()), "ranked": (best, *others),
         "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
         "evidence": (
-            Evidence(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),
-            Evidence(what="memory", stack="all", rows=905, median=0.066, p90=0.181),
+            MeasuredAccuracy(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),
+            MeasuredAccuracy(what="memory", stack="all", rows=905, median=0.066, p90=0.181),
         ),
     }  # fmt: skip
     return TrainingPlan(**given | more)
@@ -172,8 +172,8 @@ def nothing_fits() -> TrainingPlan:
 def job(tokens: float = 15e12, **more: Any) -> JobCost:
     best = candidate()
     given = {"price_per_device_hour": 2.5, "device_power_w": 700.0, **more}
-    step_s = Estimate(best.step_low_s, best.step_s, best.step_high_s)
-    return whole_job(Job(step_s=step_s, tokens_per_step=TOKENS, tokens=tokens, devices=DEVICES, **given))
+    step_s = ThreePointEstimate(best.step_low_s, best.step_s, best.step_high_s)
+    return whole_job(JobRequest(step_s=step_s, tokens_per_step=TOKENS, tokens=tokens, devices=DEVICES, **given))
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

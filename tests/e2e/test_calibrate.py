@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redline.probes import conditions, overhead
-from redline.probes.compare import Verdict, compare
+from redline.probes.compare import ComparisonVerdict, compare
 from redline.probes.record import Calibration
 from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.verbs.calibrate import load_calibrated
@@ -142,10 +142,10 @@ def test_the_page_has_every_key_of_the_measurements() -> None:
 
 def test_the_page_has_every_verdict_and_every_key_of_a_comparison() -> None:
     rows = {row[0] for row in rows_of(section(PAGE, "--compare"))}
-    assert {f"`{verdict}`" for verdict in Verdict} <= rows
+    assert {f"`{verdict}`" for verdict in ComparisonVerdict} <= rows
     part = calibration(roofline=None)
     record = calibrate_compare_json.as_record(compare(calibration(), part))
-    documented = {row for row in rows if row.strip("`") not in set(Verdict)}
+    documented = {row for row in rows if row.strip("`") not in set(ComparisonVerdict)}
     assert documented == {f"`{key}`" for key in keys_of(record)}
     assert json.loads(calibrate_compare_json.render(compare(part, bare_calibration())))["only_first"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.analysis.rank.rank_match import RankMatch
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.cli import main
 from redline.errors import UnexpectedError
 from redline.findings.match import match_rules
@@ -23,7 +23,7 @@ PLANTED = "a name that no rule expects"
 OF_THE_RULE = "LookupError: planted by a test"
 
 
-def plant(scene: Scene) -> tuple[RankMatch, ...]:
+def plant(scene: RankAnalysis) -> tuple[RankMatch, ...]:
     """As if a rule had a bug that one trace brings out; also found by name in the workers of a pool."""
     if PLANTED in scene.timeline.texts:
         raise LookupError("planted by a test")

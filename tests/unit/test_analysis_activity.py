@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.analysis.rank.activity import Activity, activity_of, loader_time, window_of
+from redline.analysis.rank.activity import DeviceActivity, activity_of, loader_time, window_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Timeline
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
@@ -21,7 +21,7 @@ def timeline_of(events: Sequence[Event]) -> Timeline:
         return read_one(document(events), Path(folder))
 
 
-def activity(events: Sequence[Event]) -> Activity:
+def activity(events: Sequence[Event]) -> DeviceActivity:
     """With what every activity promises checked."""
     found = activity_of(timeline_of(events))
     parts = (found.computing, found.communicating, found.copying, found.idle)

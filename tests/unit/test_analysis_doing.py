@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
+from redline.analysis.rank.doing import HOST_ACCOUNTS, HostActivity
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def doing(events: Sequence[Event]) -> tuple[Doing, ...]:
+def doing(events: Sequence[Event]) -> tuple[HostActivity, ...]:
     """With the sums that are promised checked."""
     with TemporaryDirectory() as folder:
         digest = digest_of(read_one(document(events), Path(folder)), None)

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.rank.activity import activity_of
-from redline.analysis.rank.exchanges import POINT_TO_POINT, SPENT, Exchanges, PackedSpent, Series, Spent, exchanges_of
+from redline.analysis.rank.exchanges import (
+    POINT_TO_POINT,
+    SPENT,
+    CollectiveSeries,
+    Exchanges,
+    PackedSpent,
+    Spent,
+    exchanges_of,
+)
 from redline.analysis.rank.idle import idle_of
 from redline.analysis.rank.passes import FORWARD, OPTIMIZER, passes_of
 from redline.timeline.timeline import Timeline
@@ -25,14 +33,16 @@ def timeline_of(events: Sequence[Event], rank: int = 0, world_size: int = 4, **m
         return read_one(document(events, rank=rank, world_size=world_size, **metadata), Path(folder))
 
 
-def exchanges(events: Sequence[Event], rank: int = 0, world_size: int = 4) -> tuple[Exchanges, tuple[Series, ...]]:
+def exchanges(
+    events: Sequence[Event], rank: int = 0, world_size: int = 4
+) -> tuple[Exchanges, tuple[CollectiveSeries, ...]]:
     timeline = timeline_of(events, rank, world_size)
     activity = activity_of(timeline)
     table, _, names = exchanges_of(timeline, activity, idle_of(timeline, activity), passes_of(timeline))
     return table, names
 
 
-def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metadata: object) -> Series:
+def series(args: Mapping[str, Any], rank: int = 0, world_size: int = 4, **metadata: object) -> CollectiveSeries:
     """Of an exchange with this description."""
     name = args.get("Collective name", "allreduce")
     timeline = timeline_of([collective(0, 10, name=name, args=args)], rank, world_size, **metadata)
@@ -55,7 +65,7 @@ def test_exchanges_that_look_alike_are_one_series() -> None:
     table, found = exchanges(events)
     table.self_check()
     assert table.series.tolist() == [0, 1, 0, 2, 3]
-    assert found[0] == Series(
+    assert found[0] == CollectiveSeries(
         collective="all_reduce",
         group="[0, 1]",
         group_size=2,

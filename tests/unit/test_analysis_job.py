@@ -14,10 +14,10 @@ from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import save_digest
 from redline.errors import InputError, UnknownHardwareError
-from redline.hardware.machine import Figure, Machine, Origin
+from redline.hardware.machine import Figure, FigureSource, Machine
 from redline.hardware.profile import save_profile
 from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_rank
+from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, rank_file_name, simulate_job, write_rank
 from redline.trace.reader import ReadOptions
 from tests.conftest import document, kernel, launch, op
 
@@ -26,7 +26,7 @@ SPEC = JobSpec(
     ranks=4,
     steps=2,
     layers=2,
-    layout=Layout(dp=2, pp=2),
+    layout=ParallelSizes(dp=2, pp=2),
     microbatches=2,
     step_compute_us=2000,
     stragglers=(Straggler(rank=1, extra_us=500),),
@@ -75,7 +75,7 @@ def test_the_machine_that_the_user_named_wins(tmp_path: Path) -> None:
 
 
 def test_a_profile_may_be_named(tmp_path: Path) -> None:
-    peak = Figure(value=5e14, source="measured for a test", date="2026-08-01", origin=Origin.CALIBRATED)
+    peak = Figure(value=5e14, source="measured for a test", date="2026-08-01", origin=FigureSource.CALIBRATED)
     bandwidth = replace(peak, value=2e12)
     machine = Machine(name="mine", figures={"peak_flops_per_s.bf16": peak, "memory_bytes_per_s": bandwidth})
     save_profile(machine, tmp_path / "mine.json", made_by="a test")

@@ -17,10 +17,10 @@ from redline.analysis.rank import file_digests
 from redline.analysis.rank.digest import Digest, Observer
 from redline.analysis.rank.kept import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.analysis.rank.rank_match import RankMatch
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.errors import InputError
 from redline.findings.match import match_rules
-from redline.hardware.machine import Figure, Machine, Origin
+from redline.hardware.machine import Figure, FigureSource, Machine
 from redline.hardware.profile import save_profile
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import json as diagnose_json
@@ -122,7 +122,7 @@ def test_no_cache_keeps_no_digests(cache_of_the_test: Path) -> None:
 
 
 def machine_file(folder: Path, peak: float) -> str:
-    figure = Figure(value=peak, source="a test", date="2026-11-16", origin=Origin.CALIBRATED)
+    figure = Figure(value=peak, source="a test", date="2026-11-16", origin=FigureSource.CALIBRATED)
     path = folder / "machine.json"
     save_profile(Machine(name="Ours", figures={"peak_flops_per_s.fp32": figure}), path, made_by="a test", force=True)
     return str(path)
@@ -174,7 +174,7 @@ def test_with_and_without_rules_are_kept_apart() -> None:
     assert not without.matches
 
 
-def foreign(_: Scene) -> tuple[RankMatch, ...]:
+def foreign(_: RankAnalysis) -> tuple[RankMatch, ...]:
     return ()
 
 

@@ -14,7 +14,7 @@ import pytest
 from redline.analysis.rank.activity import activity_of
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table, merged
-from redline.analysis.rank.kernels import Calls, Kernels, kernels_of, needs
+from redline.analysis.rank.kernels import OperatorCalls, RatedKernels, kernels_of, needs
 from redline.analysis.rank.ratings import rate, recomputed
 from redline.hardware.machine import Machine
 from redline.timeline.timeline import NONE, Timeline
@@ -59,12 +59,12 @@ def timeline_of(events: Sequence[Event]) -> Timeline:
         return read_one(document(events), Path(folder))
 
 
-def kernels(events: Sequence[Event], machine: Machine | None = MACHINE) -> tuple[Timeline, Kernels]:
+def kernels(events: Sequence[Event], machine: Machine | None = MACHINE) -> tuple[Timeline, RatedKernels]:
     timeline = timeline_of(events)
     return timeline, kernels_of(timeline, activity_of(timeline), machine)
 
 
-def calls(events: Sequence[Event], machine: Machine | None = MACHINE) -> Calls:
+def calls(events: Sequence[Event], machine: Machine | None = MACHINE) -> OperatorCalls:
     return kernels(events, machine)[1].calls
 
 

@@ -17,8 +17,16 @@ from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.ranks.read_files import JobOptions
 from redline.testing.jobspec import Axis
-from redline.testing.simulate import Schedule
-from redline.testing.synthetic import JobSpec, Layout, Straggler, rank_file_name, simulate_job, write_job, write_rank
+from redline.testing.simulate import SimulatedJob
+from redline.testing.synthetic import (
+    JobSpec,
+    ParallelSizes,
+    Straggler,
+    rank_file_name,
+    simulate_job,
+    write_job,
+    write_rank,
+)
 from redline.timeline.intervals import Intervals
 from redline.trace.reader import read_file
 from redline.verbs.diagnose import diagnose
@@ -104,7 +112,7 @@ def test_of_one_step_no_pattern_is_claimed() -> None:
 
 @pytest.mark.parametrize("layers", [2, 12])
 def test_a_late_rank_of_a_tensor_parallel_group_is_found(layers: int) -> None:
-    spec = replace(SMALL, layout=Layout(dp=2, tp=2), steps=4, layers=layers)
+    spec = replace(SMALL, layout=ParallelSizes(dp=2, tp=2), steps=4, layers=layers)
     found = late_by(spec, Straggler(rank=1, extra_us=1000)).lateness
     assert found is not None
     late = found.ranks[0]
@@ -126,8 +134,12 @@ def test_a_rank_whose_trace_is_cut_off_is_compared_as_far_as_it_goes(tmp_path: P
 OFFSETS_US = (0.0, 5000.0, -3000.0, 12_000.0, 700.0, -80_000.0, 0.5, 1234.5)
 
 
-@pytest.mark.parametrize("layout", [Layout(dp=8), Layout(dp=2, pp=4), Layout(dp=2, tp=2, pp=2), Layout(pp=8)], ids=str)
-def test_clocks_that_are_milliseconds_apart_change_nothing(layout: Layout) -> None:
+@pytest.mark.parametrize(
+    "layout",
+    [ParallelSizes(dp=8), ParallelSizes(dp=2, pp=4), ParallelSizes(dp=2, tp=2, pp=2), ParallelSizes(pp=8)],
+    ids=str,
+)
+def test_clocks_that_are_milliseconds_apart_change_nothing(layout: ParallelSizes) -> None:
     spec = JobSpec(ranks=8, steps=2, layers=8, layout=layout, microbatches=2, step_compute_us=4000)
     spec = replace(spec, stragglers=(Straggler(rank=3, extra_us=1500),))
     exact, shifted = diagnosis(spec), diagnosis(replace(spec, clock_offsets_us=OFFSETS_US))
@@ -146,7 +158,7 @@ def test_clocks_that_are_milliseconds_apart_change_nothing(layout: Layout) -> No
 
 
 def test_a_stage_that_shares_no_collective_with_the_others_still_knows_who_is_late() -> None:
-    spec = JobSpec(ranks=4, steps=3, layers=2, layout=Layout(dp=2, pp=2), microbatches=2, step_compute_us=2000)
+    spec = JobSpec(ranks=4, steps=3, layers=2, layout=ParallelSizes(dp=2, pp=2), microbatches=2, step_compute_us=2000)
     late = (Straggler(rank=3, extra_us=900, where="compute"),)
     for offsets in ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, -9000.0), (0.0, 0.0, 9000.0, 0.0)):
         found = diagnosis(replace(spec, stragglers=late, clock_offsets_us=offsets)).lateness
@@ -158,7 +170,7 @@ def test_a_stage_that_shares_no_collective_with_the_others_still_knows_who_is_la
 # --- waiting against the schedule -------------------------------------------------------------------------------------
 
 
-def expected_waiting_ns(schedule: Schedule) -> list[int]:
+def expected_waiting_ns(schedule: SimulatedJob) -> list[int]:
     """Of each rank, straight from the simulated times: only communicating, and a partner not there yet."""
     waits: list[list[tuple[int, int]]] = [[] for _ in range(schedule.spec.ranks)]
     exposed = [_exposed(schedule, rank) for rank in range(schedule.spec.ranks)]
@@ -173,7 +185,7 @@ def expected_waiting_ns(schedule: Schedule) -> list[int]:
     return found
 
 
-def _exposed(schedule: Schedule, rank: int) -> Intervals:
+def _exposed(schedule: SimulatedJob, rank: int) -> Intervals:
     stage = schedule.stage_of(rank)
     column = rank - stage.first_rank
 
@@ -185,7 +197,7 @@ def _exposed(schedule: Schedule, rank: int) -> Intervals:
     return time_of({"collective", "send", "receive"}) - time_of({"compute"})
 
 
-def _meetings(schedule: Schedule) -> list[dict[int, int]]:
+def _meetings(schedule: SimulatedJob) -> list[dict[int, int]]:
     """For each exchange when each of its ranks arrived."""
     found: dict[tuple[object, ...], dict[int, int]] = {}
     spec = schedule.spec
@@ -213,7 +225,9 @@ def _group(spec: JobSpec, axis: Axis, rank: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("microbatches", [1, 4, 8])
 def test_the_bubbles_of_a_pipeline_are_waiting_for_peers(microbatches: int) -> None:
-    spec = JobSpec(ranks=4, steps=2, layers=4, layout=Layout(pp=4), microbatches=microbatches, step_compute_us=8000)
+    spec = JobSpec(
+        ranks=4, steps=2, layers=4, layout=ParallelSizes(pp=4), microbatches=microbatches, step_compute_us=8000
+    )
     found = diagnosis(spec)
     assert found.unmatched_ns == 0
     for rank, expected in enumerate(expected_waiting_ns(simulate_job(spec))):
@@ -229,8 +243,10 @@ def test_the_bubbles_of_a_pipeline_are_waiting_for_peers(microbatches: int) -> N
     [
         JobSpec(ranks=4, steps=2, layers=4, step_compute_us=3000),
         JobSpec(ranks=4, steps=2, layers=4, step_compute_us=3000, collectives="all_gather_reduce_scatter"),
-        JobSpec(ranks=4, steps=2, layers=4, step_compute_us=3000, layout=Layout(dp=2, tp=2)),
-        JobSpec(ranks=8, steps=2, layers=4, step_compute_us=3000, layout=Layout(dp=2, tp=2, pp=2), microbatches=3),
+        JobSpec(ranks=4, steps=2, layers=4, step_compute_us=3000, layout=ParallelSizes(dp=2, tp=2)),
+        JobSpec(
+            ranks=8, steps=2, layers=4, step_compute_us=3000, layout=ParallelSizes(dp=2, tp=2, pp=2), microbatches=3
+        ),
     ],
     ids=["ddp", "fsdp", "dp and tp", "dp, tp and pp"],
 )
@@ -269,7 +285,7 @@ def test_a_job_without_communication_has_nobody_to_wait_for() -> None:
 
 
 def test_sends_and_receives_whose_partners_are_unknown_are_not_matched() -> None:
-    spec = JobSpec(ranks=4, steps=2, layers=4, layout=Layout(pp=4), microbatches=4, step_compute_us=4000)
+    spec = JobSpec(ranks=4, steps=2, layers=4, layout=ParallelSizes(pp=4), microbatches=4, step_compute_us=4000)
     found = diagnosis(replace(spec, collective_metadata=False))
     assert {row.collective for row in found.collectives} == {"send", "receive"}
     assert {row.matched for row in found.collectives} == {0}

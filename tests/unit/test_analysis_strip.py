@@ -11,8 +11,8 @@ from redline.analysis.job.combine import combine
 from redline.analysis.job.typical import typical_place
 from redline.analysis.rank import strip as strip_module
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.scene import Scene, scene_of
-from redline.analysis.rank.strip import MOST_BANDS, PIXELS, Strip, strip_of
+from redline.analysis.rank.scene import RankAnalysis, scene_of
+from redline.analysis.rank.strip import MOST_BANDS, PIXELS, StepView, strip_of
 from redline.timeline.intervals import Intervals
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
@@ -25,11 +25,11 @@ def step(number: int, ts: float, dur: float) -> Event:
     return region(f"ProfilerStep#{number}", ts, dur)
 
 
-def scene(events: list[Event], folder: Path) -> Scene:
+def scene(events: list[Event], folder: Path) -> RankAnalysis:
     return scene_of(read_one(document(events), folder), None)
 
 
-def drawn(events: list[Event], folder: Path, waiting: Intervals = NOTHING) -> Strip:
+def drawn(events: list[Event], folder: Path, waiting: Intervals = NOTHING) -> StepView:
     strip = strip_of(scene(events, folder), waiting, 0)
     assert strip is not None
     return strip
@@ -46,7 +46,7 @@ def one_step() -> list[Event]:
     ]
 
 
-def area_ns(strip: Strip, account: Account) -> float:
+def area_ns(strip: StepView, account: Account) -> float:
     return sum(
         (band.end_ns - band.start_ns) * (band.high - band.low) for band in strip.bands if band.account == account
     )

@@ -14,7 +14,7 @@ from redline.timeline.timeline import Timeline
 from redline.trace import cache, cache_key
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.inflate import Limits
-from redline.trace.reader import Reading, ReadOptions, read_file
+from redline.trace.reader import ReadOptions, ReadResult, read_file
 from tests.conftest import document, ledger_of, names_of, op, region
 
 EVENTS = [region("ProfilerStep#1", 0, 50), region("my step", 10, 20), op("aten::mm", 15, 5)]
@@ -47,7 +47,7 @@ def kept(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.timelines"))
 
 
-def refuse_to_read(path: Path, options: ReadOptions | None = None) -> Reading:
+def refuse_to_read(path: Path, options: ReadOptions | None = None) -> ReadResult:
     raise AssertionError(f"{path} was read again")
 
 

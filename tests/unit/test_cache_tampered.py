@@ -28,7 +28,7 @@ from redline.timeline.timeline import TABLES
 from redline.trace import cache, cache_key, entries, store
 from redline.trace.cache import read_cached
 from redline.trace.entries import Entry
-from redline.trace.reader import Reading, ReadOptions
+from redline.trace.reader import ReadOptions, ReadResult
 from tests.damage.seed import seed_trace
 
 EXTREMES = (0, 1, -1, -2, 2, 7, 255, 10**6, 2**31 - 1, -(2**31), 2**32, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63))
@@ -221,5 +221,5 @@ def test_a_refused_entry_is_read_again_and_replaced(kept: Kept, monkeypatch: pyt
     assert read_cached(kept.trace, ReadOptions(), kept.folder).timelines[0].rank == 0
 
 
-def _refuse_to_read(path: Path, options: ReadOptions | None = None) -> Reading:
+def _refuse_to_read(path: Path, options: ReadOptions | None = None) -> ReadResult:
     raise AssertionError(f"{path} was read again")

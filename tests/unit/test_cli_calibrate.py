@@ -12,7 +12,7 @@ import pytest
 from redline.cli import main
 from redline.probes.budget import Budget
 from redline.probes.collectives import start
-from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.shown import OperationExample
 from redline.probes.record import FAMILIES, Collectives
 from redline.verbs import calibrate as verb
 from redline.verbs.calibrate import Calibrated, load_calibrated
@@ -282,10 +282,10 @@ def test_files_that_cannot_be_compared(profiles: list[str], folder: Path, capsys
 
 
 def test_showing_what_collectives_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    one = Shown(operation="all_reduce", before=((1,), (2,)), after=((3,), (3,)), correct=True)
+    one = OperationExample(operation="all_reduce", before=((1,), (2,)), after=((3,), (3,)), correct=True)
     given: list[Sequence[str]] = []
 
-    def show(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
+    def show(torchrun: Sequence[str]) -> tuple[OperationExample, ...] | None:
         given.append(torchrun)
         return (one,) if len(given) == 1 else None
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redline.ranks.clocks import TRUSTED_RESIDUAL_NS, Clocks, align
 from redline.ranks.collectives import Matched
-from redline.testing.jobspec import JobSpec, Layout
+from redline.testing.jobspec import JobSpec, ParallelSizes
 from redline.testing.synthetic import write_job
 from redline.verbs.inspect import inspect
 
@@ -149,7 +149,7 @@ def test_where_trust_ends(residual: int, trusted: bool) -> None:
             ranks=4,
             steps=2,
             layers=2,
-            layout=Layout(dp=2, tp=2),
+            layout=ParallelSizes(dp=2, tp=2),
             clock_offsets_us=(0.0, 777.0, -50_000.0, 3.5),
         ),
         JobSpec(

@@ -14,7 +14,7 @@ from redline.timeline.problems import ProblemLog, Reason
 from redline.trace import document as document_module
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
-from redline.trace.inflate import Content
+from redline.trace.inflate import TraceContent
 from tests.conftest import Event, document, op
 
 
@@ -35,7 +35,7 @@ class Read:
 
     def __init__(self, data: bytes, most: int = 1 << 30, seed: int = 0) -> None:
         self.log = ProblemLog()
-        self.document = Document(Content(name="t.json", member="", stream=Dribble(data, most, seed), log=self.log))
+        self.document = Document(TraceContent(name="t.json", member="", stream=Dribble(data, most, seed), log=self.log))
         self.events = [
             (event.ph, event.cat, event.name, start, duration)
             for batch in decoded_batches(self.document)
@@ -150,7 +150,7 @@ def test_more_events_than_a_piece_of_the_file() -> None:
 
 def test_batches_hold_whole_events_and_say_where_they_are() -> None:
     data = document([op(f"op {number}", number, 1) for number in range(40_000)])
-    read = Document(Content(name="t", member="", stream=Dribble(data, 1 << 30), log=ProblemLog()))
+    read = Document(TraceContent(name="t", member="", stream=Dribble(data, 1 << 30), log=ProblemLog()))
     batches = list(read.batches())
     assert len(batches) > 3
     assert [batch.last for batch in batches] == [False] * (len(batches) - 1) + [True]

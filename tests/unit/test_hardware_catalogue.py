@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware import catalogue
 from redline.hardware.catalogue import find, machines, match, parse, record, search
-from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, Machine, Origin
+from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, FigureSource, Machine
 from tests.conftest import ROOT
 
 TABLE = ROOT / "tests" / "data" / "accelerators.csv"
@@ -99,7 +99,7 @@ def test_every_figure_says_who_and_when() -> None:
     for machine in machines():
         assert machine.figures
         for name, figure in machine.figures.items():
-            assert (name in FIGURE_UNITS, figure.origin) == (True, Origin.CATALOGUE)
+            assert (name in FIGURE_UNITS, figure.origin) == (True, FigureSource.CATALOGUE)
             assert figure.source.strip()
             assert figure.date == "2026-08"
             assert figure.spread is None

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, Machine, Origin, calibrated
+from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, FigureSource, Machine, calibrated
 
 NAMED = [name for name in FIGURE_UNITS if "." not in name]
 
@@ -56,7 +56,7 @@ def test_calibrated_figures_replace_published_ones_and_say_so() -> None:
     base = find("H100-SXM5-80GB")
     ours = calibrated(base, "ours", {"memory_bytes_per_s": figure(3e12), "launch_ns": figure(2000)}, notes=("n",))
     assert (ours.name, ours.base, ours.vendor, ours.notes) == ("ours", base.name, "NVIDIA", (*base.notes, "n"))
-    origins = {name for name, found in ours.figures.items() if found.origin is Origin.CALIBRATED}
+    origins = {name for name, found in ours.figures.items() if found.origin is FigureSource.CALIBRATED}
     assert origins == {"memory_bytes_per_s", "launch_ns"}
     assert ours.peak_flops_per_s("bf16") is base.peak_flops_per_s("bf16")
     again = calibrated(ours, "again", {})

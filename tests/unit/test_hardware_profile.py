@@ -9,7 +9,7 @@ import pytest
 
 from redline.errors import InputError, OutputError, UnknownHardwareError
 from redline.hardware.catalogue import find
-from redline.hardware.machine import Figure, Machine, Origin, calibrated
+from redline.hardware.machine import Figure, FigureSource, Machine, calibrated
 from redline.hardware.profile import choose, is_profile_path, load_profile, save_profile
 
 MEASURED = {"value": 3e12, "when": "2026-08-14", "how": "copy of 4 GB", "spread": 0.01}
@@ -36,7 +36,7 @@ def test_a_profile_overrides_its_base(tmp_path: Path) -> None:
     base = find("H100-SXM5-80GB")
     assert (machine.name, machine.base, machine.synthetic) == ("our H100", base.name, False)
     assert machine.memory_bytes_per_s == Figure(
-        value=3e12, source="copy of 4 GB", date="2026-08-14", origin=Origin.CALIBRATED, spread=0.01
+        value=3e12, source="copy of 4 GB", date="2026-08-14", origin=FigureSource.CALIBRATED, spread=0.01
     )
     assert machine.peak_flops_per_s("bf16") == base.peak_flops_per_s("bf16")
     assert machine.notes == (*base.notes, "under the desk")
@@ -49,7 +49,9 @@ def test_a_profile_may_stand_alone(tmp_path: Path) -> None:
         name="a CPU",
         vendor="Intel",
         synthetic=True,
-        figures={"peak_flops_per_s.fp32": Figure(value=1.0, source="matmul", date="2026-08", origin=Origin.CALIBRATED)},
+        figures={
+            "peak_flops_per_s.fp32": Figure(value=1.0, source="matmul", date="2026-08", origin=FigureSource.CALIBRATED)
+        },
     )
 
 
@@ -73,7 +75,7 @@ def test_a_figure_that_is_not_usable_is_as_good_as_not_known(tmp_path: Path) -> 
     assert load_profile(tmp_path / "again.json") == machine
 
 
-FIGURE = Figure(value=2.5e12, source="how", date="2026-08-14", origin=Origin.CALIBRATED, spread=0.1)
+FIGURE = Figure(value=2.5e12, source="how", date="2026-08-14", origin=FigureSource.CALIBRATED, spread=0.1)
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ import zstandard
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import Reason
 from redline.trace import inflate
-from redline.trace.inflate import Content, Limits, contents
+from redline.trace.inflate import Limits, TraceContent, contents
 
 TEXT = b'{"traceEvents": [' + b", ".join(b'{"ph": "X", "name": "op %d"}' % number for number in range(40)) + b"]}"
 NOISE = random.Random(0).randbytes(2_000_000)  # does not compress, so places in it survive compression
 READ_SIZE = 4096
 
 
-def read(content: Content) -> bytes:
+def read(content: TraceContent) -> bytes:
     return b"".join(iter(lambda: content.stream.read(READ_SIZE), b""))
 
 

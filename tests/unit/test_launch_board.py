@@ -6,21 +6,21 @@ import os
 import pytest
 
 from redline.launch import board as at
-from redline.launch.board import FACTS_BYTES, WINDOWS, Board
+from redline.launch.board import FACTS_BYTES, WINDOWS, SharedState
 from redline.launch.outside.record import rank_record
 from redline.launch.outside.supervise import facts_of
 from redline.launch.settings import Settings
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board.make(3)
+def board() -> SharedState:
+    return SharedState.make(3)
 
 
-def test_another_process_sees_what_was_written(board: Board) -> None:
+def test_another_process_sees_what_was_written(board: SharedState) -> None:
     child = os.fork()
     if child == 0:
-        other = Board.open(board.path, 3).claim(1)
+        other = SharedState.open(board.path, 3).claim(1)
         other.words[at.STEPS] = 42
         other.write_facts(b'{"host": "here"}')
         os._exit(0)
@@ -30,7 +30,7 @@ def test_another_process_sees_what_was_written(board: Board) -> None:
     assert board.slot(0).words[at.STEPS] == board.slot(2).words[at.STEPS] == 0
 
 
-def test_slots_do_not_overlap(board: Board) -> None:
+def test_slots_do_not_overlap(board: SharedState) -> None:
     slots = [board.claim(number) for number in range(3)]
     for number, slot in enumerate(slots, start=1):
         slot.words[at.RESTART] = slot.entries[0] = number
@@ -42,7 +42,7 @@ def test_slots_do_not_overlap(board: Board) -> None:
         assert {window[at.FIRST_STEP] for window in slot.windows()} == {number}
 
 
-def test_facts_that_are_too_large_leave_the_former_ones(board: Board) -> None:
+def test_facts_that_are_too_large_leave_the_former_ones(board: SharedState) -> None:
     slot = board.claim(0)
     slot.write_facts(b"{}")
     slot.write_facts(b"x" * (FACTS_BYTES + 1))
@@ -50,20 +50,20 @@ def test_facts_that_are_too_large_leave_the_former_ones(board: Board) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff"])
-def test_facts_that_are_no_facts(board: Board, text: bytes) -> None:
+def test_facts_that_are_no_facts(board: SharedState, text: bytes) -> None:
     slot = board.claim(0)
     slot.write_facts(text)
     assert facts_of(slot) == {}
 
 
-def test_the_newest_windows_are_kept_in_order(board: Board) -> None:
+def test_the_newest_windows_are_kept_in_order(board: SharedState) -> None:
     slot = board.claim(0)
     for number in range(1, WINDOWS + 11):
         slot.new_window(number)[at.STATE] = at.WRITTEN
     assert [window[at.NUMBER] for window in slot.windows()] == list(range(11, WINDOWS + 11))
 
 
-def test_numbers_of_windows_may_leave_gaps(board: Board) -> None:
+def test_numbers_of_windows_may_leave_gaps(board: SharedState) -> None:
     slot = board.claim(0)
     for number in (3, 3 + WINDOWS, 3 + 2 * WINDOWS):
         slot.new_window(number)[at.FIRST_STEP] = 10 * number
@@ -81,7 +81,7 @@ def test_settings_go_through_the_environment() -> None:
 # --- from the board to the record -------------------------------------------------------------------------------------
 
 
-def made(board: Board, lengths_ns: list[int]) -> at.Slot:
+def made(board: SharedState, lengths_ns: list[int]) -> at.ProcessSlot:
     slot = board.claim(0)
     slot.words[at.PID] = 7
     slot.words[at.KIND] = at.BY_OPTIMIZER
@@ -91,7 +91,7 @@ def made(board: Board, lengths_ns: list[int]) -> at.Slot:
     return slot
 
 
-def test_a_record_leaves_out_first_and_captured_steps(board: Board) -> None:
+def test_a_record_leaves_out_first_and_captured_steps(board: SharedState) -> None:
     slot = made(board, [0, 9000, 9000, 9000, *[100] * 6, *[500] * 5, *[100] * 10])
     window = slot.new_window(1)
     window[at.STATE] = at.WRITTEN
@@ -106,7 +106,7 @@ def test_a_record_leaves_out_first_and_captured_steps(board: Board) -> None:
     assert (record.host, record.notes, record.facts) == ("h", ({"code": "budget"},), {"model": {}})
 
 
-def test_a_record_of_a_process_that_did_nothing(board: Board) -> None:
+def test_a_record_of_a_process_that_did_nothing(board: SharedState) -> None:
     record = rank_record(made(board, []))
     assert (record.steps, record.step_ns, record.step_mean_ns, record.windows, record.finished) == (
         0,
@@ -128,7 +128,7 @@ def test_a_record_of_a_process_that_did_nothing(board: Board) -> None:
         (at.LOST_KILLED, "killed"),
     ],
 )
-def test_what_became_of_a_window(board: Board, state: int, word: str) -> None:
+def test_what_became_of_a_window(board: SharedState, state: int, word: str) -> None:
     slot = made(board, [])
     slot.new_window(1)[at.STATE] = state
     (window,) = rank_record(slot).windows
@@ -145,10 +145,10 @@ def descriptors() -> set[str]:
 
 def test_128_ranks_with_9_lives_each_need_one_descriptor_in_the_watcher_and_none_in_the_job() -> None:
     before = descriptors()
-    board = Board.make(128 * 9)
+    board = SharedState.make(128 * 9)
     slots = [board.slot(number) for number in range(board.slots)]
     assert len(descriptors() - before) == 1
-    job = [Board.open(board.path, board.slots) for _ in range(9)]
+    job = [SharedState.open(board.path, board.slots) for _ in range(9)]
     for restart, one in enumerate(job):
         slot = one.claim(128 * restart + 127)
         slot.words[at.PID], slot.words[at.STEPS] = os.getpid(), restart
@@ -159,8 +159,8 @@ def test_128_ranks_with_9_lives_each_need_one_descriptor_in_the_watcher_and_none
     assert board.shared[at.REQUESTED] == 9
 
 
-def test_a_board_that_is_gone_is_no_longer_opened(board: Board) -> None:
-    other = Board.open(board.path, board.slots)
+def test_a_board_that_is_gone_is_no_longer_opened(board: SharedState) -> None:
+    other = SharedState.open(board.path, board.slots)
     slot = other.claim(1)
     other.path = "/dev/null"  # as another process with the number of the watcher might have it
     with pytest.raises(OSError, match="the watcher is gone"):

@@ -14,22 +14,22 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.optim import SGD, Optimizer  # noqa: E402
 
-from redline.launch.board import BY_CALLS, KIND, STEPS, Board  # noqa: E402
+from redline.launch.board import BY_CALLS, KIND, STEPS, SharedState  # noqa: E402
 from redline.launch.inside.counting import calls as module  # noqa: E402
-from redline.launch.inside.counting.calls import Calls  # noqa: E402
-from redline.launch.inside.counting.steps import Steps  # noqa: E402
-from redline.launch.inside.home import Home  # noqa: E402
+from redline.launch.inside.counting.calls import ModuleCalls  # noqa: E402
+from redline.launch.inside.counting.steps import StepCounter  # noqa: E402
+from redline.launch.inside.home import TrainingThread  # noqa: E402
 
 
 class Watched:
     """Calls with the steps that they end."""
 
     def __init__(self) -> None:
-        board = Board.make(1)
+        board = SharedState.make(1)
         self.slot = board.claim(0)
         place = SimpleNamespace(board=board, number=0, slot=self.slot)
-        self.steps = Steps(place, lambda *_: None, lambda: None)  # type: ignore[arg-type]
-        self.calls = Calls(Home())
+        self.steps = StepCounter(place, lambda *_: None, lambda: None)  # type: ignore[arg-type]
+        self.calls = ModuleCalls(TrainingThread())
         self.has_optimizer = False
 
     def count(self) -> int:

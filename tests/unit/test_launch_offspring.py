@@ -20,9 +20,9 @@ from redline.launch.board import (
     STATE,
     STEPS,
     WRITTEN,
-    Board,
+    SharedState,
 )
-from redline.launch.inside.place import Place
+from redline.launch.inside.place import ProcessContext
 from redline.launch.outside.command import command
 from redline.launch.outside.leave import leave_behind
 from redline.launch.outside.supervise import Supervisor
@@ -142,17 +142,17 @@ def test_children_of_a_worker_of_ray_are_told_from_others_as_those_of_any_proces
     assert told.stdout == "True False\n"
 
 
-def settle(board: Board, number: int, rank: int, kind: int = BY_OPTIMIZER) -> tuple[int, str]:
+def settle(board: SharedState, number: int, rank: int, kind: int = BY_OPTIMIZER) -> tuple[int, str]:
     """Of a process with this slot: how often the rank was there before, and its folder."""
     board.slot(number).words[KIND] = kind
-    place = Place(board, number, board.slot(number), Settings({"folder": "/run", "offspring": True}))
+    place = ProcessContext(board, number, board.slot(number), Settings({"folder": "/run", "offspring": True}))
     place.settle(rank)
     place.settle(rank)  # which changes nothing
     return place.slot.words[RESTART], place.settings.folder
 
 
 def test_of_ranks_with_the_same_number_later_ones_have_a_folder_of_their_own() -> None:
-    board = Board.make(5)
+    board = SharedState.make(5)
     for number in range(5):
         board.claim(number)
     assert settle(board, 1, rank=0) == (0, "/run")
@@ -162,7 +162,7 @@ def test_of_ranks_with_the_same_number_later_ones_have_a_folder_of_their_own() -
 
 
 def test_who_only_calls_a_model_gives_way_to_who_trains() -> None:
-    board = Board.make(4)
+    board = SharedState.make(4)
     for number in range(4):
         board.claim(number)
     assert settle(board, 0, rank=0, kind=BY_CALLS) == (0, "/run")
@@ -171,8 +171,8 @@ def test_who_only_calls_a_model_gives_way_to_who_trains() -> None:
 
 
 def test_a_board_that_somebody_holds_is_waited_for_and_then_used() -> None:
-    board = Board.make(2)
-    with Board.open(board.path, 2).locked():
+    board = SharedState.make(2)
+    with SharedState.open(board.path, 2).locked():
         began_s = time.monotonic()
         with board.locked():
             pass
@@ -195,7 +195,7 @@ def test_a_board_that_somebody_holds_is_waited_for_and_then_used() -> None:
     ],
 )
 def test_ranks_are_told_from_helpers(kinds: dict[int, int], ranks: list[int], tmp_path: Path) -> None:
-    board = Board.make(4)
+    board = SharedState.make(4)
     supervisor = Supervisor(command(None, ["job.py"]), Settings({}), board, lambda: None)
     for number, kind in kinds.items():
         slot = board.claim(number)
@@ -219,7 +219,7 @@ RECORD = RunRecord(
 
 
 def test_a_trace_of_a_helper_that_a_rank_has_replaced_stays(tmp_path: Path) -> None:
-    board = Board.make(2)
+    board = SharedState.make(2)
     slots = [board.claim(number) for number in range(2)]
     for slot in slots:  # both as rank 0, which is the order in which they settled
         slot.new_window(1)[STATE] = WRITTEN
@@ -231,18 +231,18 @@ def test_a_trace_of_a_helper_that_a_rank_has_replaced_stays(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.glob("window-*")] == ["window-1"]
 
 
-def claim_in_a_child(board: Board, steps: int) -> None:
+def claim_in_a_child(board: SharedState, steps: int) -> None:
     """As a process does that the job has started, which is over afterwards."""
     child = os.fork()
     if child == 0:
-        _, slot = Board.open(board.path, board.slots).claim_free()
+        _, slot = SharedState.open(board.path, board.slots).claim_free()
         slot.words[OFFSPRING], slot.words[STEPS] = 1, steps
         os._exit(0)
     os.waitpid(child, 0)
 
 
 def test_slots_of_processes_that_never_took_a_step_are_used_again() -> None:
-    board = Board.make(4)
+    board = SharedState.make(4)
     board.claim(0).words[PID] = os.getpid()
     for steps in (0, 0, 5, 0, 7):
         claim_in_a_child(board, steps)

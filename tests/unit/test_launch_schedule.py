@@ -8,11 +8,11 @@ torch = pytest.importorskip("torch")
 
 import torch.autograd.profiler as autograd_profiler  # noqa: E402 (only where torch is installed)
 
-from redline.launch.board import COST_NS, STARTED_NS, Board  # noqa: E402
+from redline.launch.board import COST_NS, STARTED_NS, SharedState  # noqa: E402
 from redline.launch.inside.notes import Notes  # noqa: E402
-from redline.launch.inside.place import Place  # noqa: E402
+from redline.launch.inside.place import ProcessContext  # noqa: E402
 from redline.launch.inside.recording.recorder import _GUARDED, Recorder  # noqa: E402
-from redline.launch.inside.recording.schedule import Schedule  # noqa: E402
+from redline.launch.inside.recording.schedule import WindowSchedule  # noqa: E402
 from redline.launch.settings import Settings  # noqa: E402
 
 ELAPSED_NS = 1_000_000_000_000
@@ -22,9 +22,9 @@ def opens_again(cost_ns: float, windows: int, monkeypatch: pytest.MonkeyPatch) -
     """Whether a further window opens within 1 % of the run, after so many windows that together cost so much."""
     for name in _GUARDED:  # the recorder replaces them in torch
         monkeypatch.setattr(autograd_profiler, name, getattr(autograd_profiler, name))
-    board = Board.make(1)
-    place = Place(board, 0, board.claim(0), Settings({"every": 10, "budget": 0.01, "folder": "unused"}))
-    schedule = Schedule(place, Notes(place))
+    board = SharedState.make(1)
+    place = ProcessContext(board, 0, board.claim(0), Settings({"every": 10, "budget": 0.01, "folder": "unused"}))
+    schedule = WindowSchedule(place, Notes(place))
     for number in range(1, windows + 1):
         schedule.saved(number, captured=3, took_ns=0)
     place.slot.words[COST_NS] = round(cost_ns)

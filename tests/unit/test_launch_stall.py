@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from redline.launch.board import LAST_NS, LEFT, PID, RANK, STARTED_NS, STEPS, Board
+from redline.launch.board import LAST_NS, LEFT, PID, RANK, STARTED_NS, STEPS, SharedState
 from redline.launch.outside import stall as module
 from redline.launch.outside.stall import Stall, StallWatch, Standing
 
@@ -29,7 +29,7 @@ class Rank:
 def told(monkeypatch: pytest.MonkeyPatch, *ranks: Rank, looks: int = 1) -> list[Stall]:
     """What is told of a job in which these ranks stand so."""
     monkeypatch.setattr(module, "_ANSWER_S", 0.0)
-    board, heard = Board.make(len(ranks)), list[Stall]()
+    board, heard = SharedState.make(len(ranks)), list[Stall]()
     slots = [board.claim(number) for number in range(len(ranks))]
     now_ns = time.perf_counter_ns()
     for number, (slot, one) in enumerate(zip(slots, ranks, strict=True)):
@@ -110,7 +110,7 @@ sys.stdin.read()
     ("words", "answers"), [("", True), ("deadly", True), ("limited", True), ("deadly limited", False)]
 )
 def test_a_process_that_would_die_of_its_answer_is_not_asked(words: str, answers: bool) -> None:
-    board = Board.make(1)
+    board = SharedState.make(1)
     command = [sys.executable, "-c", ASKED, board.path, *words.split()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

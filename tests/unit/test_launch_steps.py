@@ -16,11 +16,11 @@ from redline.launch.board import (
     KIND,
     LOADER_NS,
     STEPS,
-    Board,
+    SharedState,
 )
 from redline.launch.inside.counting import steps as module
 from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
-from redline.launch.inside.counting.steps import Steps
+from redline.launch.inside.counting.steps import StepCounter
 
 
 class Counted:
@@ -201,12 +201,12 @@ class Watched:
     """Steps with their board, and what they told."""
 
     def __init__(self) -> None:
-        board = Board.make(1)
+        board = SharedState.make(1)
         self.slot = board.claim(0)
         self.told: list[tuple[int, int, bool]] = []
         self.restarts = 0
         place = SimpleNamespace(board=board, number=0, slot=self.slot)
-        self.steps = Steps(place, lambda *one: self.told.append(one), self._restarted)  # type: ignore[arg-type]
+        self.steps = StepCounter(place, lambda *one: self.told.append(one), self._restarted)  # type: ignore[arg-type]
 
     def _restarted(self) -> None:
         self.restarts += 1

@@ -21,7 +21,7 @@ from redline.launch.board import (
     RAW_BYTES,
     STATE,
     WRITTEN,
-    Board,
+    SharedState,
 )
 from redline.launch.inside.recording import writer
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
@@ -36,7 +36,7 @@ def settings(folder: Path, **values: object) -> Settings:
 
 
 def window() -> memoryview[int]:
-    one = Board.make(1).claim(0).window(1)
+    one = SharedState.make(1).claim(0).window(1)
     one[NUMBER] = 1
     return one
 

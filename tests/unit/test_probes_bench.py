@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from redline.errors import first_line
-from redline.probes.bench import Case, Effort, Samples, take
-from redline.probes.device import Device
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
+from redline.probes.device import ProbeDevice
 
-EFFORT = Effort(rounds=4, sample_ns=100, call_limit_ns=1000)
+EFFORT = TimingBudget(rounds=4, sample_ns=100, call_limit_ns=1000)
 
 
-class Told(Device):
+class Told(ProbeDevice):
     """A device whose calls last as long as they say."""
 
     def __init__(self) -> None:
@@ -22,8 +22,8 @@ class Told(Device):
         return float(told[1])
 
 
-def case(name: str, time_ns: float) -> Case[str]:
-    return Case(key=name, prepare=lambda: lambda: (name, time_ns), about=f"case {name}")
+def case(name: str, time_ns: float) -> BenchmarkCase[str]:
+    return BenchmarkCase(key=name, prepare=lambda: lambda: (name, time_ns), about=f"case {name}")
 
 
 def test_each_round_has_every_case_once() -> None:
@@ -53,7 +53,10 @@ def test_what_cannot_be_measured_is_declined_once_and_not_tried_again() -> None:
         raise RuntimeError("not for this type\nand a long story")
 
     samples = Samples[str]()
-    cases = [Case(key=name, prepare=fails, about="fp8") for name in "ab"] + [case("slow", 5e9), case("good", 10)]
+    cases = [BenchmarkCase(key=name, prepare=fails, about="fp8") for name in "ab"] + [
+        case("slow", 5e9),
+        case("good", 10),
+    ]
     for _ in range(2):
         take(cases, Told(), EFFORT, samples)
     assert len(tried) == 1
@@ -74,7 +77,12 @@ def test_a_call_that_fails_later_costs_only_its_own_case() -> None:
         return "tires", 200.0
 
     samples = Samples[str]()
-    take([Case(key="tires", prepare=lambda: tires, about="case tires"), case("good", 200)], Told(), EFFORT, samples)
+    take(
+        [BenchmarkCase(key="tires", prepare=lambda: tires, about="case tires"), case("good", 200)],
+        Told(),
+        EFFORT,
+        samples,
+    )
     assert samples.passes == {"tires": [[200.0] * 3], "good": [[200.0] * 4]}  # it was tried twice before
     assert samples.declined == {"case tires": "MemoryError"}
 

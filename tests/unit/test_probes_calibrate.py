@@ -10,11 +10,11 @@ pytest.importorskip("torch")
 
 from redline.errors import InputError
 from redline.probes import calibrate as probe
-from redline.probes.bench import Case, Effort, Samples
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget
 from redline.probes.budget import Budget
 from redline.probes.calibrate import calibrate_device, law_of
 from redline.probes.conditions import Counters, Start
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.record import Calibration
 from tests.made_calibrations import around, calibration
 
@@ -37,7 +37,14 @@ class Takes(Budget):
     def is_late(self) -> bool:
         return len(self.order) > self.takes
 
-    def take(self, cases: Sequence[Case[Any]], device: Device, effort: Effort, samples: Samples[Any], **_: Any) -> None:
+    def take(
+        self,
+        cases: Sequence[BenchmarkCase[Any]],
+        device: ProbeDevice,
+        effort: TimingBudget,
+        samples: Samples[Any],
+        **_: Any,
+    ) -> None:
         self.order.append([case.about for case in cases])
         samples.add({case.key: [1e6] * effort.rounds for case in cases if case.key != "graph_replay"})
 
@@ -79,7 +86,7 @@ def test_cases_of_a_family_that_were_not_reached_are_counted(
     calibrated: Callable[..., Calibration],
 ) -> None:
     class Short(Takes):
-        def take(self, cases: Sequence[Case[Any]], *others: Any, **more: Any) -> None:
+        def take(self, cases: Sequence[BenchmarkCase[Any]], *others: Any, **more: Any) -> None:
             super().take(cases[:-2], *others, **more)
 
     found = calibrated(Short(5), ["memory"])

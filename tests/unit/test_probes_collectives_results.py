@@ -2,13 +2,13 @@
 
 import pytest
 
-from redline.probes.collectives.results import Case, Measured, cases, declined, points, repeats
+from redline.probes.collectives.results import CollectiveCase, CollectiveTimings, cases, declined, points, repeats
 
-CASE = Case(operation="all_reduce", level="world", ranks=4, size_bytes=1000)
+CASE = CollectiveCase(operation="all_reduce", level="world", ranks=4, size_bytes=1000)
 
 
-def measured(*rows: float, correct: bool = True) -> Measured:
-    return Measured(cases=(CASE,), samples_ns=tuple((row,) for row in rows), correct=(correct,), dropped=())
+def measured(*rows: float, correct: bool = True) -> CollectiveTimings:
+    return CollectiveTimings(cases=(CASE,), samples_ns=tuple((row,) for row in rows), correct=(correct,), dropped=())
 
 
 def test_a_point_has_the_median_the_fastest_and_both_bandwidths() -> None:
@@ -38,9 +38,10 @@ def test_every_operation_is_measured_at_every_size_in_every_group() -> None:
 
 def test_sizes_that_would_take_too_long_are_said_once() -> None:
     left_out = tuple(
-        Case(operation="reduce", level="across", ranks=2, size_bytes=size) for size in (16 << 20, 1 << 20, 4 << 20)
+        CollectiveCase(operation="reduce", level="across", ranks=2, size_bytes=size)
+        for size in (16 << 20, 1 << 20, 4 << 20)
     )
-    (said,) = declined(Measured(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
+    (said,) = declined(CollectiveTimings(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
     assert said.what == "reduce (across) of 1.05 MB and more"
     assert said.why == "one call takes longer than 0.5 s"
 

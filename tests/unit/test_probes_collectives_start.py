@@ -8,7 +8,7 @@ import pytest
 
 from redline.errors import InputError, UsageError
 from redline.probes.collectives import start
-from redline.probes.collectives.outcome import Failure, failure_path
+from redline.probes.collectives.outcome import RankFailure, failure_path
 
 
 def test_ranks_of_one_machine_meet_at_a_free_port(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_where_they_meet_is_left_to_the_user(option: str, tmp_path: Path) -> Non
 
 
 def leave(folder: Path, rank: int, at_ns: int, line: str, *, is_usage: bool = False) -> None:
-    failure = Failure(rank=rank, at_ns=at_ns, line=line, is_usage=is_usage)
+    failure = RankFailure(rank=rank, at_ns=at_ns, line=line, is_usage=is_usage)
     failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
 
 

@@ -11,15 +11,15 @@ from torch.nn.functional import conv2d, scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from redline.probes import compute, peaks, products
-from redline.probes.bench import Effort, Samples, take
+from redline.probes.bench import Samples, TimingBudget, take
 from redline.probes.compute import Kernel
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.law import FEWEST
 from redline.probes.products import NotHereError, Number, Operands
-from redline.probes.shapes import Attention, Convolution, Product, product_of
+from redline.probes.shapes import AttentionShape, Convolution, MatmulShape, product_of
 from redline.work.rate import work_of
 
-NUMBERS = {number.name: number for number in products.numbers(Device("cpu"))}
+NUMBERS = {number.name: number for number in products.numbers(ProbeDevice("cpu"))}
 
 
 def counted_flops(step: Callable[[], object]) -> int:
@@ -29,7 +29,7 @@ def counted_flops(step: Callable[[], object]) -> int:
     return counter.get_total_flops()
 
 
-class FakeDevice(Device):
+class FakeDevice(ProbeDevice):
     """A processor on which every matmul takes as long as a test says."""
 
     def __init__(self, call_ns: float, free_bytes: int = 1 << 36) -> None:
@@ -47,7 +47,7 @@ class FakeDevice(Device):
 
 
 def test_matmuls_cost_what_torch_and_traces_say() -> None:
-    product = Product(24, 40, 56)
+    product = MatmulShape(24, 40, 56)
     cost = product.cost(4, 4)
     left, right = torch.ones(24, 56), torch.ones(56, 40)
     assert cost.flops == counted_flops(partial(torch.mm, left, right))
@@ -60,7 +60,7 @@ def test_an_int8_matmul_writes_int32() -> None:
     work = work_of("aten::_int_mm", "[[32, 64], [64, 16]]", '["signed char", "signed char"]', "", "")
     assert work is not None
     int8 = NUMBERS["int8"]
-    assert Product(32, 16, 64).cost(int8.operand_bytes, int8.result_bytes).bytes == work.bytes
+    assert MatmulShape(32, 16, 64).cost(int8.operand_bytes, int8.result_bytes).bytes == work.bytes
 
 
 def test_convolutions_cost_what_torch_and_traces_say() -> None:
@@ -81,7 +81,7 @@ def test_convolutions_cost_what_torch_and_traces_say() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_costs_what_traces_say(causal: bool) -> None:
-    cost = Attention(2, 3, 16, 8, causal).cost(2)
+    cost = AttentionShape(2, 3, 16, 8, causal).cost(2)
     work = work_of(
         "aten::scaled_dot_product_attention",
         "[[2, 3, 16, 8], [2, 3, 16, 8], [2, 3, 16, 8], [], [], []]",
@@ -95,12 +95,12 @@ def test_attention_costs_what_traces_say(causal: bool) -> None:
 
 def test_attention_without_a_mask_costs_what_torch_says() -> None:
     size = (2, 3, 16, 8)
-    assert Attention(*size, causal=False).cost(4).flops == sdpa_flop_count(size, size, size)  # type: ignore[no-untyped-call]
+    assert AttentionShape(*size, causal=False).cost(4).flops == sdpa_flop_count(size, size, size)  # type: ignore[no-untyped-call]
 
 
 def test_a_shape_is_written_as_it_is_read() -> None:
     assert str(product_of("1024x512x4096")) == "1024x512x4096"
-    assert product_of("1024x512x4096") == Product(m=1024, n=512, k=4096)
+    assert product_of("1024x512x4096") == MatmulShape(m=1024, n=512, k=4096)
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def test_a_shape_is_written_as_it_is_read() -> None:
 
 @pytest.mark.parametrize("name", ["fp32", "fp32-as-bf16", "bf16", "fp16", "int8", "fp8"])
 def test_every_type_computes_the_product(name: str) -> None:
-    product = Product(32, 48, 64)
-    operands = Operands(Device("cpu"), [product])
+    product = MatmulShape(32, 48, 64)
+    operands = Operands(ProbeDevice("cpu"), [product])
     exact = operands.call(NUMBERS["fp32"], product)().clone().double()
     result = operands.call(NUMBERS[name], product)()
     assert str(result.dtype) == f"torch.{NUMBERS[name].result}"
@@ -124,8 +124,8 @@ def test_every_type_computes_the_product(name: str) -> None:
 def test_relaxed_fp32_leaves_the_setting_as_it_was() -> None:
     setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision
-    product = Product(32, 32, 32)
-    call = Operands(Device("cpu"), [product]).call(NUMBERS["fp32-as-bf16"], product)
+    product = MatmulShape(32, 32, 32)
+    call = Operands(ProbeDevice("cpu"), [product]).call(NUMBERS["fp32-as-bf16"], product)
     call()
     assert setting.fp32_precision == before
 
@@ -159,11 +159,11 @@ def test_fp32_is_fp32_also_where_torch_was_told_otherwise() -> None:
 
 
 def test_operands_vary_and_take_no_memory_when_nobody_uses_them() -> None:
-    values = products.varied((100, 1000), "int8", Device("cpu"))
+    values = products.varied((100, 1000), "int8", ProbeDevice("cpu"))
     assert values.shape == (100, 1000)
     assert len(set(values[0].tolist())) > 20
-    operands = Operands(Device("cpu"), [Product(8, 8, 8)])
-    call = operands.call(NUMBERS["fp32"], Product(8, 8, 8))
+    operands = Operands(ProbeDevice("cpu"), [MatmulShape(8, 8, 8)])
+    call = operands.call(NUMBERS["fp32"], MatmulShape(8, 8, 8))
     assert len(operands._arrays) == 3
     del call
     assert len(operands._arrays) == 0
@@ -174,7 +174,7 @@ def test_a_type_that_changes_nothing_is_declined() -> None:
         name="fp32-as-ieee", operand="float32", result="float32", operand_bytes=4, result_bytes=4, relaxed="ieee"
     )
     with pytest.raises(NotHereError, match="torch computes fp32 as fp32 on this device, even where it may use ieee"):
-        products.first_flops_per_s(same, Device("cpu"))
+        products.first_flops_per_s(same, ProbeDevice("cpu"))
 
 
 def test_emulated_fp8_is_declined() -> None:
@@ -195,7 +195,7 @@ def test_fp8_is_declined_on_older_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- cases ------------------------------------------------------------------------------------------------------------
 
 
-def of_type(device: Device, dtype: str, *, quick: bool = False) -> list[Kernel]:
+def of_type(device: ProbeDevice, dtype: str, *, quick: bool = False) -> list[Kernel]:
     return [
         case.key
         for case in compute.cases(device, quick=quick)
@@ -223,21 +223,21 @@ def test_shapes_that_do_not_fit_into_memory_are_left_out() -> None:
 def test_a_type_is_declined_once() -> None:
     device, samples = FakeDevice(5e6), Samples[Kernel]()
     cases = [case for case in compute.cases(device, quick=True) if case.key.dtype == "fp8"]
-    take(cases, device, Effort(rounds=1, sample_ns=1, call_limit_ns=10**9), samples)
+    take(cases, device, TimingBudget(rounds=1, sample_ns=1, call_limit_ns=10**9), samples)
     assert samples.declined == {
         "matmul in fp8": "this processor has no fp8 arithmetic that torch uses: it would be emulated"
     }
 
 
 def test_small_kernels_of_every_family_are_timed() -> None:
-    device, samples = Device("cpu"), Samples[Kernel]()
-    product = Product(64, 64, 64)
+    device, samples = ProbeDevice("cpu"), Samples[Kernel]()
+    product = MatmulShape(64, 64, 64)
     cases = [
         compute._matmul(NUMBERS["bf16"], product, Operands(device, [product])),
         compute._convolution(Convolution(1, 8, 7), "fp32", device),
-        compute._attention(Attention(1, 2, 16, 8, True), "bf16", device),
+        compute._attention(AttentionShape(1, 2, 16, 8, True), "bf16", device),
     ]
-    take(cases, device, Effort(rounds=2, sample_ns=1, call_limit_ns=10**10), samples)
+    take(cases, device, TimingBudget(rounds=2, sample_ns=1, call_limit_ns=10**10), samples)
     points = compute.points(samples, noise=0.0)
     assert not samples.declined
     assert [(point.family, point.dtype, point.shape) for point in points] == [
@@ -249,7 +249,7 @@ def test_small_kernels_of_every_family_are_timed() -> None:
 
 
 def test_attention_is_the_one_that_was_asked_for() -> None:
-    call = compute._attention(Attention(1, 1, 4, 8, True), "fp32", Device("cpu")).prepare()
+    call = compute._attention(AttentionShape(1, 1, 4, 8, True), "fp32", ProbeDevice("cpu")).prepare()
     assert isinstance(call, partial)
     assert call.func is scaled_dot_product_attention
     assert call.keywords == {"is_causal": True}
@@ -272,7 +272,7 @@ def made_up() -> Samples[Kernel]:
 
 
 def test_the_burst_is_the_fastest_sample_of_the_best_shape() -> None:
-    fp32, bf16 = peaks.peaks(made_up(), Device("cpu"), noise=0.0, sustain_s=0.0)
+    fp32, bf16 = peaks.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.0)
     assert (fp32.dtype, fp32.shape, bf16.dtype) == ("fp32", "32x32x32", "bf16")
     assert fp32.burst_flops_per_s.value == pytest.approx(2 * 32**3 / 400 * 1e9)
     assert fp32.sustained_flops_per_s is None
@@ -282,7 +282,7 @@ def test_the_burst_is_the_fastest_sample_of_the_best_shape() -> None:
 def test_a_clock_that_drops_shows_in_the_sustained_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     clock_s = [0.0]
 
-    class Dropping(Device):
+    class Dropping(ProbeDevice):
         """Half as fast after the first second."""
 
         def timed_ns(self, call: Callable[[], object], repeats: int) -> float:
@@ -303,7 +303,7 @@ def test_a_clock_that_drops_shows_in_the_sustained_rate(monkeypatch: pytest.Monk
 
 
 def test_a_device_that_is_faster_when_busy_has_no_lower_burst() -> None:
-    class Late(Device):
+    class Late(ProbeDevice):
         """Slow when it is timed for the first time, then twice as fast."""
 
         times = 0
@@ -323,14 +323,14 @@ def test_a_device_that_is_faster_when_busy_has_no_lower_burst() -> None:
 def test_the_device_is_kept_busy_with_the_best_shape() -> None:
     samples = Samples[Kernel]()
     samples.add({kernel("bf16", "64x64x64"): [1e4]})
-    (peak,) = peaks.peaks(samples, Device("cpu"), noise=0.0, sustain_s=0.05)
+    (peak,) = peaks.peaks(samples, ProbeDevice("cpu"), noise=0.0, sustain_s=0.05)
     assert peak.sustained_flops_per_s is not None
     assert peak.sustained_flops_per_s.value > 0
 
 
 def test_without_time_there_is_a_burst_but_no_sustained_rate() -> None:
     left = iter([1.0, 0.04])
-    fp32, bf16 = peaks.peaks(made_up(), Device("cpu"), noise=0.0, sustain_s=0.05, left_s=lambda: next(left))
+    fp32, bf16 = peaks.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.05, left_s=lambda: next(left))
     assert fp32.sustained_flops_per_s is not None
     assert (bf16.sustained_flops_per_s, bf16.sustained_s) == (None, 0.0)
     assert bf16.burst_flops_per_s.value > 0

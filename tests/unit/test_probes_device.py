@@ -7,7 +7,7 @@ import torch
 
 from redline.errors import InputError
 from redline.launch.process import available_bytes
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.free_memory import free_bytes
 
 MIB = 1 << 20
@@ -46,7 +46,7 @@ def test_a_gpu_that_does_not_work_is_refused_in_two_lines(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(torch, "ones", taken)
     with pytest.raises(InputError) as told:
-        Device("cuda").refuse_unless_usable()
+        ProbeDevice("cuda").refuse_unless_usable()
     assert str(told.value) == (
         "calibrate: the GPU cannot be used: CUDA error: all CUDA-capable devices are busy or unavailable\n"
         "free it, or set CUDA_VISIBLE_DEVICES= (to nothing) to measure the CPU"
@@ -54,4 +54,4 @@ def test_a_gpu_that_does_not_work_is_refused_in_two_lines(monkeypatch: pytest.Mo
 
 
 def test_a_cpu_always_works() -> None:
-    Device("cpu").refuse_unless_usable()
+    ProbeDevice("cpu").refuse_unless_usable()

@@ -8,14 +8,14 @@ import torch
 
 from redline.errors import InputError
 from redline.probes import doubling as probe
-from redline.probes.bench import Effort, Samples, take
-from redline.probes.device import Device
+from redline.probes.bench import Samples, TimingBudget, take
+from redline.probes.device import ProbeDevice
 from redline.probes.record import Doubling, Estimate
 
-_EFFORT = Effort(rounds=4, sample_ns=1000, call_limit_ns=10**9)
+_EFFORT = TimingBudget(rounds=4, sample_ns=1000, call_limit_ns=10**9)
 
 
-class _MadeUp(Device):
+class _MadeUp(ProbeDevice):
     """A device on which a call takes as long as it says."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class TestBatches:
 
 class TestThisMachine:
     def test_a_wait_of_fixed_length_is_overhead(self) -> None:
-        found = probe.doubling(lambda _: lambda: time.sleep(0.002), 4, Device("cpu"), _EFFORT, 0.0)
+        found = probe.doubling(lambda _: lambda: time.sleep(0.002), 4, ProbeDevice("cpu"), _EFFORT, 0.0)
         assert probe.is_overhead(found)
 
     def test_a_loop_over_rows_is_work(self) -> None:
@@ -97,9 +97,9 @@ class TestThisMachine:
         def step(batch: int) -> Callable[[], object]:
             return lambda: [sum(range(2000)) for _ in range(batch)]
 
-        effort = Effort(rounds=8, sample_ns=1000, call_limit_ns=10**9)
+        effort = TimingBudget(rounds=8, sample_ns=1000, call_limit_ns=10**9)
         found = min(
-            (probe.doubling(step, 16, Device("cpu"), effort, 0.0) for _ in range(3)),
+            (probe.doubling(step, 16, ProbeDevice("cpu"), effort, 0.0) for _ in range(3)),
             key=lambda one: abs(one.ratio - 2),
         )
         assert not probe.is_overhead(found)
@@ -112,9 +112,9 @@ class TestThisMachine:
         torch.set_num_threads(1)
         try:
             samples: Samples[int] = Samples()
-            effort = Effort(rounds=6, sample_ns=1_000_000, call_limit_ns=10**9)
+            effort = TimingBudget(rounds=6, sample_ns=1_000_000, call_limit_ns=10**9)
             for _ in range(2):
-                take(probe.cases(Device("cpu"), quick=quick), Device("cpu"), effort, samples)
+                take(probe.cases(ProbeDevice("cpu"), quick=quick), ProbeDevice("cpu"), effort, samples)
             points = probe.points(samples, noise=0.02)
         finally:
             torch.set_num_threads(threads)

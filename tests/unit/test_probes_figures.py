@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.hardware.machine import DTYPES, Origin
+from redline.hardware.machine import DTYPES, FigureSource
 from redline.probes.figures import machine_of, record_of
 from redline.probes.record import Calibration
 from redline.verbs.calibrate import Calibrated, load_calibrated
@@ -17,7 +17,7 @@ def test_of_a_cpu_the_best_that_was_measured_stands_in_for_the_peak_and_says_so(
     found = calibration()
     machine = machine_of(found)
     assert (machine.name, machine.base) == (found.subject.name, "")
-    assert {figure.origin for figure in machine.figures.values()} == {Origin.CALIBRATED}
+    assert {figure.origin for figure in machine.figures.values()} == {FigureSource.CALIBRATED}
     assert {figure.date for figure in machine.figures.values()} == {found.date[:10]}
     for one in found.peaks:
         if one.dtype not in DTYPES:
@@ -45,7 +45,7 @@ def test_of_an_accelerator_the_published_peak_stays_and_measured_bandwidth_takes
     )
     assert best is not None
     assert bandwidth is not None
-    assert best.origin is bandwidth.origin is pcie.origin is Origin.CALIBRATED
+    assert best.origin is bandwidth.origin is pcie.origin is FigureSource.CALIBRATED
 
 
 def test_a_device_that_the_catalogue_does_not_have_has_no_record() -> None:

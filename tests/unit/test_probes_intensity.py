@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.probes import chain, intensity
-from redline.probes.bench import Effort, Samples, take
+from redline.probes.bench import Samples, TimingBudget, take
 from redline.probes.chain import NoCompilerError, make_chain
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.intensity import Load
 
-ONCE = Effort(rounds=2, sample_ns=1, call_limit_ns=10**11)
+ONCE = TimingBudget(rounds=2, sample_ns=1, call_limit_ns=10**11)
 SMALL_BYTES = 1 << 20
 
 
@@ -71,7 +71,7 @@ def test_nothing_measured_is_no_roofline() -> None:
 
 @pytest.mark.parametrize("repeats", [1, 2, 9])
 def test_the_loop_does_as_many_multiply_adds_as_it_says(repeats: int) -> None:
-    made = make_chain(Device("cpu"))
+    made = make_chain(ProbeDevice("cpu"))
     source, target = torch.linspace(0, 1, 10 * made.block), torch.zeros(10 * made.block)
     made.call(source, target, repeats)()
     expected = source.double()
@@ -82,7 +82,7 @@ def test_the_loop_does_as_many_multiply_adds_as_it_says(repeats: int) -> None:
 
 def test_arrays_are_as_large_as_the_largest_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intensity, "largest_bytes", lambda device, *, quick: SMALL_BYTES)
-    device, samples = Device("cpu"), Samples[Load]()
+    device, samples = ProbeDevice("cpu"), Samples[Load]()
     cases = intensity.cases(device, quick=True)
     assert all(0.99 * SMALL_BYTES < case.key.bytes <= SMALL_BYTES for case in cases)
     take(cases, device, ONCE, samples)
@@ -93,7 +93,7 @@ def test_arrays_are_as_large_as_the_largest_copy(monkeypatch: pytest.MonkeyPatch
 
 
 def test_arrays_are_shared_and_given_back() -> None:
-    experiment = intensity._Experiment(Device("cpu"), make_chain(Device("cpu")), SMALL_BYTES)
+    experiment = intensity._Experiment(ProbeDevice("cpu"), make_chain(ProbeDevice("cpu")), SMALL_BYTES)
     calls = [experiment.case(repeats).prepare() for repeats in (1, 2)]
     assert len(experiment._arrays) == 2
     calls.clear()
@@ -125,7 +125,7 @@ def test_torch_compiles_as_many_loops_as_there_are_intensities(monkeypatch: pyte
 
 
 def declined(quick: bool = True) -> dict[str, str]:
-    samples, device = Samples[Load](), Device("cpu")
+    samples, device = Samples[Load](), ProbeDevice("cpu")
     take(intensity.cases(device, quick=quick), device, ONCE, samples)
     assert intensity.roofline(samples, noise=0.0) is None
     return samples.declined
@@ -159,7 +159,7 @@ def test_a_compiler_that_fails_silently_is_named(monkeypatch: pytest.MonkeyPatch
 def test_a_compiler_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path, "exec sleep 60"))
     with pytest.raises(NoCompilerError, match=r"it did not end within 0\.2 s"):
-        make_chain(Device("cpu"), limit_s=0.2)
+        make_chain(ProbeDevice("cpu"), limit_s=0.2)
 
 
 def test_a_compiler_that_is_no_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,10 +168,10 @@ def test_a_compiler_that_is_no_program_is_named(monkeypatch: pytest.MonkeyPatch,
     path.chmod(0o755)
     monkeypatch.setenv("CC", str(path))
     with pytest.raises(NoCompilerError, match="cc failed: Exec format error"):
-        make_chain(Device("cpu"))
+        make_chain(ProbeDevice("cpu"))
 
 
 def test_a_library_that_cannot_be_loaded_is_declined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path, "exit 0"))  # and it made no file
     with pytest.raises(NoCompilerError, match="what the C compiler made cannot be loaded"):
-        make_chain(Device("cpu"))
+        make_chain(ProbeDevice("cpu"))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from redline.probes.law import FEWEST, fit_law
 from redline.probes.record import Estimate, KernelPoint, Law
-from redline.probes.shapes import Product, products
+from redline.probes.shapes import MatmulShape, products
 
 Constants = tuple[float, float, float]
 """FLOP/s, bytes per second, nanoseconds."""
 
-SMALLEST = Product(32, 32, 32).cost(2, 2)
+SMALLEST = MatmulShape(32, 32, 32).cost(2, 2)
 
 
 def machine(compute_power: float, ridge: float, share: float) -> Constants:
@@ -28,13 +28,13 @@ def machine(compute_power: float, ridge: float, share: float) -> Constants:
 MACHINES = st.builds(machine, st.floats(11, 15), st.floats(20, 300), st.floats(1.5, 200))
 
 
-def time_of(product: Product, constants: Constants) -> float:
+def time_of(product: MatmulShape, constants: Constants) -> float:
     compute, memory, fixed_ns = constants
     cost = product.cost(2, 2)
     return max(cost.flops / compute, cost.bytes / memory) * 1e9 + fixed_ns
 
 
-def point(product: Product, time_ns: float, spread: float = 0.02) -> KernelPoint:
+def point(product: MatmulShape, time_ns: float, spread: float = 0.02) -> KernelPoint:
     cost = product.cost(2, 2)
     interval = Estimate(value=time_ns, low=time_ns * (1 - spread), high=time_ns * (1 + spread), samples=20)
     return KernelPoint(

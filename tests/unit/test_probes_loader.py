@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from redline.probes import loader
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 
 _BATCH_BYTES = 64 * 3 * 224 * 224
 
@@ -44,7 +44,7 @@ def _no_memory() -> None:
 
 class TestPoints:
     def test_batches_are_timed_with_and_without_a_worker(self) -> None:
-        points, declined = loader.loader_points(Device("cpu"), quick=True, noise=0.05)
+        points, declined = loader.loader_points(ProbeDevice("cpu"), quick=True, noise=0.05)
         assert [(point.workers, point.pinned, point.batch_bytes) for point in points] == [
             (0, False, _BATCH_BYTES),
             (1, False, _BATCH_BYTES),
@@ -54,18 +54,18 @@ class TestPoints:
 
     def test_there_are_no_more_workers_than_processors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
-        points, _ = loader.loader_points(Device("cpu"), quick=False, noise=0.0)
+        points, _ = loader.loader_points(ProbeDevice("cpu"), quick=False, noise=0.0)
         assert [point.workers for point in points] == [0, 1]
 
     def test_a_batch_is_as_large_as_is_said(self) -> None:
-        batch = next(iter(loader._loader(0, Device("cpu"), 1)))
+        batch = next(iter(loader._loader(0, ProbeDevice("cpu"), 1)))
         assert batch.nbytes == _BATCH_BYTES
 
 
 class TestFailures:
     def test_workers_that_fail_are_declined_and_the_rest_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _fail_in_workers(monkeypatch, _no_memory)
-        points, declined = loader.loader_points(Device("cpu"), quick=True, noise=0.0)
+        points, declined = loader.loader_points(ProbeDevice("cpu"), quick=True, noise=0.0)
         assert [point.workers for point in points] == [0]
         assert [(one.what, one.why) for one in declined] == [
             ("data loader with 1 worker", "RuntimeError: unable to allocate shared memory")
@@ -73,7 +73,7 @@ class TestFailures:
 
     def test_so_are_workers_that_die(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _fail_in_workers(monkeypatch, lambda: os._exit(1))
-        _, declined = loader.loader_points(Device("cpu"), quick=True, noise=0.0)
+        _, declined = loader.loader_points(ProbeDevice("cpu"), quick=True, noise=0.0)
         assert len(declined) == 1
         assert "exited unexpectedly" in declined[0].why
 
@@ -81,5 +81,5 @@ class TestFailures:
     def test_and_workers_that_do_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(loader, "_TIMEOUT_S", 1)
         _fail_in_workers(monkeypatch, lambda: time.sleep(60))
-        _, declined = loader.loader_points(Device("cpu"), quick=True, noise=0.0)
+        _, declined = loader.loader_points(ProbeDevice("cpu"), quick=True, noise=0.0)
         assert [one.why for one in declined] == ["DataLoader timed out after 1 seconds"]

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from redline.probes import memory
-from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.caches import last_level_bytes
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.memory import Movement
 from redline.probes.record import BandwidthPoint, Estimate
 
 _MIB = 1 << 20
 
 
-class _SmallDevice(Device):
+class _SmallDevice(ProbeDevice):
     """A CPU that says how much memory is free."""
 
     def __init__(self, free_bytes: int) -> None:
@@ -30,7 +30,7 @@ class _SmallDevice(Device):
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Device:
+def small(monkeypatch: pytest.MonkeyPatch) -> ProbeDevice:
     monkeypatch.setattr(memory, "last_level_bytes", lambda: _MIB // 2)
     return _SmallDevice(4 * _MIB)
 
@@ -103,7 +103,7 @@ class TestCases:
         assert sizes[1] == sizes[0] * step
         assert sizes[-1] >= 2 * sizes[-2]
 
-    def test_bytes_are_those_that_the_program_reads_and_writes(self, small: Device) -> None:
+    def test_bytes_are_those_that_the_program_reads_and_writes(self, small: ProbeDevice) -> None:
         for case in memory.cases(small, quick=False):
             arrays = {"copy": 2, "triad": 3, "sum": 1, "allocate": 1}[case.key.kind]
             assert case.key.moved_bytes == case.key.working_bytes
@@ -111,7 +111,7 @@ class TestCases:
             call = case.prepare()
             assert case.key.moved_bytes == _touched_bytes(case.key.kind, call)
 
-    def test_streams_compute_what_their_names_say(self, small: Device) -> None:
+    def test_streams_compute_what_their_names_say(self, small: ProbeDevice) -> None:
         largest = {case.key.kind: case for case in memory.cases(small, quick=False) if case.key.kind != "allocate"}
         count = largest["sum"].key.working_bytes // 4
         assert largest["sum"].prepare()() == count
@@ -120,7 +120,7 @@ class TestCases:
         assert torch.all(result == 1 + 0.5)
         assert copied() is not None
 
-    def test_all_sizes_share_one_array_which_is_given_back(self, small: Device) -> None:
+    def test_all_sizes_share_one_array_which_is_given_back(self, small: ProbeDevice) -> None:
         streams = [case for case in memory.cases(small, quick=False) if case.key.kind != "allocate"]
         for _ in range(2):
             calls = [case.prepare() for case in streams]
@@ -143,25 +143,25 @@ def _touched_bytes(kind: str, call: Callable[[], object]) -> int:
 
 
 class TestPoints:
-    def test_a_pass_on_a_small_device_gives_every_kind(self, small: Device) -> None:
+    def test_a_pass_on_a_small_device_gives_every_kind(self, small: ProbeDevice) -> None:
         samples: Samples[Movement] = Samples()
-        effort = Effort(rounds=2, sample_ns=100_000, call_limit_ns=10**9)
+        effort = TimingBudget(rounds=2, sample_ns=100_000, call_limit_ns=10**9)
         take(memory.cases(small, quick=True), small, effort, samples)
         found = memory.points(samples, noise=0.1)
         assert {point.kind for point in found} == {"copy", "triad", "sum", "allocate"}
         assert samples.declined == {}
         assert all(point.time_ns.low < point.time_ns.value < point.time_ns.high for point in found)
 
-    def test_one_that_cannot_be_measured_is_left_out_and_named(self, small: Device) -> None:
+    def test_one_that_cannot_be_measured_is_left_out_and_named(self, small: ProbeDevice) -> None:
         def fail() -> Callable[[], object]:
             raise MemoryError("no room")
 
         cases = memory.cases(small, quick=True)
-        broken: list[Case[Movement]] = [
+        broken: list[BenchmarkCase[Movement]] = [
             replace(case, prepare=fail) if case.key.kind == "sum" else case for case in cases
         ]
         samples: Samples[Movement] = Samples()
-        take(broken, small, Effort(rounds=1, sample_ns=1000, call_limit_ns=10**9), samples)
+        take(broken, small, TimingBudget(rounds=1, sample_ns=1000, call_limit_ns=10**9), samples)
         assert "sum" not in {point.kind for point in memory.points(samples, noise=0.0)}
         assert set(samples.declined.values()) == {"no room"}
 
@@ -199,7 +199,7 @@ class TestBandwidthOfMemory:
 
 @pytest.mark.parametrize(("caches", "declined"), [(_MIB // 2, set()), (_MIB, {"beyond"})])
 def test_arrays_that_caches_hold_are_not_taken_for_memory(
-    small: Device, monkeypatch: pytest.MonkeyPatch, caches: int, declined: set[str]
+    small: ProbeDevice, monkeypatch: pytest.MonkeyPatch, caches: int, declined: set[str]
 ) -> None:
     monkeypatch.setattr(memory, "last_level_bytes", lambda: caches)
     found = [case for case in memory.cases(small, quick=False) if case.key.kind == "beyond"]

@@ -3,8 +3,8 @@
 import pytest
 
 from redline.probes import overhead
-from redline.probes.bench import Effort, Samples, take
-from redline.probes.device import Device
+from redline.probes.bench import Samples, TimingBudget, take
+from redline.probes.device import ProbeDevice
 from redline.probes.record import rate
 
 _OF_A_CPU = (
@@ -54,8 +54,8 @@ class TestPoints:
 
 @pytest.fixture(scope="module")
 def samples() -> Samples[str]:
-    device, samples = Device("cpu"), Samples[str]()
-    effort = Effort(rounds=5, sample_ns=500_000, call_limit_ns=10**9)
+    device, samples = ProbeDevice("cpu"), Samples[str]()
+    effort = TimingBudget(rounds=5, sample_ns=500_000, call_limit_ns=10**9)
     take(overhead.cases(device, quick=True), device, effort, samples)
     return samples
 
@@ -83,6 +83,6 @@ class TestWhatIsTimed:
         assert overhead._ten_adds(0.0, 1.0) == 10.0
 
     def test_every_case_has_a_meaning_or_is_the_loop(self) -> None:
-        names = {case.key for case in overhead.cases(Device("cpu"), quick=False)}
+        names = {case.key for case in overhead.cases(ProbeDevice("cpu"), quick=False)}
         assert names - set(overhead.MEANINGS) == {"timing loop"}
         assert set(overhead._IN_ONE_CALL) <= set(overhead.MEANINGS)

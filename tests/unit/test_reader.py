@@ -11,7 +11,7 @@ import pytest
 
 from redline.errors import DamagedError, InputError, NotATraceError
 from redline.timeline.problems import Reason
-from redline.timeline.timeline import Origin
+from redline.timeline.timeline import TimelineOrigin
 from redline.trace.reader import HARMLESS, ReadOptions, read_file
 from tests.conftest import Event, document, kernel, launch, ledger_of, names_of, op, read_one, span
 
@@ -33,7 +33,7 @@ def archive(folder: Path, *members: tuple[str, bytes]) -> Path:
 def test_a_timeline_says_where_it_comes_from(tmp_path: Path) -> None:
     data = document([op("a", 0, 5)])
     timeline = read_one(data, tmp_path)
-    assert timeline.origin is Origin.MEASURED
+    assert timeline.origin is TimelineOrigin.MEASURED
     assert (timeline.source.path, timeline.source.member) == (f"{tmp_path}/trace.json", "")
     assert timeline.source.inflated_bytes == len(data)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.board import RANK, Board
+from redline.launch.board import RANK, SharedState
 from redline.launch.outside.command import command
 from redline.launch.outside.leave import _remove_parts
 from redline.launch.outside.stall import StallWatch
@@ -35,7 +35,7 @@ def test_a_bug_in_watching_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_of_other_watchers_stay(tmp_path: Path) -> None:
-    slot = Board.make(1).claim(0)
+    slot = SharedState.make(1).claim(0)
     slot.words[RANK] = 1
     (tmp_path / "window-1").mkdir()
     names = [f"rank-{rank}.trace.json.gz{end}" for rank in (1, 11, 2) for end in (".part", ".raw.part", "")]

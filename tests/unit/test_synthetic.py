@@ -16,7 +16,7 @@ from redline.testing.program import one_forward_one_backward
 from redline.testing.synthetic import (
     WALL_START_NS,
     JobSpec,
-    Layout,
+    ParallelSizes,
     Straggler,
     rank_events_text,
     rank_text,
@@ -38,7 +38,13 @@ SPECS = {
     "no collectives": replace(SMALL, collectives="none", sync_each_step=False),
     "one rank": JobSpec(ranks=1, steps=2, layers=2),
     "all axes": JobSpec(
-        ranks=8, steps=2, layers=4, layout=Layout(dp=2, tp=2, pp=2), microbatches=3, gpus_per_node=4, with_stacks=True
+        ranks=8,
+        steps=2,
+        layers=4,
+        layout=ParallelSizes(dp=2, tp=2, pp=2),
+        microbatches=3,
+        gpus_per_node=4,
+        with_stacks=True,
     ),
     "launch bound": replace(SMALL, step_compute_us=100.0, launch_us=9.0),
 }
@@ -210,7 +216,7 @@ def test_step_marks_and_loader_marks_show_the_true_windows() -> None:
 
 
 def test_a_pipeline_stage_waits_for_the_one_before() -> None:
-    spec = JobSpec(ranks=2, steps=1, layers=2, layout=Layout(pp=2), microbatches=2)
+    spec = JobSpec(ranks=2, steps=1, layers=2, layout=ParallelSizes(pp=2), microbatches=2)
     first, second = (
         [e for e in events_of(spec, rank) if e.get("cat") == "kernel" and e["name"].startswith("nccl")]
         for rank in (0, 1)
@@ -250,7 +256,7 @@ def test_long_groups_are_cut_as_torch_does() -> None:
 
 
 def test_groups_of_a_mesh_partition_the_ranks() -> None:
-    spec = JobSpec(ranks=24, layers=3, layout=Layout(dp=4, tp=2, pp=3))
+    spec = JobSpec(ranks=24, layers=3, layout=ParallelSizes(dp=4, tp=2, pp=3))
     names = set()
     for axis, size in (("dp", 4), ("tp", 2), ("pp", 3)):
         groups = {spec.group_of(axis, rank).name: spec.group_of(axis, rank) for rank in range(24)}  # type: ignore[arg-type]
@@ -308,8 +314,8 @@ def test_a_large_file_reaches_its_size_with_unique_ids_and_rising_times(tmp_path
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"layout": Layout(dp=3)}, "does not make 8 ranks"),
-        ({"layers": 3, "layout": Layout(dp=4, pp=2)}, "cannot be split over pp=2"),
+        ({"layout": ParallelSizes(dp=3)}, "does not make 8 ranks"),
+        ({"layers": 3, "layout": ParallelSizes(dp=4, pp=2)}, "cannot be split over pp=2"),
         ({"layers": 3, "events_per_rank": 9}, "not both"),
         ({"clock_offsets_us": (1.0,)}, "1 entries for 8 ranks"),
         ({"stragglers": (Straggler(rank=8, extra_us=1.0),)}, "rank 8 is not one of 8"),
@@ -324,7 +330,7 @@ def test_a_spec_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: s
 
 def test_a_layout_needs_positive_sizes() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Layout(dp=0)
+        ParallelSizes(dp=0)
 
 
 def skeleton(event_text: str) -> str:

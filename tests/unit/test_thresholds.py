@@ -9,7 +9,7 @@ import redline
 from redline.analysis.job.outline import Remark, Unseen, Utilisation
 from redline.errors import UsageError
 from redline.findings.registry import RULES
-from redline.findings.thresholds import QUANTITIES, Measured, Outcome, check, parse
+from redline.findings.thresholds import QUANTITIES, MeasuredJob, Outcome, check, parse
 from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.made_findings import findings
@@ -30,13 +30,13 @@ USE = Utilisation(
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> MeasuredJob:
     """Two ranks, the second late; the findings are made up: RL-H01 for 40 % of the step, and a remark of its code."""
     folder = tmp_path_factory.mktemp("jobs") / "job"
     write_job(JobSpec(ranks=2, steps=3, layers=1, stragglers=(Straggler(rank=1, extra_us=2000),)), folder)
     found = redline.diagnose([folder])
     made_up = replace(findings(), remarks=())
-    return Measured(
+    return MeasuredJob(
         diagnosis=found.diagnosis,
         outline=replace(found.outline, utilisation=USE, unseen=()),
         findings=made_up,
@@ -44,12 +44,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     )
 
 
-def outcome(text: str, measured: Measured) -> Outcome:
+def outcome(text: str, measured: MeasuredJob) -> Outcome:
     (found,) = check([parse(text)], measured)
     return found
 
 
-def share_of(measured: Measured, account: str) -> float:
+def share_of(measured: MeasuredJob, account: str) -> float:
     return next(bar.share for bar in measured.outline.waterfall if bar.account == account)
 
 
@@ -87,11 +87,11 @@ def share_of(measured: Measured, account: str) -> float:
         ("exposed>1%", True),
     ],
 )
-def test_thresholds(text: str, crossed: bool, measured: Measured) -> None:
+def test_thresholds(text: str, crossed: bool, measured: MeasuredJob) -> None:
     assert outcome(text, measured).crossed is crossed
 
 
-def test_values_are_those_of_the_report(measured: Measured) -> None:
+def test_values_are_those_of_the_report(measured: MeasuredJob) -> None:
     steps = measured.outline.steps
     assert outcome("step>1ns", measured).reading.value == steps.median_ns
     assert outcome("spread>1%", measured).reading.value == pytest.approx(
@@ -103,17 +103,17 @@ def test_values_are_those_of_the_report(measured: Measured) -> None:
     assert outcome("exposed>1%", measured).reading.value == pytest.approx(both)
 
 
-def unseen(measured: Measured, *what: Unseen, detail: str = "") -> Measured:
+def unseen(measured: MeasuredJob, *what: Unseen, detail: str = "") -> MeasuredJob:
     remarks = tuple(Remark(what=one, detail=detail) for one in what)
     return replace(measured, outline=replace(measured.outline, unseen=remarks, utilisation=None))
 
 
-def unrated(measured: Measured) -> Measured:
+def unrated(measured: MeasuredJob) -> MeasuredJob:
     verdict = replace(measured.findings.verdict, math_share=None)
     return replace(measured, findings=replace(measured.findings, verdict=verdict))
 
 
-def test_what_is_not_known_is_neither_crossed_nor_kept(measured: Measured) -> None:
+def test_what_is_not_known_is_neither_crossed_nor_kept(measured: MeasuredJob) -> None:
     cases = [
         ("mfu<40%", unseen(measured, Unseen.NO_PEAK), "the peak of the machine is not known; give it with --machine"),
         ("hfu<40%", unseen(measured, Unseen.NO_DTYPE_PEAK), "the peak of the machine is not known"),
@@ -130,13 +130,13 @@ def test_what_is_not_known_is_neither_crossed_nor_kept(measured: Measured) -> No
         assert unknown_line(found).startswith(f"threshold {text} cannot be checked: {why}")
 
 
-def test_the_least_that_something_can_be_may_be_enough(measured: Measured) -> None:
+def test_the_least_that_something_can_be_may_be_enough(measured: MeasuredJob) -> None:
     found = outcome("peer wait>1%", unseen(measured, Unseen.ONE_RANK))
     assert found.crossed is True
     assert "peer wait is at least " in crossed_line(found)
 
 
-def test_steps_that_are_not_there(measured: Measured) -> None:
+def test_steps_that_are_not_there(measured: MeasuredJob) -> None:
     none = replace(measured.outline.steps, longest_ns=0, shortest_ns=0, median_ns=0.0)
     empty = replace(measured, outline=replace(measured.outline, steps=none))
     for text in ("step>1ms", "spread>1%"):
@@ -162,20 +162,20 @@ def test_steps_that_are_not_there(measured: Measured) -> None:
         ("unread>0", "threshold unread>0 is crossed: unread is 2"),
     ],
 )
-def test_what_is_said_of_a_crossed_threshold(text: str, line: str, measured: Measured) -> None:
+def test_what_is_said_of_a_crossed_threshold(text: str, line: str, measured: MeasuredJob) -> None:
     assert crossed_line(outcome(text, measured)) == line
 
 
-def test_a_remark_is_found_or_not(measured: Measured) -> None:
+def test_a_remark_is_found_or_not(measured: MeasuredJob) -> None:
     silent = replace(measured, findings=replace(findings(), findings=()))
     assert crossed_line(outcome("RL-H01", silent)) == "threshold RL-H01 is crossed: RL-H01 is found"
 
 
-def test_times_are_said_with_their_unit(measured: Measured) -> None:
+def test_times_are_said_with_their_unit(measured: MeasuredJob) -> None:
     assert crossed_line(outcome("step>1us", measured)).endswith(" ms")
 
 
-def test_a_lower_bound_is_called_so(measured: Measured) -> None:
+def test_a_lower_bound_is_called_so(measured: MeasuredJob) -> None:
     partly = replace(USE, known_share=0.5)
     known = replace(measured, outline=replace(measured.outline, utilisation=partly))
     assert crossed_line(outcome("mfu<40%", known)).endswith("mfu is at least 35.0 %")

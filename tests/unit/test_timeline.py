@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from redline.timeline.table import Table
-from redline.timeline.timeline import BUSY_KINDS, TABLES, Kind, Lane, Source, Spans, Steps, Timeline
+from redline.timeline.timeline import BUSY_KINDS, TABLES, Kind, Lane, Source, Spans, StepWindows, Timeline
 from tests.conftest import document, kernel, launch, op, read_one, region
 
 EVENTS = [
@@ -173,7 +173,7 @@ def test_every_index_says_what_it_is_a_place_of() -> None:
 
 
 def test_steps_must_not_overlap(timeline: Timeline) -> None:
-    steps = Steps(start_ns=np.array([0, 10]), end_ns=np.array([11, 20]), label=np.array([-1, -1], np.int32))
+    steps = StepWindows(start_ns=np.array([0, 10]), end_ns=np.array([11, 20]), label=np.array([-1, -1], np.int32))
     with pytest.raises(AssertionError, match="steps do not overlap"):
         replace(timeline, steps=steps).self_check()
 

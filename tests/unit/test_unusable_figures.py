@@ -8,7 +8,7 @@ import pytest
 from redline.analysis.job.outline import Remark, Unseen
 from redline.cli import main
 from redline.hardware.catalogue import find
-from redline.hardware.machine import Figure, Machine, Origin, calibrated, why_unusable
+from redline.hardware.machine import Figure, FigureSource, Machine, calibrated, why_unusable
 from redline.hardware.profile import save_profile
 from redline.report.diagnose.words_facts import no_mfu_line
 from redline.report.diagnose.words_unseen import unseen
@@ -21,7 +21,7 @@ WHY = "its interval reaches 89 % to one side, more than 25 %"
 
 def rough(value: float) -> Figure:
     return Figure(
-        value=value, source="measured", date="2026-11-16", origin=Origin.CALIBRATED, spread=0.89, unusable=WHY
+        value=value, source="measured", date="2026-11-16", origin=FigureSource.CALIBRATED, spread=0.89, unusable=WHY
     )
 
 

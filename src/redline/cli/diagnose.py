@@ -136,10 +136,10 @@ def _format(options: argparse.Namespace) -> str:
 def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:
     """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
     from redline.errors import InputError
-    from redline.findings.thresholds import Measured, check
+    from redline.findings.thresholds import MeasuredJob, check
     from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
 
-    measured = Measured(
+    measured = MeasuredJob(
         diagnosis=found.diagnosis, outline=found.outline, findings=found.findings, unread=len(found.failures)
     )
     outcomes = check(limits, measured)

@@ -18,7 +18,7 @@ UNKNOWN: Scores = (0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class AttentionSpan:
     """One attention on a thread of the host, from its first product to its last."""
 
     lane: int
@@ -30,7 +30,7 @@ class Attention:
     backward: bool = False
 
 
-def attentions_of(timeline: Timeline) -> list[Attention]:
+def attentions_of(timeline: Timeline) -> list[AttentionSpan]:
     """Ordered by thread and time. Without shapes, only what PyTorch itself calls so is found."""
     spans = timeline.spans
     rows = spans.rows_of(Kind.OPERATOR)
@@ -43,7 +43,7 @@ def attentions_of(timeline: Timeline) -> list[Attention]:
     return found or list(_named(timeline))
 
 
-def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
+def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
     """Of products and softmaxes of one thread, in order: a softmax of what a product made, which the next one reads.
 
     In the backward pass there are two products on each side.
@@ -60,7 +60,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
         before, after = told[which[first]], told[which[place + 1]]
         if before.softmax or before.scores != middle.scores or after.read != middle.scores:
             continue
-        yield Attention(
+        yield AttentionSpan(
             lane=int(lane[first]),
             start_ns=int(start_ns[first]),
             end_ns=int(end_ns[last]),
@@ -71,13 +71,13 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[Attention]:
         )
 
 
-def _named(timeline: Timeline) -> Iterator[Attention]:
+def _named(timeline: Timeline) -> Iterator[AttentionSpan]:
     spans = timeline.spans
     rows = spans.rows_of(Kind.OPERATOR)
     for row in rows[matching(timeline, rows, schema.is_math_attention)].tolist():
         start_ns = int(spans.start_ns[row])
         end_ns = start_ns + int(spans.dur_ns[row])
-        yield Attention(lane=int(spans.lane[row]), start_ns=start_ns, end_ns=end_ns, product=row)
+        yield AttentionSpan(lane=int(spans.lane[row]), start_ns=start_ns, end_ns=end_ns, product=row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.rank.doing import sites_of
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
 from redline.timeline.nesting import nearest_of
@@ -15,7 +15,7 @@ from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 
 
-def caller_of(scene: Scene, rows: I64, weight_ns: I64) -> dict[str, str]:
+def caller_of(scene: RankAnalysis, rows: I64, weight_ns: I64) -> dict[str, str]:
     """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
     timeline = scene.timeline
     names = np.append(timeline.spans.name, NONE)[_outermost_operators(timeline, rows)]

@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import REDUCTIONS, Series
+from redline.analysis.rank.exchanges import REDUCTIONS, CollectiveSeries
 from redline.analysis.rank.passes import FORWARD
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
@@ -21,7 +21,7 @@ _UNTOLD_SHARE = 0.03  # of the exposed communication: what nobody can tell from 
 # --- which exchanges --------------------------------------------------------------------------------------------------
 
 
-def exchanges_where(rank: Digest, is_meant: Callable[[Series], bool]) -> Mask:
+def exchanges_where(rank: Digest, is_meant: Callable[[CollectiveSeries], bool]) -> Mask:
     """Which exchanges of a rank belong to a series that is meant."""
     meant: Mask = np.array([is_meant(series) for series in rank.series] or [False], bool)[rank.exchanges.series]
     return meant

@@ -8,7 +8,7 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ClaimedTime:
     """A stretch of time that a finding claims, on the clock of its rank's window."""
 
     rank: int
@@ -29,7 +29,7 @@ class Finding:
     steady_share: float  # alone_ns as a share of the step, of steps of usual length only
     accounts: Mapping[str, float]  # of bound_ns
     ranks: int  # that it was seen on
-    places: tuple[Place, ...]  # the longest stretches that it claims
+    places: tuple[ClaimedTime, ...]  # the longest stretches that it claims
     evidence: tuple[Evidence, ...]
 
     @property

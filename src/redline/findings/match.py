@@ -10,20 +10,20 @@ import numpy as np
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.rank_match import RankMatch, longest
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.registry import rules_for
 from redline.findings.rule import Rule
 from redline.timeline.intervals import Intervals
-from redline.timeline.timeline import Origin
+from redline.timeline.timeline import TimelineOrigin
 
 COMPUTE = "compute"
 
 
-def match_rules(scene: Scene) -> tuple[RankMatch, ...]:
-    return matches_of(scene, rules_for(predicted=scene.timeline.origin is Origin.PREDICTED))
+def match_rules(scene: RankAnalysis) -> tuple[RankMatch, ...]:
+    return matches_of(scene, rules_for(predicted=scene.timeline.origin is TimelineOrigin.PREDICTED))
 
 
-def matches_of(scene: Scene, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
+def matches_of(scene: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
     claimed = scene.activity.communicating
     found = []
     for rule in rules:
@@ -51,7 +51,7 @@ def matches_of(scene: Scene, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
     return tuple(found)
 
 
-def _accounts(scene: Scene, time: Intervals) -> dict[str, int]:
+def _accounts(scene: RankAnalysis, time: Intervals) -> dict[str, int]:
     times = {COMPUTE: scene.activity.computing, str(Account.COPY): scene.activity.copying}
     times |= {str(account): scene.idle.accounts[account] for account in IDLE}
     amounts = {name: int(np.sum(one.overlap_with(time.start, time.end))) for name, one in times.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
@@ -23,7 +23,7 @@ class OptimizerSteps:
     name: str  # of the first
 
 
-def optimizer_steps(scene: Scene) -> OptimizerSteps | None:
+def optimizer_steps(scene: RankAnalysis) -> OptimizerSteps | None:
     """Nothing where no optimizer is marked, or where its work is the host's."""
     spans = scene.timeline.spans
     rows = scene.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
@@ -39,23 +39,23 @@ def optimizer_steps(scene: Scene) -> OptimizerSteps | None:
     )
 
 
-def cost(scene: Scene, steps: OptimizerSteps) -> Intervals:
+def cost(scene: RankAnalysis, steps: OptimizerSteps) -> Intervals:
     """The device time of its kernels, and the idle time that its host time can have caused."""
     return scene.busy_with(steps.kernels) | scene.idle_after(steps.time)
 
 
-def _launched_in(scene: Scene, rows: I64) -> I64:
+def _launched_in(scene: RankAnalysis, rows: I64) -> I64:
     """Kernels that were launched while one of these annotations was open on the same thread."""
     work = scene.timeline.device_work
     known = work.take((work.launch != NONE) & (scene.timeline.spans.kind[work.row] == Kind.KERNEL))
     return known.row[_within(scene, rows, known.launch.astype(np.int64))].astype(np.int64)
 
 
-def _inside(scene: Scene, rows: I64, others: I64) -> I64:
+def _inside(scene: RankAnalysis, rows: I64, others: I64) -> I64:
     return others[_within(scene, rows, others)]
 
 
-def _within(scene: Scene, rows: I64, others: I64) -> Mask:
+def _within(scene: RankAnalysis, rows: I64, others: I64) -> Mask:
     """Which of the others began while one of the rows was open on their thread."""
     spans = scene.timeline.spans
     found: Mask = np.zeros(len(others), bool)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.finding import Finding
@@ -68,7 +68,7 @@ class Rule:
     explain: Callable[[MatchTotals], Iterable[Evidence]]
     figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `match` found something, as it does names
     names: tuple[str, ...] = ()
-    match: Callable[[Scene], RuleMatch | None] | None = None
+    match: Callable[[RankAnalysis], RuleMatch | None] | None = None
     match_job: Callable[[Diagnosis], JobMatch | None] | None = None
     match_findings: Callable[[Sequence[Finding]], JobMatch | None] | None = None
     least_share: float = 0.01

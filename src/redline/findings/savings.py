@@ -5,8 +5,8 @@ from collections.abc import Collection
 import numpy as np
 
 from redline.analysis.rank.activity import Mask, compute_ns
-from redline.analysis.rank.kernels import Calls, Floats
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.kernels import Floats, OperatorCalls
+from redline.analysis.rank.scene import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
@@ -15,14 +15,14 @@ PRODUCTS = ("matmul", "convolution", "attention")
 """Families of operators that multiply and add: they have a peak."""
 
 
-def savings(scene: Scene, saved_ns: Floats) -> Intervals:
+def savings(scene: RankAnalysis, saved_ns: Floats) -> Intervals:
     """The last part of each piece of compute, as long as can be saved of it, and never longer than the piece."""
     compute = scene.activity.compute
     saved = np.minimum(np.round(np.maximum(np.nan_to_num(saved_ns), 0)).astype(np.int64), compute.dur_ns)
     return Intervals.union_of(compute.end_ns - saved, compute.end_ns)
 
 
-def of_calls(scene: Scene, saved_ns: Floats) -> Floats:
+def of_calls(scene: RankAnalysis, saved_ns: Floats) -> Floats:
     """For each piece of compute its part of what can be saved of its call, in proportion to its time."""
     calls = scene.kernels.calls
     share = np.clip(np.nan_to_num(saved_ns) / np.maximum(calls.time_ns, 1), 0.0, 1.0)
@@ -30,7 +30,7 @@ def of_calls(scene: Scene, saved_ns: Floats) -> Floats:
     return saved
 
 
-def beyond(scene: Scene, group: I64, kept_ns: Floats) -> Floats:
+def beyond(scene: RankAnalysis, group: I64, kept_ns: Floats) -> Floats:
     """For each piece of compute what is left of it after its group has kept its time; NONE: in no group."""
     compute = scene.activity.compute
     chosen = np.flatnonzero(group != NONE)
@@ -44,7 +44,7 @@ def beyond(scene: Scene, group: I64, kept_ns: Floats) -> Floats:
     return saved
 
 
-def in_families(calls: Calls, families: Collection[str]) -> Mask:
+def in_families(calls: OperatorCalls, families: Collection[str]) -> Mask:
     """Which calls do work of these families."""
     chosen: Mask = np.array([work.family in families for work in calls.works] + [False])[calls.work]
     return chosen

@@ -3,14 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.trace import schema
 
 PHASES = ("prefill", "decode", "mixed")
 
 
-def phases_of(scene: Scene) -> npt.NDArray[np.str_]:
+def phases_of(scene: RankAnalysis) -> npt.NDArray[np.str_]:
     """Of each step; "" where it is not told, as in training."""
     timeline = scene.timeline
     labels, which = np.unique(timeline.steps.label, return_inverse=True)
@@ -20,7 +20,7 @@ def phases_of(scene: Scene) -> npt.NDArray[np.str_]:
     return phases[which]
 
 
-def steps_in(scene: Scene, *phases: str) -> Intervals:
+def steps_in(scene: RankAnalysis, *phases: str) -> Intervals:
     """The time of all steps of these phases."""
     chosen = np.isin(phases_of(scene), phases)
     return Intervals.union_of(scene.ledger.start_ns[chosen], scene.ledger.end_ns[chosen])

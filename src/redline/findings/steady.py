@@ -3,7 +3,7 @@
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
@@ -17,7 +17,7 @@ def is_usual(steps_ns: I64) -> Mask:
     return usual
 
 
-def without_warm_up(scene: Scene, amounts: I64) -> Intervals:
+def without_warm_up(scene: RankAnalysis, amounts: I64) -> Intervals:
     """All steps; without the first, where that has more of something than later steps have on average."""
     start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
     warms_up = len(amounts) > 1 and amounts[0] > _WARMING * amounts[1:].mean()

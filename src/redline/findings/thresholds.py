@@ -40,7 +40,7 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredJob:
     """All that thresholds are held against."""
 
     diagnosis: Diagnosis
@@ -50,7 +50,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class QuantityValue:
     """The value of a quantity in its unit: shares of 1, times in ns; None where it is not known."""
 
     value: float | None
@@ -66,7 +66,7 @@ class Quantity:
     name: str
     meaning: str
     unit: Unit
-    read: Callable[[Measured], Reading]
+    read: Callable[[MeasuredJob], QuantityValue]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Outcome:
     """A threshold and what was measured: crossed, kept, or (None) not known."""
 
     threshold: Threshold
-    reading: Reading
+    reading: QuantityValue
     crossed: bool | None
 
 
@@ -104,11 +104,11 @@ def parse(text: str) -> Threshold:
     return Threshold(text=text, quantity=quantity, sign=written["sign"], limit=limit)
 
 
-def check(thresholds: Iterable[Threshold], measured: Measured) -> tuple[Outcome, ...]:
+def check(thresholds: Iterable[Threshold], measured: MeasuredJob) -> tuple[Outcome, ...]:
     return tuple(_outcome(one, one.quantity.read(measured)) for one in thresholds)
 
 
-def _outcome(threshold: Threshold, reading: Reading) -> Outcome:
+def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
     crossed = None
     if reading.value is not None:
         compare = _SIGNS.get(threshold.sign)
@@ -151,7 +151,7 @@ def _is_code(name: str) -> bool:
     return name.startswith("RL-")
 
 
-def _account(account: Account, measured: Measured) -> Reading:
+def _account(account: Account, measured: MeasuredJob) -> QuantityValue:
     unseen = {remark.what for remark in measured.outline.unseen}
     value = next(bar.share for bar in measured.outline.waterfall if bar.account is account)
     why_not = ""
@@ -161,60 +161,60 @@ def _account(account: Account, measured: Measured) -> Reading:
         why_not = "one rank only, so waiting for others is in transfer"
     elif account in _NEEDS_HOST and Unseen.NO_HOST in unseen:
         why_not = "no launches in the trace, so why the device was idle cannot be said"
-    return Reading(value=value, why_not=why_not, is_least=bool(why_not))
+    return QuantityValue(value=value, why_not=why_not, is_least=bool(why_not))
 
 
-def _idle(measured: Measured) -> Reading:
-    return Reading(value=measured.findings.verdict.idle_share)
+def _idle(measured: MeasuredJob) -> QuantityValue:
+    return QuantityValue(value=measured.findings.verdict.idle_share)
 
 
-def _exposed(measured: Measured) -> Reading:
+def _exposed(measured: MeasuredJob) -> QuantityValue:
     exposed = (Account.TRANSFER, Account.PEER_WAIT)
-    return Reading(value=sum(bar.share for bar in measured.outline.waterfall if bar.account in exposed))
+    return QuantityValue(value=sum(bar.share for bar in measured.outline.waterfall if bar.account in exposed))
 
 
-def _utilisation(name: str, measured: Measured) -> Reading:
+def _utilisation(name: str, measured: MeasuredJob) -> QuantityValue:
     use = measured.outline.utilisation
     if use is not None:
         is_least = use.known_share < 0.99 or use.unrated_flops > 0
-        return Reading(value=use.mfu if name == "mfu" else use.hfu, is_least=is_least)
+        return QuantityValue(value=use.mfu if name == "mfu" else use.hfu, is_least=is_least)
     unseen = {remark.what: remark for remark in measured.outline.unseen}
     if Unseen.NO_PEAK in unseen or Unseen.NO_DTYPE_PEAK in unseen:
-        return Reading(value=None, why_not="the peak of the machine is not known; give it with --machine")
+        return QuantityValue(value=None, why_not="the peak of the machine is not known; give it with --machine")
     if Unseen.UNKNOWN_WORK in unseen and unseen[Unseen.UNKNOWN_WORK].detail:
-        return Reading(value=None, why_not="no shapes were recorded; profile with record_shapes=True")
-    return Reading(value=None, why_not="no matmul, convolution or attention whose shapes are known")
+        return QuantityValue(value=None, why_not="no shapes were recorded; profile with record_shapes=True")
+    return QuantityValue(value=None, why_not="no matmul, convolution or attention whose shapes are known")
 
 
-def _step(measured: Measured) -> Reading:
+def _step(measured: MeasuredJob) -> QuantityValue:
     steps = measured.outline.steps
-    return Reading(value=steps.median_ns) if steps.longest_ns else Reading(value=None, why_not=_NO_STEPS)
+    return QuantityValue(value=steps.median_ns) if steps.longest_ns else QuantityValue(value=None, why_not=_NO_STEPS)
 
 
-def _spread(measured: Measured) -> Reading:
+def _spread(measured: MeasuredJob) -> QuantityValue:
     steps = measured.outline.steps
     if not steps.longest_ns:
-        return Reading(value=None, why_not=_NO_STEPS)
+        return QuantityValue(value=None, why_not=_NO_STEPS)
     if measured.diagnosis.rank_steps < 2:
-        return Reading(value=None, why_not="only one step was seen")
-    return Reading(value=(steps.longest_ns - steps.shortest_ns) / steps.median_ns)
+        return QuantityValue(value=None, why_not="only one step was seen")
+    return QuantityValue(value=(steps.longest_ns - steps.shortest_ns) / steps.median_ns)
 
 
 _NO_STEPS = "nothing in the trace takes any time"
 
 
-def _bound(measured: Measured) -> Reading:
-    return Reading(value=max((one.share for one in measured.findings.findings), default=0.0))
+def _bound(measured: MeasuredJob) -> QuantityValue:
+    return QuantityValue(value=max((one.share for one in measured.findings.findings), default=0.0))
 
 
-def _dropped(measured: Measured) -> Reading:
-    return Reading(value=sum(sum(rank.origin.dropped.values()) for rank in measured.diagnosis.ranks))
+def _dropped(measured: MeasuredJob) -> QuantityValue:
+    return QuantityValue(value=sum(sum(rank.origin.dropped.values()) for rank in measured.diagnosis.ranks))
 
 
-def _found(code: str, measured: Measured) -> Reading:
+def _found(code: str, measured: MeasuredJob) -> QuantityValue:
     every: Sequence[Finding] = (*measured.findings.findings, *measured.findings.remarks)
-    found = (Reading(value=one.share) for one in every if one.code == code)
-    return next(found, Reading(value=0.0, is_there=False))
+    found = (QuantityValue(value=one.share) for one in every if one.code == code)
+    return next(found, QuantityValue(value=0.0, is_there=False))
 
 
 def _quantities() -> dict[str, Quantity]:
@@ -233,11 +233,11 @@ def _quantities() -> dict[str, Quantity]:
         share(name="spread", meaning="longest less shortest step, of the median", read=_spread),
         share(name="bound", meaning="of the average step: the bound of the largest finding", read=_bound),
         count(name="dropped", meaning="events that reading had to drop", read=_dropped),
-        count(name="unread", meaning="files that could not be read", read=lambda one: Reading(value=one.unread)),
+        count(name="unread", meaning="files that could not be read", read=lambda one: QuantityValue(value=one.unread)),
         count(
             name="missing",
             meaning="ranks of the job without a trace",
-            read=lambda one: Reading(value=len(one.diagnosis.missing)),
+            read=lambda one: QuantityValue(value=len(one.diagnosis.missing)),
         ),
         *(share(name=one.code, meaning="bound of the finding", read=partial(_found, one.code)) for one in RULES),
     ]

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch
-from redline.findings.finding import Place
+from redline.findings.finding import ClaimedTime
 from redline.findings.rule import Rule
 from redline.findings.steady import is_usual
 
@@ -49,8 +49,8 @@ class Total:
         return {name: texts.most_common(1)[0][0] for name, texts in self._names.items()}
 
     @property
-    def longest_places(self) -> tuple[Place, ...]:
+    def longest_places(self) -> tuple[ClaimedTime, ...]:
         return tuple(
-            Place(rank=rank, start_ns=start_ns, end_ns=start_ns - minus_ns)
+            ClaimedTime(rank=rank, start_ns=start_ns, end_ns=start_ns - minus_ns)
             for minus_ns, rank, start_ns in sorted(self._places)[:_MOST_PLACES]
         )

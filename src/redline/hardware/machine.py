@@ -53,7 +53,7 @@ UNUSED = "measured figures are not used: {names} ({name}: {why}); calibrate agai
 _MOST_NAMED = 3
 
 
-class Origin(StrEnum):
+class FigureSource(StrEnum):
     """Where a figure comes from."""
 
     CATALOGUE = "catalogue"
@@ -69,7 +69,7 @@ class Figure:
     """Who published it, or how it was measured."""
     date: str
     """When it was taken down or measured: 2026-08 or 2026-08-14."""
-    origin: Origin = Origin.CATALOGUE
+    origin: FigureSource = FigureSource.CATALOGUE
     low_confidence: bool = False
     spread: float | None = None
     """Of a measured figure: how far the further end of its interval is from the value, as a share of the value."""
@@ -187,7 +187,7 @@ def calibrated(
 
     Where a measured figure is not usable, the published one stays.
     """
-    measured = {key: replace(figure, origin=Origin.CALIBRATED) for key, figure in figures.items()}
+    measured = {key: replace(figure, origin=FigureSource.CALIBRATED) for key, figure in figures.items()}
     usable, unusable = split_usable(measured)
     return replace(
         machine,

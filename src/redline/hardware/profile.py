@@ -13,7 +13,7 @@ import msgspec
 from redline.artifacts import Envelope, check_envelope, read_whole, write_atomic
 from redline.errors import InputError
 from redline.hardware import catalogue
-from redline.hardware.machine import FIGURE_UNITS, Figure, Machine, Origin, calibrated, split_usable, too_wide
+from redline.hardware.machine import FIGURE_UNITS, Figure, FigureSource, Machine, calibrated, split_usable, too_wide
 
 KIND = "machine-profile"
 SCHEMA_VERSION = 1
@@ -177,7 +177,7 @@ def _figure(name: str, measured: _Measured, path: Path) -> Figure:
         value=measured.value,
         source=measured.how,
         date=measured.when,
-        origin=Origin.CALIBRATED,
+        origin=FigureSource.CALIBRATED,
         spread=measured.spread,
         unusable=measured.unusable or too_wide(measured.spread),  # profiles of before do not say it
     )
@@ -196,7 +196,7 @@ def save_profile(
 ) -> None:
     """Write the calibrated figures of a machine. The published ones stay in the record that it is based on."""
     base = catalogue.record(machine.base)
-    published = [name for name, figure in machine.figures.items() if figure.origin is not Origin.CALIBRATED]
+    published = [name for name, figure in machine.figures.items() if figure.origin is not FigureSource.CALIBRATED]
     if machine.base and base is None:
         raise ValueError(f"{machine.name}: its base {machine.base!r} is no record of the catalogue")
     if published and base is None:
@@ -217,7 +217,7 @@ def _content(machine: Machine, base: Machine | None) -> Iterator[tuple[str, obje
     else:
         yield from (("vendor", machine.vendor), ("architecture", machine.architecture))
     yield "notes", list(machine.notes[len(base.notes) if base else 0 :])
-    measured = {name: figure for name, figure in machine.figures.items() if figure.origin is Origin.CALIBRATED}
+    measured = {name: figure for name, figure in machine.figures.items() if figure.origin is FigureSource.CALIBRATED}
     yield "figures", {name: _written(figure) for name, figure in {**measured, **machine.unusable}.items()}
 
 

@@ -57,7 +57,7 @@ EXPORTING, WRITTEN, LOST_SPACE, LOST_INCOMPLETE, LOST_ERROR, LOST_KILLED = range
 DISOWNED = 7  # what it shows turned out to be no steps of the job
 
 
-class Slot:
+class ProcessSlot:
     """What one process of the job writes, and its watcher reads."""
 
     def __init__(self, memory: memoryview[int]) -> None:
@@ -104,7 +104,7 @@ class Slot:
         return list(self.entries[0 : 2 * filled : 2]), list(self.entries[1 : 2 * filled : 2]), self.words[STRIDE] or 1
 
 
-class Board:
+class SharedState:
     """All slots of the processes on this machine, and the words that they share.
 
     The watcher has all of it in one mapping, however many slots there are. A process of the job maps what it writes to,
@@ -123,23 +123,23 @@ class Board:
             self.shared = _mapped(file, PAGE_BYTES).cast("q") if self._all is None else self._all[:PAGE_BYTES].cast("q")
 
     @classmethod
-    def make(cls, slots: int) -> Board:
+    def make(cls, slots: int) -> SharedState:
         descriptor = os.memfd_create("redline")
         os.ftruncate(descriptor, _at(slots))
         os.posix_fallocate(descriptor, 0, PAGE_BYTES)
         return cls(f"/proc/{os.getpid()}/fd/{descriptor}", slots, descriptor)
 
     @classmethod
-    def open(cls, path: str, slots: int) -> Board:
+    def open(cls, path: str, slots: int) -> SharedState:
         return cls(path, slots)
 
-    def slot(self, number: int) -> Slot:
+    def slot(self, number: int) -> ProcessSlot:
         if self._all is not None:
-            return Slot(self._all[_at(number) : _at(number + 1)])
+            return ProcessSlot(self._all[_at(number) : _at(number + 1)])
         with self._opened() as file:
-            return Slot(_mapped(file, SLOT_BYTES, _at(number)))
+            return ProcessSlot(_mapped(file, SLOT_BYTES, _at(number)))
 
-    def claim(self, number: int) -> Slot:
+    def claim(self, number: int) -> ProcessSlot:
         """A slot to write to. Its memory is set aside first: writing where there is none would kill the job."""
         with self._opened() as file:
             os.posix_fallocate(file, _at(number), _ENTRIES_AT)
@@ -148,7 +148,7 @@ class Board:
         slot.words[STRIDE] = 1
         return slot
 
-    def claim_free(self) -> tuple[int, Slot]:
+    def claim_free(self) -> tuple[int, ProcessSlot]:
         """A slot for a process that nobody expected; OSError where none is free."""
         with self.locked():
             for number, words in enumerate(self.words()):

@@ -8,7 +8,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from redline.errors import first_line
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.record import Declined, Estimate
 from redline.probes.statistics import estimate, fastest
 
@@ -18,7 +18,7 @@ _HOPELESS = 10  # a first call that takes so many times the limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case(Generic[Key]):
+class BenchmarkCase(Generic[Key]):
     """Something to be timed."""
 
     key: Key
@@ -29,7 +29,7 @@ class Case(Generic[Key]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
+class TimingBudget:
     """How much time may be spent."""
 
     rounds: int
@@ -66,9 +66,9 @@ class Samples(Generic[Key]):
 
 
 def take(
-    cases: Sequence[Case[Key]],
-    device: Device,
-    effort: Effort,
+    cases: Sequence[BenchmarkCase[Key]],
+    device: ProbeDevice,
+    effort: TimingBudget,
     samples: Samples[Key],
     *,
     left_s: Callable[[], float] = lambda: inf,
@@ -98,7 +98,7 @@ def take(
     samples.add({key: times_ns for key, times_ns in series.items() if times_ns})
 
 
-def _turns(cases: Sequence[Case[Key]], rounds: int) -> Iterator[tuple[int, Case[Key]]]:
+def _turns(cases: Sequence[BenchmarkCase[Key]], rounds: int) -> Iterator[tuple[int, BenchmarkCase[Key]]]:
     """Every case once per round, numbered."""
     for turn in range(rounds):
         start = turn * len(cases) // max(1, rounds)
@@ -107,7 +107,7 @@ def _turns(cases: Sequence[Case[Key]], rounds: int) -> Iterator[tuple[int, Case[
 
 
 def _sampled(
-    case: Case[Key], call: Callable[[], object], repeats: int, device: Device, samples: Samples[Key]
+    case: BenchmarkCase[Key], call: Callable[[], object], repeats: int, device: ProbeDevice, samples: Samples[Key]
 ) -> list[float]:
     """One sample; none where the call fails now, as it may when memory has become scarce."""
     try:
@@ -120,7 +120,7 @@ def _sampled(
 
 
 def _prepared(
-    case: Case[Key], device: Device, effort: Effort, samples: Samples[Key]
+    case: BenchmarkCase[Key], device: ProbeDevice, effort: TimingBudget, samples: Samples[Key]
 ) -> tuple[Callable[[], object], int] | None:
     if case.about in samples.declined:
         return None
@@ -136,7 +136,7 @@ def _prepared(
     return call, max(1, min(_MOST_REPEATS, round(effort.sample_ns / max(once_ns, 1.0))))
 
 
-def _once_ns(call: Callable[[], object], device: Device, effort: Effort) -> float:
+def _once_ns(call: Callable[[], object], device: ProbeDevice, effort: TimingBudget) -> float:
     """How long a call takes. The first may compile, allocate or load a library, so it is tried again, and once more
     where that decides anything: how often a short one is repeated, and whether a long one takes too long.
     """

@@ -11,10 +11,10 @@ from typing import Any
 
 from redline.errors import InputError
 from redline.probes import compute, doubling, intensity, loader, memory, overhead, peaks
-from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.budget import FULL_S, QUICK_S, Budget
 from redline.probes.conditions import Start, Watch
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.law import fit_law
 from redline.probes.record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
 from redline.probes.subject import subject_of
@@ -39,7 +39,7 @@ class Extent:
     """At most; after the second pass, no further one begins that would likely end too late."""
     passes_s: float
     """For all of them."""
-    effort: Effort
+    effort: TimingBudget
     sustain_s: float
 
 
@@ -47,14 +47,14 @@ FULL = Extent(
     budget_s=FULL_S,
     passes=4,
     passes_s=150,
-    effort=Effort(rounds=5, sample_ns=2_000_000, call_limit_ns=2_000_000_000),
+    effort=TimingBudget(rounds=5, sample_ns=2_000_000, call_limit_ns=2_000_000_000),
     sustain_s=8.0,
 )
 QUICK = Extent(
     budget_s=QUICK_S,
     passes=3,
     passes_s=25,
-    effort=Effort(rounds=3, sample_ns=1_000_000, call_limit_ns=500_000_000),
+    effort=TimingBudget(rounds=3, sample_ns=1_000_000, call_limit_ns=500_000_000),
     sustain_s=1.0,
 )
 
@@ -113,12 +113,12 @@ class _Run:
         self.share = min(1.0, budget.seconds / self.extent.budget_s)
         limit_ns = round(self.share * self.extent.effort.call_limit_ns)
         self.effort = replace(self.extent.effort, call_limit_ns=limit_ns)
-        self.device = Device()
+        self.device = ProbeDevice()
         self.device.refuse_unless_usable()
         self.watch = Watch(self.device, start)
         self.samples: dict[ModuleType, Samples[Any]] = {module: Samples() for module in _SAMPLED}
         self._chosen = [module for module, family in _SAMPLED.items() if family in families]
-        self._cases: dict[ModuleType, list[Case[Any]]] = {}
+        self._cases: dict[ModuleType, list[BenchmarkCase[Any]]] = {}
         self._told_s = time.monotonic()
 
     # --- passes -------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class _Run:
         after_s = self.extent.sustain_s * len({kernel.dtype for kernel in self.samples[compute].passes})
         return min(self.extent.passes_s, spent_s + self.budget.left_s() - after_s)
 
-    def _take(self, module: ModuleType, cases: Sequence[Case[Any]], what: str) -> None:
+    def _take(self, module: ModuleType, cases: Sequence[BenchmarkCase[Any]], what: str) -> None:
         if self.budget.is_over:
             return
         what = f"{what}: {module.__name__.rpartition('.')[2]}"
@@ -169,14 +169,14 @@ class _Run:
         self.budget.has_results = self.budget.has_results or is_sampling
         self._tell_again(f"{what}, {done} of {of} timings")
 
-    def _first_cases(self, module: ModuleType) -> list[Case[Any]]:
+    def _first_cases(self, module: ModuleType) -> list[BenchmarkCase[Any]]:
         if self.budget.is_over:
             return []
         if module is compute:
             return list(compute.first_cases(self.device, quick=self.quick, share=self.share))
         return list(memory.first_cases(self.device, quick=self.quick)) if module is memory else self._all_cases(module)
 
-    def _all_cases(self, module: ModuleType) -> list[Case[Any]]:
+    def _all_cases(self, module: ModuleType) -> list[BenchmarkCase[Any]]:
         """Made when they are needed: on a busy machine, compilers and first calls take their time too."""
         if module not in self._cases and not self.budget.is_over:
             more: dict[str, float] = {}

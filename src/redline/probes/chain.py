@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 _SOURCE = Path(__file__).with_name("chain.c")
 _COMPILERS = ("cc", "gcc", "clang")
@@ -39,7 +39,7 @@ class Chain:
     """Takes where to read, where to write and how many multiply-adds; gives a call."""
 
 
-def make_chain(device: Device, limit_s: float = COMPILE_S) -> Chain:
+def make_chain(device: ProbeDevice, limit_s: float = COMPILE_S) -> Chain:
     """Raises NoCompilerError where there is no compiler, or none that can do it within the limit."""
     return Chain("torch.compile", 1, _compiled_by_torch) if device.is_cuda else _compiled_by_system(limit_s)
 

@@ -11,7 +11,7 @@ from redline.probes.record import Calibration, CollectiveLaw, Collectives, Estim
 from redline.units import format_buffer
 
 
-class Verdict(StrEnum):
+class ComparisonVerdict(StrEnum):
     """What the second calibration says beside the first."""
 
     SAME = "same"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class CalibrationFigure:
     """One figure of a calibration."""
 
     family: str
@@ -53,7 +53,7 @@ class Row:
     is_main: bool
     first: Estimate
     second: Estimate
-    verdict: Verdict
+    verdict: ComparisonVerdict
 
     @property
     def ratio(self) -> float:
@@ -73,8 +73,8 @@ class Comparison:
     first: Calibration
     second: Calibration
     rows: tuple[Row, ...]
-    only_first: tuple[Measured, ...]
-    only_second: tuple[Measured, ...]
+    only_first: tuple[CalibrationFigure, ...]
+    only_second: tuple[CalibrationFigure, ...]
 
 
 _LOWER_IS_BETTER = frozenset({"ns"})
@@ -93,7 +93,7 @@ def compare(first: Calibration, second: Calibration) -> Comparison:
     )
 
 
-def _row(first: Measured, second: Measured) -> Row:
+def _row(first: CalibrationFigure, second: CalibrationFigure) -> Row:
     return Row(
         family=first.family,
         quantity=first.quantity,
@@ -106,19 +106,19 @@ def _row(first: Measured, second: Measured) -> Row:
     )
 
 
-def verdict_of(first: Estimate, second: Estimate, unit: str) -> Verdict:
+def verdict_of(first: Estimate, second: Estimate, unit: str) -> ComparisonVerdict:
     if first.low <= second.high and second.low <= first.high:
-        return Verdict.SAME
+        return ComparisonVerdict.SAME
     if unit in _NEITHER_IS_BETTER:
-        return Verdict.DIFFERENT
+        return ComparisonVerdict.DIFFERENT
     is_higher = second.value > first.value
-    return Verdict.FASTER if is_higher != (unit in _LOWER_IS_BETTER) else Verdict.SLOWER
+    return ComparisonVerdict.FASTER if is_higher != (unit in _LOWER_IS_BETTER) else ComparisonVerdict.SLOWER
 
 
 # --- all figures of a calibration -------------------------------------------------------------------------------------
 
 
-def figures(calibration: Calibration) -> Iterator[Measured]:
+def figures(calibration: Calibration) -> Iterator[CalibrationFigure]:
     """In the order in which they are shown."""
     yield from _compute(calibration)
     yield from _memory(calibration)
@@ -128,7 +128,7 @@ def figures(calibration: Calibration) -> Iterator[Measured]:
         yield from _collectives(calibration.collectives)
 
 
-def _compute(calibration: Calibration) -> Iterator[Measured]:
+def _compute(calibration: Calibration) -> Iterator[CalibrationFigure]:
     for peak in calibration.peaks:
         unit = work_unit(peak.dtype)
         yield _main("compute", "best_matmul", peak.dtype, unit, peak.burst_flops_per_s)
@@ -141,13 +141,13 @@ def _compute(calibration: Calibration) -> Iterator[Measured]:
         yield _point("compute", kernel.family, of, work_unit(kernel.dtype), kernel.flops_per_s)
 
 
-def _law(law: Law) -> Iterator[Measured]:
+def _law(law: Law) -> Iterator[CalibrationFigure]:
     yield _main("compute", "law_compute", law.dtype, work_unit(law.dtype), law.compute_flops_per_s)
     yield _main("compute", "law_memory", law.dtype, "B/s", law.memory_bytes_per_s)
     yield _main("compute", "law_fixed", law.dtype, "ns", law.fixed_ns)
 
 
-def _memory(calibration: Calibration) -> Iterator[Measured]:
+def _memory(calibration: Calibration) -> Iterator[CalibrationFigure]:
     """Machines with other caches have other largest sizes; the bandwidth beyond them can be compared all the same."""
     beyond = memory_bytes_per_s(calibration.bandwidths)
     if beyond is not None:
@@ -164,7 +164,7 @@ def _memory(calibration: Calibration) -> Iterator[Measured]:
             yield made("memory", point.kind, size, "B/s", point.bytes_per_s)
 
 
-def _overhead(calibration: Calibration) -> Iterator[Measured]:
+def _overhead(calibration: Calibration) -> Iterator[CalibrationFigure]:
     for point in calibration.overheads:
         yield _main("overhead", point.name, "", "ns", point.time_ns)
     for loader in calibration.loaders:
@@ -175,7 +175,7 @@ def _overhead(calibration: Calibration) -> Iterator[Measured]:
         yield _point("overhead", "step_of_batch", str(doubling.batch), "ns", doubling.time_ns)
 
 
-def _roofline(calibration: Calibration) -> Iterator[Measured]:
+def _roofline(calibration: Calibration) -> Iterator[CalibrationFigure]:
     found = calibration.roofline
     if found is None:
         return
@@ -187,7 +187,7 @@ def _roofline(calibration: Calibration) -> Iterator[Measured]:
         yield _point("roofline", "intensity", of, work_unit(found.dtype), rate(point.flops, point.time_ns))
 
 
-def _collectives(found: Collectives) -> Iterator[Measured]:
+def _collectives(found: Collectives) -> Iterator[CalibrationFigure]:
     for law in found.laws:
         yield _main("collectives", "latency", _of(law), "ns", _as_wide_as_its_error(law.latency_ns, law))
         yield _main("collectives", "rate", _of(law), "B/s", _as_wide_as_its_error(law.bytes_per_s, law))
@@ -208,9 +208,9 @@ def _as_wide_as_its_error(value: float, law: CollectiveLaw) -> Estimate:
     return Estimate(value=value, low=value - reach, high=value + reach, samples=law.points)
 
 
-def _main(family: str, quantity: str, of: str, unit: str, estimate: Estimate) -> Measured:
-    return Measured(family=family, quantity=quantity, of=of, unit=unit, estimate=estimate, is_main=True)
+def _main(family: str, quantity: str, of: str, unit: str, estimate: Estimate) -> CalibrationFigure:
+    return CalibrationFigure(family=family, quantity=quantity, of=of, unit=unit, estimate=estimate, is_main=True)
 
 
-def _point(family: str, quantity: str, of: str, unit: str, estimate: Estimate) -> Measured:
-    return Measured(family=family, quantity=quantity, of=of, unit=unit, estimate=estimate, is_main=False)
+def _point(family: str, quantity: str, of: str, unit: str, estimate: Estimate) -> CalibrationFigure:
+    return CalibrationFigure(family=family, quantity=quantity, of=of, unit=unit, estimate=estimate, is_main=False)

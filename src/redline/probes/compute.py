@@ -7,16 +7,25 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from redline.errors import first_line
-from redline.probes.bench import Case, Samples
+from redline.probes.bench import BenchmarkCase, Samples
 from redline.probes.law import FEWEST
 from redline.probes.products import Number, Operands, first_flops_per_s, numbers, strict, suits, varied
 from redline.probes.record import KernelPoint
-from redline.probes.shapes import Attention, Convolution, Cost, Product, attentions, convolutions, product_of, products
+from redline.probes.shapes import (
+    AttentionShape,
+    Convolution,
+    Cost,
+    MatmulShape,
+    attentions,
+    convolutions,
+    product_of,
+    products,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 MATMUL, CONVOLUTION, ATTENTION = "matmul", "convolution", "attention"
 _LONGEST_S, _QUICK_LONGEST_S = 0.06, 0.03
@@ -37,7 +46,7 @@ class Kernel:
     bytes: int
 
 
-def first_cases(device: Device, *, quick: bool, share: float = 1.0) -> list[Case[Kernel]]:
+def first_cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """The largest matmuls of the types that are used most: among them are the fastest."""
     found = []
     for number in _ordered(device)[: len(_MOST_USED)]:
@@ -46,7 +55,7 @@ def first_cases(device: Device, *, quick: bool, share: float = 1.0) -> list[Case
     return found
 
 
-def cases(device: Device, *, quick: bool, share: float = 1.0) -> list[Case[Kernel]]:
+def cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """Shapes whose call would take longer than some milliseconds here, or a share of that, are left out."""
     found = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
     for dtype in _LAYER_TYPES:
@@ -70,14 +79,14 @@ def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]
     )
 
 
-def matmul_again(kernel: Kernel, device: Device) -> Case[Kernel]:
+def matmul_again(kernel: Kernel, device: ProbeDevice) -> BenchmarkCase[Kernel]:
     """The case of a matmul that was measured before."""
     number = next(one for one in numbers(device) if one.name == kernel.dtype)
     product = product_of(kernel.shape)
     return _matmul(number, product, Operands(device, [product]))
 
 
-def _ordered(device: Device) -> list[Number]:
+def _ordered(device: ProbeDevice) -> list[Number]:
     """The types that are used most first."""
     found = numbers(device)
     return [*(one for one in found if one.name in _MOST_USED), *(one for one in found if one.name not in _MOST_USED)]
@@ -86,7 +95,7 @@ def _ordered(device: Device) -> list[Number]:
 # --- matmul -----------------------------------------------------------------------------------------------------------
 
 
-def _matmuls(number: Number, device: Device, *, quick: bool, share: float) -> list[Case[Kernel]]:
+def _matmuls(number: Number, device: ProbeDevice, *, quick: bool, share: float) -> list[BenchmarkCase[Kernel]]:
     try:
         speed = _first_flops_per_s(number, device)
     except Exception as error:  # noqa: BLE001 (whatever torch or a driver raises: it cannot be measured here)
@@ -99,12 +108,12 @@ def _matmuls(number: Number, device: Device, *, quick: bool, share: float) -> li
 
 
 @cache
-def _first_flops_per_s(number: Number, device: Device) -> float:
+def _first_flops_per_s(number: Number, device: ProbeDevice) -> float:
     """Asked for once: the shapes have to be the same whenever cases are made."""
     return first_flops_per_s(number, device)
 
 
-def _short(chosen: list[Product], number: Number, most_flops: float, free_bytes: int) -> list[Product]:
+def _short(chosen: list[MatmulShape], number: Number, most_flops: float, free_bytes: int) -> list[MatmulShape]:
     """Those that are small enough, and always as many as a law needs."""
     costs = {product: product.cost(number.operand_bytes, number.result_bytes) for product in chosen}
     ordered = sorted(costs.values(), key=lambda cost: cost.flops)
@@ -116,25 +125,25 @@ def _short(chosen: list[Product], number: Number, most_flops: float, free_bytes:
     ]
 
 
-def _matmul(number: Number, product: Product, operands: Operands) -> Case[Kernel]:
+def _matmul(number: Number, product: MatmulShape, operands: Operands) -> BenchmarkCase[Kernel]:
     cost = product.cost(number.operand_bytes, number.result_bytes)
     return _case(MATMUL, number.name, str(product), cost, partial(operands.call, number, product))
 
 
-def _declined(number: Number, why: str) -> Case[Kernel]:
+def _declined(number: Number, why: str) -> BenchmarkCase[Kernel]:
     """A case that says once for all shapes why there is none of this type."""
 
     def prepare() -> Callable[[], object]:
         raise RuntimeError(why)
 
     key = Kernel(family=MATMUL, dtype=number.name, shape="", flops=0, bytes=0)
-    return Case(key=key, prepare=prepare, about=f"{MATMUL} in {number.name}")
+    return BenchmarkCase(key=key, prepare=prepare, about=f"{MATMUL} in {number.name}")
 
 
 # --- convolution and attention ----------------------------------------------------------------------------------------
 
 
-def _convolution(shape: Convolution, dtype: str, device: Device) -> Case[Kernel]:
+def _convolution(shape: Convolution, dtype: str, device: ProbeDevice) -> BenchmarkCase[Kernel]:
     torch_dtype, element_bytes = _LAYER_TYPES[dtype]
 
     def prepare() -> Callable[[], object]:
@@ -150,7 +159,7 @@ def _convolution(shape: Convolution, dtype: str, device: Device) -> Case[Kernel]
     return _case(CONVOLUTION, dtype, str(shape), shape.cost(element_bytes), prepare)
 
 
-def _attention(shape: Attention, dtype: str, device: Device) -> Case[Kernel]:
+def _attention(shape: AttentionShape, dtype: str, device: ProbeDevice) -> BenchmarkCase[Kernel]:
     torch_dtype, element_bytes = _LAYER_TYPES[dtype]
 
     def prepare() -> Callable[[], object]:
@@ -163,6 +172,8 @@ def _attention(shape: Attention, dtype: str, device: Device) -> Case[Kernel]:
     return _case(ATTENTION, dtype, str(shape), shape.cost(element_bytes), prepare)
 
 
-def _case(family: str, dtype: str, shape: str, cost: Cost, prepare: Callable[[], Callable[[], object]]) -> Case[Kernel]:
+def _case(
+    family: str, dtype: str, shape: str, cost: Cost, prepare: Callable[[], Callable[[], object]]
+) -> BenchmarkCase[Kernel]:
     key = Kernel(family=family, dtype=dtype, shape=shape, flops=cost.flops, bytes=cost.bytes)
-    return Case(key=key, prepare=prepare, about=f"{family} in {dtype}, {shape}")
+    return BenchmarkCase(key=key, prepare=prepare, about=f"{family} in {dtype}, {shape}")

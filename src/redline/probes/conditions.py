@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.record import Conditions
 from redline.probes.statistics import MAD_TO_SIGMA
 
@@ -102,7 +102,7 @@ def seen(start: Start) -> str:
 class Watch:
     """Watches the machine from the start until it is asked for the conditions."""
 
-    def __init__(self, device: Device, start: Start, *, root: Path = Path("/")) -> None:
+    def __init__(self, device: ProbeDevice, start: Start, *, root: Path = Path("/")) -> None:
         self._device = device
         self._root = root
         self._start = start
@@ -143,7 +143,7 @@ class Watch:
         )
 
 
-def _beat_call(device: Device) -> Callable[[], object]:
+def _beat_call(device: ProbeDevice) -> Callable[[], object]:
     import torch
 
     left = torch.ones(_BEAT_SIZE, _BEAT_SIZE, device=device.torch_device)

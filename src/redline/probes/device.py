@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Device:
+class ProbeDevice:
     """A CPU or one CUDA device. `timed_ns` is the only clock of the probes."""
 
     def __init__(self, kind: str = "") -> None:

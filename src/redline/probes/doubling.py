@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redline.errors import InputError
-from redline.probes.bench import Case, Effort, Samples, take
+from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.record import Doubling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
     Step = Callable[[int], Callable[[], object]]
     """Makes ready what a step with so large a batch needs, and gives the step."""
@@ -29,7 +29,7 @@ _LAYERS = 3
 _CPU_WIDTH, _CUDA_WIDTH = 64, 1024
 
 
-def doubling(step: Step, batch: int, device: Device, effort: Effort, noise: float) -> Doubling:
+def doubling(step: Step, batch: int, device: ProbeDevice, effort: TimingBudget, noise: float) -> Doubling:
     """Of one step, by samples with the batch and with twice as much in turn."""
     samples: Samples[int] = Samples()
     for _ in range(_PASSES):
@@ -59,7 +59,7 @@ def overhead_up_to(points: Sequence[Doubling]) -> int | None:
 # --- of this machine --------------------------------------------------------------------------------------------------
 
 
-def cases(device: Device, *, quick: bool) -> list[Case[int]]:
+def cases(device: ProbeDevice, *, quick: bool) -> list[BenchmarkCase[int]]:
     """Of a small network, from one row to a thousand: up to where this machine has more overhead than work in it."""
     return _cases(_network(device), _QUICK_BATCHES if quick else _BATCHES)
 
@@ -68,7 +68,7 @@ def points(samples: Samples[int], *, noise: float) -> tuple[Doubling, ...]:
     return _doublings(samples, sorted(samples.passes), noise)
 
 
-def _network(device: Device) -> Step:
+def _network(device: ProbeDevice) -> Step:
     """Linear layers and activations, forward only."""
     import torch
 
@@ -78,10 +78,12 @@ def _network(device: Device) -> Step:
     return lambda batch: partial(network, torch.ones(batch, width, device=device.torch_device))
 
 
-def _cases(step: Step, batches: Sequence[int]) -> list[Case[int]]:
+def _cases(step: Step, batches: Sequence[int]) -> list[BenchmarkCase[int]]:
     """A batch and its double are neighbours, so that they are timed close to each other."""
     both = dict.fromkeys(size for batch in batches for size in (batch, 2 * batch))
-    return [Case(key=size, prepare=partial(step, size), about=f"a step with a batch of {size}") for size in both]
+    return [
+        BenchmarkCase(key=size, prepare=partial(step, size), about=f"a step with a batch of {size}") for size in both
+    ]
 
 
 def _doublings(samples: Samples[int], batches: Sequence[int], noise: float) -> tuple[Doubling, ...]:

@@ -18,13 +18,13 @@ from redline.hardware.machine import (
     RATE,
     SUSTAINED_MATMUL,
     Figure,
+    FigureSource,
     Machine,
-    Origin,
     calibrated,
     split_usable,
 )
 from redline.probes.memory import memory_bytes_per_s
-from redline.probes.record import Calibration, Collectives, Estimate, Subject
+from redline.probes.record import Calibration, Collectives, DeviceInfo, Estimate
 from redline.probes.usable import why_not
 
 _OVERHEADS = {"dispatch": "dispatch_ns", "launch": "launch_ns"}
@@ -41,7 +41,7 @@ def machine_of(calibration: Calibration) -> Machine:
     return Machine(name=subject.name, architecture=subject.kind, figures=usable, unusable=unusable, notes=notes)
 
 
-def record_of(subject: Subject) -> Machine | None:
+def record_of(subject: DeviceInfo) -> Machine | None:
     """Its record in the catalogue, which has no CPUs."""
     if subject.kind == "cpu":
         return None
@@ -131,4 +131,4 @@ def _measured(estimate: Estimate, how: str, unusable: str) -> Figure:
 
 
 def _figure(value: float, how: str, spread: float | None = None, unusable: str = "") -> Figure:
-    return Figure(value=value, source=how, date="", origin=Origin.CALIBRATED, spread=spread, unusable=unusable)
+    return Figure(value=value, source=how, date="", origin=FigureSource.CALIBRATED, spread=spread, unusable=unusable)

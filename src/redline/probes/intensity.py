@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redline.probes.bench import Case, Samples
+from redline.probes.bench import BenchmarkCase, Samples
 from redline.probes.chain import COMPILE_S, Chain, NoCompilerError, make_chain
 from redline.probes.memory import largest_bytes
 from redline.probes.record import Estimate, IntensityPoint, Roofline, rate
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 _REPEATS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _QUICK_REPEATS = (1, 4, 16, 64, 256)
@@ -42,7 +42,7 @@ class Load:
         return self.flops / self.bytes
 
 
-def cases(device: Device, *, quick: bool, limit_s: float = COMPILE_S) -> list[Case[Load]]:
+def cases(device: ProbeDevice, *, quick: bool, limit_s: float = COMPILE_S) -> list[BenchmarkCase[Load]]:
     """The arrays together are as large as those of the largest copy that `probes.memory` times."""
     try:
         chain = make_chain(device, limit_s)
@@ -53,29 +53,29 @@ def cases(device: Device, *, quick: bool, limit_s: float = COMPILE_S) -> list[Ca
     return [experiment.case(count) for count in repeats]
 
 
-def _declined(error: NoCompilerError) -> Case[Load]:
+def _declined(error: NoCompilerError) -> BenchmarkCase[Load]:
     def prepare() -> Callable[[], object]:
         raise error
 
-    return Case(key=Load(method="", flops=0, bytes=0), prepare=prepare, about=_ABOUT)
+    return BenchmarkCase(key=Load(method="", flops=0, bytes=0), prepare=prepare, about=_ABOUT)
 
 
 class _Experiment:
     """Two arrays that all passes share. They live as long as a call that was prepared on them."""
 
-    def __init__(self, device: Device, chain: Chain, size_bytes: int) -> None:
+    def __init__(self, device: ProbeDevice, chain: Chain, size_bytes: int) -> None:
         self.device, self.chain = device, chain
         self.elements = size_bytes // 2 // _ELEMENT_BYTES // chain.block * chain.block
         self._arrays: weakref.WeakValueDictionary[str, torch.Tensor] = weakref.WeakValueDictionary()
 
-    def case(self, repeats: int) -> Case[Load]:
+    def case(self, repeats: int) -> BenchmarkCase[Load]:
         key = Load(
             method=self.chain.method,
             flops=2 * repeats * self.elements,
             bytes=2 * _ELEMENT_BYTES * self.elements,
         )
         about = f"{_ABOUT}, {repeats} multiply-adds per element"
-        return Case(key=key, prepare=partial(self._prepare, repeats), about=about)
+        return BenchmarkCase(key=key, prepare=partial(self._prepare, repeats), about=about)
 
     def _prepare(self, repeats: int) -> Callable[[], object]:
         return self.chain.call(self._array("source"), self._array("target"), repeats)

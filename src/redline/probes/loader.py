@@ -20,7 +20,7 @@ from redline.probes.record import Declined, LoaderPoint
 if TYPE_CHECKING:
     import torch
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 _SHAPE = (3, 224, 224)
 _BATCH = 64
@@ -37,7 +37,7 @@ _LEAST_S = 3.0
 
 
 def loader_points(
-    device: Device, *, quick: bool, noise: float, left_s: Callable[[], float] = lambda: inf
+    device: ProbeDevice, *, quick: bool, noise: float, left_s: Callable[[], float] = lambda: inf
 ) -> tuple[tuple[LoaderPoint, ...], tuple[Declined, ...]]:
     """By number of workers, at most one for each processor. Workers that fail are declined.
 
@@ -56,7 +56,7 @@ def loader_points(
     return _points(samples, device, noise), samples.declines()
 
 
-def _points(samples: Samples[int], device: Device, noise: float) -> tuple[LoaderPoint, ...]:
+def _points(samples: Samples[int], device: ProbeDevice, noise: float) -> tuple[LoaderPoint, ...]:
     return tuple(
         LoaderPoint(
             workers=workers,
@@ -68,7 +68,7 @@ def _points(samples: Samples[int], device: Device, noise: float) -> tuple[Loader
     )
 
 
-def _take(samples: Samples[int], workers: int, device: Device, count: int, timeout_s: float = _TIMEOUT_S) -> None:
+def _take(samples: Samples[int], workers: int, device: ProbeDevice, count: int, timeout_s: float = _TIMEOUT_S) -> None:
     about = "data loader with 1 worker" if workers == 1 else f"data loader with {workers} workers"
     if about in samples.declined:
         return
@@ -80,7 +80,7 @@ def _take(samples: Samples[int], workers: int, device: Device, count: int, timeo
         gc.collect()  # the error and the loader hold each other; workers are ended when the loader is given up
 
 
-def _batch_times_ns(workers: int, device: Device, count: int, timeout_s: float) -> list[float]:
+def _batch_times_ns(workers: int, device: ProbeDevice, count: int, timeout_s: float) -> list[float]:
     """After the workers have started, and what they had ready by then is used up."""
     ready = _PREFETCHED * workers + 1
     with warnings.catch_warnings():
@@ -94,13 +94,13 @@ def _batch_times_ns(workers: int, device: Device, count: int, timeout_s: float) 
     return times_ns  # the loader found its end, and there it ends its workers
 
 
-def _next_on_device(batches: Any, device: Device) -> torch.Tensor:
+def _next_on_device(batches: Any, device: ProbeDevice) -> torch.Tensor:
     batch: torch.Tensor = next(batches)
     return batch.to(device.torch_device, non_blocking=True)
 
 
 def _loader(
-    workers: int, device: Device, batches: int, timeout_s: float = _TIMEOUT_S
+    workers: int, device: ProbeDevice, batches: int, timeout_s: float = _TIMEOUT_S
 ) -> torch.utils.data.DataLoader[torch.Tensor]:
     import torch
 

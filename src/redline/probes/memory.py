@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redline.probes.bench import Case, Samples
+from redline.probes.bench import BenchmarkCase, Samples
 from redline.probes.caches import last_level_bytes
 from redline.probes.record import BandwidthPoint, Estimate
 from redline.units import format_bytes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 STREAMS = {"copy": 2, "triad": 3, "sum": 1}
 """How many arrays each takes."""
@@ -45,7 +45,7 @@ class Movement:
     moved_bytes: int
 
 
-def largest_bytes(device: Device, *, quick: bool) -> int:
+def largest_bytes(device: ProbeDevice, *, quick: bool) -> int:
     """Of all arrays of the largest stream together: far more than caches hold, at most a quarter of what is free."""
     if device.is_cuda:
         import torch
@@ -61,13 +61,13 @@ def _power_of_two(size_bytes: int) -> int:
     return 1 << max(0, size_bytes.bit_length() - 1)
 
 
-def first_cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
+def first_cases(device: ProbeDevice, *, quick: bool) -> list[BenchmarkCase[Movement]]:
     """The streams beyond the caches."""
     largest = largest_bytes(device, quick=quick)
     return [_Memory(device, largest).case(kind, largest) for kind in STREAMS]
 
 
-def cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
+def cases(device: ProbeDevice, *, quick: bool) -> list[BenchmarkCase[Movement]]:
     largest = largest_bytes(device, quick=quick)
     memory = _Memory(device, largest)
     streams = [memory.case(kind, size) for size in _sizes(largest, _QUICK_STEP if quick else _STEP) for kind in STREAMS]
@@ -76,7 +76,7 @@ def cases(device: Device, *, quick: bool) -> list[Case[Movement]]:
     return [*streams, *allocations, *transfers, *([] if device.is_cuda else _beyond_caches(largest))]
 
 
-def _beyond_caches(largest: int) -> list[Case[Movement]]:
+def _beyond_caches(largest: int) -> list[BenchmarkCase[Movement]]:
     """A case that says so where there is too little memory for arrays that caches do not hold."""
     caches = last_level_bytes()
     if largest >= 2 * caches:
@@ -86,7 +86,7 @@ def _beyond_caches(largest: int) -> list[Case[Movement]]:
         raise RuntimeError(f"there is room for {format_bytes(largest)}, and the caches hold {format_bytes(caches)}")
 
     key = Movement(kind="beyond", working_bytes=0, moved_bytes=0)
-    return [Case(key=key, prepare=prepare, about="memory beyond the caches")]
+    return [BenchmarkCase(key=key, prepare=prepare, about="memory beyond the caches")]
 
 
 def _sizes(largest: int, step: int) -> Iterator[int]:
@@ -104,14 +104,14 @@ def _sizes(largest: int, step: int) -> Iterator[int]:
 class _Memory:
     """One large array of which all streams use parts. It lives as long as a call that was prepared on it."""
 
-    def __init__(self, device: Device, size_bytes: int) -> None:
+    def __init__(self, device: ProbeDevice, size_bytes: int) -> None:
         self.device, self.size_bytes = device, size_bytes
         self._array: weakref.ref[_Array] | None = None
 
-    def case(self, kind: str, size_bytes: int) -> Case[Movement]:
+    def case(self, kind: str, size_bytes: int) -> BenchmarkCase[Movement]:
         each = size_bytes // STREAMS[kind] // _LINE_BYTES * _LINE_BYTES
         together = each * STREAMS[kind]
-        return Case(
+        return BenchmarkCase(
             key=Movement(kind=kind, working_bytes=together, moved_bytes=together),
             prepare=partial(self._prepare, kind, each),
             about=f"{kind} of {format_bytes(together)}",
@@ -128,7 +128,7 @@ class _Memory:
 
 
 class _Array:
-    def __init__(self, device: Device, size_bytes: int) -> None:
+    def __init__(self, device: ProbeDevice, size_bytes: int) -> None:
         import torch
 
         self.values = torch.ones(size_bytes // 4, dtype=torch.float32, device=device.torch_device)
@@ -156,7 +156,7 @@ def _stream(kind: str, parts: list[torch.Tensor]) -> _Call:
 # --- allocation and transfers -----------------------------------------------------------------------------------------
 
 
-def _allocation(device: Device, size_bytes: int) -> Case[Movement]:
+def _allocation(device: ProbeDevice, size_bytes: int) -> BenchmarkCase[Movement]:
     """A tensor that is made, written once and given back."""
 
     def prepare() -> Callable[[], object]:
@@ -165,15 +165,15 @@ def _allocation(device: Device, size_bytes: int) -> Case[Movement]:
         return partial(torch.ones, size_bytes, dtype=torch.uint8, device=device.torch_device)
 
     key = Movement(kind="allocate", working_bytes=size_bytes, moved_bytes=size_bytes)
-    return Case(key=key, prepare=prepare, about=f"allocation of {format_bytes(size_bytes)}")
+    return BenchmarkCase(key=key, prepare=prepare, about=f"allocation of {format_bytes(size_bytes)}")
 
 
-def _transfers(device: Device, sizes: list[int]) -> list[Case[Movement]]:
+def _transfers(device: ProbeDevice, sizes: list[int]) -> list[BenchmarkCase[Movement]]:
     ways = [(direction, pinned) for direction in ("to_device", "to_host") for pinned in (True, False)]
     return [_transfer(device, direction, pinned, size) for size in sizes for direction, pinned in ways]
 
 
-def _transfer(device: Device, direction: str, pinned: bool, size_bytes: int) -> Case[Movement]:
+def _transfer(device: ProbeDevice, direction: str, pinned: bool, size_bytes: int) -> BenchmarkCase[Movement]:
     """A byte counts once, as it crosses the link once."""
 
     def prepare() -> Callable[[], object]:
@@ -186,7 +186,7 @@ def _transfer(device: Device, direction: str, pinned: bool, size_bytes: int) -> 
 
     kind = f"{direction}_{'pinned' if pinned else 'pageable'}"
     key = Movement(kind=kind, working_bytes=size_bytes, moved_bytes=size_bytes)
-    return Case(key=key, prepare=prepare, about=f"{kind} of {format_bytes(size_bytes)}")
+    return BenchmarkCase(key=key, prepare=prepare, about=f"{kind} of {format_bytes(size_bytes)}")
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redline.probes.bench import Case, Samples
+from redline.probes.bench import BenchmarkCase, Samples
 from redline.probes.record import Estimate, OverheadPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
     Call = Callable[[], object]
 
@@ -45,11 +45,11 @@ _IN_ONE_CALL = {"python_add": _UNROLLED, "python_call": _UNROLLED, "graph_replay
 """How often a call of the probe does what is named; once if it is not here."""
 
 
-def cases(device: Device, *, quick: bool) -> list[Case[str]]:
+def cases(device: ProbeDevice, *, quick: bool) -> list[BenchmarkCase[str]]:
     """The same when quick. CUDA graphs are asked for on a CPU too: so they are declined there, not just missing."""
     makers = _on_host() | _on_device(device) | (_on_cuda(device) if device.is_cuda else {})
-    small = [Case(key=name, prepare=make, about=MEANINGS.get(name, name)) for name, make in makers.items()]
-    return [*small, Case(key="graph_replay", prepare=partial(_graph_replay, device), about="CUDA graphs")]
+    small = [BenchmarkCase(key=name, prepare=make, about=MEANINGS.get(name, name)) for name, make in makers.items()]
+    return [*small, BenchmarkCase(key="graph_replay", prepare=partial(_graph_replay, device), about="CUDA graphs")]
 
 
 def points(samples: Samples[str], *, noise: float) -> tuple[OverheadPoint, ...]:
@@ -113,7 +113,7 @@ def _on_host() -> dict[str, Callable[[], Call]]:
     }
 
 
-def _on_device(device: Device) -> dict[str, Callable[[], Call]]:
+def _on_device(device: ProbeDevice) -> dict[str, Callable[[], Call]]:
     import torch
 
     def ones(*shape: int) -> torch.Tensor:
@@ -143,7 +143,7 @@ def _on_device(device: Device) -> dict[str, Callable[[], Call]]:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-def _on_cuda(device: Device) -> dict[str, Callable[[], Call]]:
+def _on_cuda(device: ProbeDevice) -> dict[str, Callable[[], Call]]:
     import torch
 
     number = torch.ones(1, device=device.torch_device)
@@ -160,7 +160,7 @@ def _on_cuda(device: Device) -> dict[str, Callable[[], Call]]:
     }
 
 
-def _graph_replay(device: Device) -> Call:
+def _graph_replay(device: ProbeDevice) -> Call:
     """Work is tried on another stream before it is captured, as torch's documentation asks for."""
     import torch
 

@@ -13,14 +13,14 @@ from redline.probes.statistics import estimate, fastest
 
 if TYPE_CHECKING:
     from redline.probes.bench import Samples
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
 _BIN_S = 0.2
 
 
 def peaks(
     samples: Samples[Kernel],
-    device: Device,
+    device: ProbeDevice,
     *,
     noise: float,
     sustain_s: float,
@@ -69,7 +69,7 @@ def _peak(kernel: Kernel, passes: list[list[float]], bins: Bins, noise: float) -
     )
 
 
-def _busy(kernel: Kernel, device: Device, sustain_s: float) -> Bins:
+def _busy(kernel: Kernel, device: ProbeDevice, sustain_s: float) -> Bins:
     """The same matmul over and over."""
     call = matmul_again(kernel, device).prepare()
     device.timed_ns(call, 1)

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redline.probes.shapes import Product
+from redline.probes.shapes import MatmulShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import torch
 
-    from redline.probes.device import Device
+    from redline.probes.device import ProbeDevice
 
     Call = Callable[[], torch.Tensor]
 
 _BLOCK = 1 << 16  # numbers that repeat in an operand: random ones for all of it would take longer than the matmul
-_SMALL = Product(64, 64, 64)
+_SMALL = MatmulShape(64, 64, 64)
 _EMULATED_FLOPS_PER_S = 1e9  # a matmul that is slower than this is not computed by the hardware
 _FIRST_NS, _FEWEST_CALLS, _MOST_CALLS = 150_000_000, 4, 50
 _FIRST_SIZES, _FIRST_CALL_S = (64, 128, 256, 512), 0.03
@@ -55,19 +55,19 @@ _OTHERS = (
 )
 
 
-def numbers(device: Device) -> tuple[Number, ...]:
+def numbers(device: ProbeDevice) -> tuple[Number, ...]:
     return (_FP32, _TF32 if device.is_cuda else _AS_BF16, *_OTHERS)
 
 
 class Operands:
     """Arrays of which all matmuls use parts. They live as long as a call that was made on them."""
 
-    def __init__(self, device: Device, products: Iterable[Product]) -> None:
+    def __init__(self, device: ProbeDevice, products: Iterable[MatmulShape]) -> None:
         self.device = device
         self._elements = [max(sizes) for sizes in zip(*(product.parts for product in products), strict=True)]
         self._arrays: weakref.WeakValueDictionary[tuple[int, str], _Array] = weakref.WeakValueDictionary()
 
-    def call(self, number: Number, product: Product) -> Call:
+    def call(self, number: Number, product: MatmulShape) -> Call:
         shapes = (product.m, product.k), (product.k, product.n), (product.m, product.n)
         types = number.operand, number.operand, number.result
         arrays = [self._array(place, dtype) for place, dtype in enumerate(types)]
@@ -85,7 +85,7 @@ class Operands:
 
 
 class _Array:
-    def __init__(self, device: Device, elements: int, dtype: str) -> None:
+    def __init__(self, device: ProbeDevice, elements: int, dtype: str) -> None:
         self.values = varied((elements,), dtype, device)
 
     def part(self, rows: int, columns: int) -> torch.Tensor:
@@ -98,7 +98,7 @@ class _Call(partial["torch.Tensor"]):
     arrays: list[_Array]
 
 
-def varied(shape: tuple[int, ...], dtype: str, device: Device) -> torch.Tensor:
+def varied(shape: tuple[int, ...], dtype: str, device: ProbeDevice) -> torch.Tensor:
     """Numbers around zero: on some hardware, a matmul of ones or zeros draws less power and runs at a higher clock."""
     import torch
 
@@ -159,28 +159,28 @@ class NotHereError(Exception):
     """This type cannot be measured on this device."""
 
 
-def first_flops_per_s(number: Number, device: Device) -> float:
+def first_flops_per_s(number: Number, device: ProbeDevice) -> float:
     """About how fast matmuls in this type are here. Raises where they are not computed in it."""
     _refuse(number, device)
     sizes = (4096,) if device.is_cuda else _FIRST_SIZES
     if number.relaxed:
-        product = Product(sizes[-1], sizes[-1], sizes[-1])
+        product = MatmulShape(sizes[-1], sizes[-1], sizes[-1])
         _refuse_unchanged(number, Operands(device, [product]), product)
     speed = 0.0
     for size in sizes:
-        product = Product(size, size, size)
+        product = MatmulShape(size, size, size)
         speed = _speed(number, product, Operands(device, [product]))
         if product.cost(1, 1).flops / speed > _FIRST_CALL_S:  # the next would take eight times as long, or more
             break
     return speed
 
 
-def suits(number: Number, product: Product, device: Device) -> bool:
+def suits(number: Number, product: MatmulShape, device: ProbeDevice) -> bool:
     """Whether torch takes this shape."""
     return number.name != "int8" or not device.is_cuda or product.m >= _LEAST_INT8_ROWS
 
 
-def _refuse(number: Number, device: Device) -> None:
+def _refuse(number: Number, device: ProbeDevice) -> None:
     """torch has fp8 on every device, and computes it number by number where there is no hardware for it."""
     import torch
 
@@ -193,7 +193,7 @@ def _refuse(number: Number, device: Device) -> None:
         raise NotHereError("this processor has no fp8 arithmetic that torch uses: it would be emulated")
 
 
-def _refuse_unchanged(number: Number, operands: Operands, product: Product) -> None:
+def _refuse_unchanged(number: Number, operands: Operands, product: MatmulShape) -> None:
     """Where the results are those of fp32 to the last bit, it was fp32."""
     import torch
 
@@ -202,7 +202,7 @@ def _refuse_unchanged(number: Number, operands: Operands, product: Product) -> N
         raise NotHereError(f"torch computes fp32 as fp32 on this device, even where it may use {number.relaxed}")
 
 
-def _speed(number: Number, product: Product, operands: Operands) -> float:
+def _speed(number: Number, product: MatmulShape, operands: Operands) -> float:
     """FLOP/s of the best of several calls: on a busy machine, single ones may take a thousand times as long."""
     call, device = operands.call(number, product), operands.device
     times_ns = [device.timed_ns(call, 1)]

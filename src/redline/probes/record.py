@@ -327,7 +327,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class DeviceInfo:
     """What was measured."""
 
     name: str
@@ -350,7 +350,7 @@ class Subject:
 class Calibration:
     """Everything that one calibration measured."""
 
-    subject: Subject
+    subject: DeviceInfo
     date: str
     """2026-11-15T14:30:00+00:00"""
     seconds: float

@@ -16,7 +16,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatmulShape:
     """[m, k] times [k, n]."""
 
     m: int
@@ -36,10 +36,10 @@ class Product:
         return Cost(flops=2 * left * self.n, bytes=(left + right) * operand_bytes + result * result_bytes)
 
 
-def product_of(text: str) -> Product:
+def product_of(text: str) -> MatmulShape:
     """The matmul that a shape such as 1024x1024x4096 names."""
     m, n, k = map(int, text.split("x"))
-    return Product(m, n, k)
+    return MatmulShape(m, n, k)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionShape:
     """Of queries, keys and values that are alike in shape."""
 
     batch: int
@@ -78,41 +78,41 @@ class Attention:
 
 
 _QUICK_PRODUCTS = (
-    Product(32, 32, 32),  # hardly any work: what a call costs by itself
-    Product(128, 128, 128),
-    Product(256, 256, 256),
-    Product(512, 512, 512),
-    Product(1024, 1024, 1024),
-    Product(4096, 4096, 4096),
-    Product(2048, 1024, 1024),
-    Product(4096, 1024, 1024),
-    Product(2048, 4096, 1024),
-    Product(1, 4096, 4096),
-    Product(8, 4096, 4096),
-    Product(64, 4096, 4096),
+    MatmulShape(32, 32, 32),  # hardly any work: what a call costs by itself
+    MatmulShape(128, 128, 128),
+    MatmulShape(256, 256, 256),
+    MatmulShape(512, 512, 512),
+    MatmulShape(1024, 1024, 1024),
+    MatmulShape(4096, 4096, 4096),
+    MatmulShape(2048, 1024, 1024),
+    MatmulShape(4096, 1024, 1024),
+    MatmulShape(2048, 4096, 1024),
+    MatmulShape(1, 4096, 4096),
+    MatmulShape(8, 4096, 4096),
+    MatmulShape(64, 4096, 4096),
 )
 _MORE_PRODUCTS = (
-    Product(768, 768, 768),
-    Product(2048, 2048, 2048),
-    Product(8192, 8192, 8192),
+    MatmulShape(768, 768, 768),
+    MatmulShape(2048, 2048, 2048),
+    MatmulShape(8192, 8192, 8192),
     # Tall, wide and deep.
-    Product(8192, 1024, 1024),
-    Product(1024, 8192, 1024),
-    Product(1024, 1024, 8192),
-    Product(4096, 4096, 1024),
-    Product(8192, 256, 256),
+    MatmulShape(8192, 1024, 1024),
+    MatmulShape(1024, 8192, 1024),
+    MatmulShape(1024, 1024, 8192),
+    MatmulShape(4096, 4096, 1024),
+    MatmulShape(8192, 256, 256),
     # The layers of transformers, in training: tokens, features out, features in.
-    Product(512, 3072, 768),
-    Product(512, 768, 3072),
-    Product(8192, 4096, 4096),
-    Product(8192, 14336, 4096),
+    MatmulShape(512, 3072, 768),
+    MatmulShape(512, 768, 3072),
+    MatmulShape(8192, 4096, 4096),
+    MatmulShape(8192, 14336, 4096),
     # Decoding: few tokens, and a matrix that caches hardly hold.
-    Product(1, 8192, 8192),
-    Product(16, 8192, 8192),
+    MatmulShape(1, 8192, 8192),
+    MatmulShape(16, 8192, 8192),
 )
 
 
-def products(*, quick: bool) -> tuple[Product, ...]:
+def products(*, quick: bool) -> tuple[MatmulShape, ...]:
     return _QUICK_PRODUCTS if quick else (*_QUICK_PRODUCTS, *_MORE_PRODUCTS)
 
 
@@ -123,6 +123,6 @@ def convolutions(*, is_cuda: bool, quick: bool) -> tuple[Convolution, ...]:
     return layers[1:2] if quick else layers
 
 
-def attentions(*, is_cuda: bool, quick: bool) -> tuple[Attention, ...]:
+def attentions(*, is_cuda: bool, quick: bool) -> tuple[AttentionShape, ...]:
     sizes = ((8, 32, 1024, 128), (2, 32, 4096, 128)) if is_cuda else ((1, 8, 512, 64), (1, 8, 1024, 128))
-    return tuple(Attention(*size, causal) for size in (sizes[:1] if quick else sizes) for causal in (False, True))
+    return tuple(AttentionShape(*size, causal) for size in (sizes[:1] if quick else sizes) for causal in (False, True))

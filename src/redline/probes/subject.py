@@ -7,15 +7,15 @@ import platform
 
 from redline import __version__
 from redline.launch.outside.machine import processor_name
-from redline.probes.device import Device
-from redline.probes.record import Subject
+from redline.probes.device import ProbeDevice
+from redline.probes.record import DeviceInfo
 
 
-def subject_of(device: Device) -> Subject:
+def subject_of(device: ProbeDevice) -> DeviceInfo:
     import torch
 
     name, memory_bytes, multiprocessors = _of_cuda() if device.is_cuda else _of_cpu()
-    return Subject(
+    return DeviceInfo(
         name=name,
         kind=device.kind,
         memory_bytes=memory_bytes,

@@ -12,7 +12,7 @@ from redline.timeline.table import I32, I64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meetings:
+class MatchedCollectives:
     """One row per rank and operation that at least two ranks took part in; rows of an operation are neighbours."""
 
     rank: I32  # index of the rank in the order given
@@ -27,7 +27,7 @@ class Meetings:
     together: Mask  # whether its ranks can only leave together
     clocks: Clocks
 
-    def those_together(self) -> "Meetings":
+    def those_together(self) -> "MatchedCollectives":
         """Without operations that ranks may leave one by one."""
         if self.together.all():
             return self
@@ -40,7 +40,7 @@ class Meetings:
         return replace(self, operation=operation, first=first, shortest_ns=shortest_ns, together=kept[kept], **rows)
 
 
-def meet(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> Meetings:
+def meet(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> MatchedCollectives:
     """`one_way` names the operations that a sender may leave before its receiver has all."""
     shared = on_one_clock(ranks)
     table, together, clocks = shared.table, shared.together, shared.clocks
@@ -52,7 +52,7 @@ def meet(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> Meetings:
     np.subtract(end_ns, shift_ns, out=end_ns)
     by_clock = are_of(ranks, table, one_way) & aligned & clocks.trusted
     shortest_ns, wait_ns = _lengths(start_ns, end_ns, operation, first, by_clock)
-    return Meetings(
+    return MatchedCollectives(
         rank=table.rank,
         place=table.place,
         operation=operation,
@@ -107,7 +107,7 @@ def _lengths(start_ns: I64, end_ns: I64, operation: I32, first: I64, by_clock: M
     return shortest_ns, wait_ns
 
 
-def waiting_time(meetings: Meetings, start_ns: I64, rows: I64) -> Intervals:
+def waiting_time(meetings: MatchedCollectives, start_ns: I64, rows: I64) -> Intervals:
     """When a rank was waiting for others, on the clock of `start_ns`: when its arrivals began; `rows` are its own."""
     began_ns = start_ns[meetings.place[rows]]
     return Intervals.union_of(began_ns, began_ns + meetings.wait_ns[rows])

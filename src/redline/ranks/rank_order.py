@@ -21,7 +21,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RankPlace:
     """One rank of a job: what stood at `index` before all were put in order."""
 
     rank: int
@@ -33,7 +33,7 @@ class Place:
 class RankOrder:
     """The ranks of a job in order, and what does not add up."""
 
-    places: tuple[Place, ...]
+    places: tuple[RankPlace, ...]
     world_size: int
     doubles: tuple[int, ...]  # ranks that more than one trace claims
     missing: tuple[int, ...]  # ranks of the world that no trace is of; of a single trace none
@@ -53,7 +53,7 @@ def rank_order(claims: Sequence[Claim]) -> RankOrder:
         if rank == NONE or (origin not in STATED and rank in taken):
             rank, origin = next(number for number in free if number not in taken), FROM_ORDER
         taken.add(rank)
-        places.append(Place(rank=rank, origin=origin, index=index))
+        places.append(RankPlace(rank=rank, origin=origin, index=index))
     times = Counter(place.rank for place in places)
     absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in taken)
     return RankOrder(

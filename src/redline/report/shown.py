@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ReportTable:
     """One table: what it is called, its cells, and what is to be said under it."""
 
     title: str

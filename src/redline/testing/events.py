@@ -8,7 +8,7 @@ frame > operator > inner operator > launch call always nest; what surrounds whol
 from itertools import groupby
 
 from redline.testing.jobspec import JobSpec
-from redline.testing.kineto_text import SLOT, Id, Ref, Span, StepCompiler, StepText, token
+from redline.testing.kineto_text import SLOT, EventSpan, Id, Ref, StepCompiler, StepText, token
 from redline.testing.program import (
     COMPUTE_STREAM,
     HEAD_DIM,
@@ -79,18 +79,18 @@ class _StepEvents:
 
     # Where events lie
 
-    def _host(self, first: int, last: int, within: tuple[float, float], tid: str = _MAIN) -> Span:
+    def _host(self, first: int, last: int, within: tuple[float, float], tid: str = _MAIN) -> EventSpan:
         """From a share of one item's host time to a share of another's."""
-        return Span(_PID, tid, Ref(first, within[0]), Ref(last, within[1]))
+        return EventSpan(_PID, tid, Ref(first, within[0]), Ref(last, within[1]))
 
-    def _around(self, first: int, last: int, level: int) -> Span:
+    def _around(self, first: int, last: int, level: int) -> EventSpan:
         """Over whole items on the main thread, deeper levels inside shallower ones."""
-        return Span(_PID, _MAIN, Ref(first, 0.0, level * _LEVEL_NS), Ref(last, 1.0, -level * _LEVEL_NS))
+        return EventSpan(_PID, _MAIN, Ref(first, 0.0, level * _LEVEL_NS), Ref(last, 1.0, -level * _LEVEL_NS))
 
-    def _device(self, first: int, last: int) -> Span:
+    def _device(self, first: int, last: int) -> EventSpan:
         """From the start of one item's device work to the end of another's, on the first one's stream."""
         count = len(self.program)
-        return Span(_DEVICE, str(self.program[first].stream), Ref(count + first, 0.0), Ref(count + last, 1.0))
+        return EventSpan(_DEVICE, str(self.program[first].stream), Ref(count + first, 0.0), Ref(count + last, 1.0))
 
     # Annotations
 
@@ -101,14 +101,14 @@ class _StepEvents:
         compute = [index for index, item in enumerate(self.program) if item.stream == COMPUTE_STREAM]
         self._gpu_annotation(name, self._device(compute[0], compute[-1]), (number, external))
 
-    def _annotation(self, name: str, span: Span, *, name_ids: tuple[Id, ...] = (), inputs: str = "") -> Id:
+    def _annotation(self, name: str, span: EventSpan, *, name_ids: tuple[Id, ...] = (), inputs: str = "") -> Id:
         external = self.out.new_id("external")
         args = f'"External id": {SLOT},"Record function id": 0, {inputs}"Ev Idx": {SLOT}'
         ids = (*name_ids, external, self.out.new_id("event"))
         self.out.complete("cpu", cat="user_annotation", name=name, span=span, args=args, ids=ids)
         return external
 
-    def _gpu_annotation(self, name: str, span: Span, ids: tuple[Id, ...]) -> None:
+    def _gpu_annotation(self, name: str, span: EventSpan, ids: tuple[Id, ...]) -> None:
         args = f'"External id": {SLOT}'
         self.out.complete("device", cat="gpu_user_annotation", name=name, span=span, args=args, ids=ids)
 
@@ -117,7 +117,7 @@ class _StepEvents:
     def _operator(
         self,
         name: str,
-        span: Span,
+        span: EventSpan,
         shapes: list[list[int]],
         *,
         node: tuple[Id, int] | None = None,
@@ -207,7 +207,7 @@ class _StepEvents:
         self._launch(index, "cudaLaunchKernelExC", 430, (external, correlation), tid)
         self._gpu_annotation(name, self._device(index, index), (annotation,))
 
-    def _record_comms(self, message: Message, span: Span) -> Id:
+    def _record_comms(self, message: Message, span: EventSpan) -> Id:
         if not self.spec.collective_metadata:
             return self._operator("record_param_comms", span, [])
         extra = f'{_collective_args(message)}, "Seq": {SLOT}, "Rank": {token("rank")}, '

@@ -16,7 +16,7 @@ MIN_LAUNCH_US = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ParallelSizes:
     """Sizes of the data-, tensor- and pipeline-parallel axes; their product is the number of ranks."""
 
     dp: int = 1
@@ -44,7 +44,7 @@ class Straggler:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class ProcessGroup:
     """A process group as torch names it."""
 
     name: str
@@ -60,7 +60,7 @@ class JobSpec:
     steps: int = 3
     layers: int | None = None  # of the whole model; DEFAULT_LAYERS when neither this nor events_per_rank is given
     events_per_rank: int | None = None  # choose the number of layers that gives about this many events per file
-    layout: Layout | None = None  # data parallel over all ranks when not given
+    layout: ParallelSizes | None = None  # data parallel over all ranks when not given
     microbatches: int = 1  # per step, run as 1F1B when the layout has pipeline stages
     gpus_per_node: int = 8
     device_name: str = "NVIDIA H100 80GB HBM3"
@@ -89,14 +89,14 @@ class JobSpec:
     text_layout: TextLayout = "torch-2.13"
     seed: int = 0
 
-    shape: Layout = field(init=False, repr=False, compare=False)
+    shape: ParallelSizes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.ranks < 1 or self.steps < 1 or self.microbatches < 1 or self.gpus_per_node < 1 or self.buckets < 1:
             raise ValueError("ranks, steps, microbatches, gpus_per_node and buckets must be at least 1")
         if self.launch_us < MIN_LAUNCH_US:
             raise ValueError(f"launch_us={self.launch_us} is too short to hold an operator's events")
-        object.__setattr__(self, "shape", self.layout or Layout(dp=self.ranks))
+        object.__setattr__(self, "shape", self.layout or ParallelSizes(dp=self.ranks))
         if self.shape.dp * self.shape.tp * self.shape.pp != self.ranks:
             raise ValueError(f"layout {self.shape} does not make {self.ranks} ranks: change layout or ranks")
         if self.layers is not None and self.events_per_rank is not None:
@@ -131,17 +131,17 @@ class JobSpec:
         """Number of ranks along an axis of the layout."""
         return {"dp": self.shape.dp, "tp": self.shape.tp, "pp": self.shape.pp}[axis]
 
-    def group_of(self, axis: Axis, rank: int) -> Group:
+    def group_of(self, axis: Axis, rank: int) -> ProcessGroup:
         """The process group of a rank along an axis, named in the order DeviceMesh creates groups."""
         size, stride = self.axis_size(axis), self._axis_stride(axis)
         if size == self.ranks:
-            return Group(name="0", description="default_pg", ranks=tuple(range(self.ranks)))
+            return ProcessGroup(name="0", description="default_pg", ranks=tuple(range(self.ranks)))
         first = rank - (rank // stride % size) * stride
         ranks = tuple(range(first, first + size * stride, stride))
         # Groups along an axis are numbered by their first rank; the axes follow each other in the order pp, dp, tp.
         index = (first // (stride * size)) * stride + first % stride
         before = sum(self.ranks // self.axis_size(a) for a in self._axes_before(axis) if self.axis_size(a) > 1)
-        return Group(name=str(1 + before + index), description=f"mesh_{axis}", ranks=ranks)
+        return ProcessGroup(name=str(1 + before + index), description=f"mesh_{axis}", ranks=ranks)
 
     def _axis_stride(self, axis: Axis) -> int:
         return {"tp": 1, "dp": self.shape.tp, "pp": self.shape.tp * self.shape.dp}[axis]

@@ -41,7 +41,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Span:
+class EventSpan:
     """Where and when an event is: process and thread as text, first and last moment."""
 
     pid: str
@@ -169,7 +169,9 @@ class StepCompiler:
         self.next_local[kind] += 1
         return Id(kind, self.next_local[kind])
 
-    def complete(self, section: str, *, cat: str, name: str, span: Span, args: str, ids: tuple[Id, ...] = ()) -> None:
+    def complete(
+        self, section: str, *, cat: str, name: str, span: EventSpan, args: str, ids: tuple[Id, ...] = ()
+    ) -> None:
         """Add a duration event; SLOTs in the name and then in the arguments take `ids` in order."""
         target = self._section(section)
         in_name = name.count(SLOT)
@@ -182,7 +184,7 @@ class StepCompiler:
         )
         target.add(cat, text)
 
-    def flow(self, section: str, *, phase: str, cat: str, number: Id, span: Span) -> None:
+    def flow(self, section: str, *, phase: str, cat: str, number: Id, span: EventSpan) -> None:
         """Add one end of an arrow, at the start of a span."""
         target = self._section(section)
         target.ids((number,))

@@ -43,7 +43,7 @@ class StageSchedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class SimulatedJob:
     """The simulated job."""
 
     spec: JobSpec
@@ -54,7 +54,7 @@ class Schedule:
         return self.stages[self.spec.stage_of(rank)]
 
 
-def simulate(spec: JobSpec) -> Schedule:
+def simulate(spec: JobSpec) -> SimulatedJob:
     """Run the job in true time; the same spec always gives the same schedule."""
     stages = [_Stage(spec, index) for index in range(spec.shape.pp)]
     mailbox: _Mailbox = {}
@@ -62,7 +62,7 @@ def simulate(spec: JobSpec) -> Schedule:
         moved = [stage.run(mailbox) for stage in stages]
         if not any(moved):
             raise RuntimeError("the pipeline schedule cannot proceed")  # a bug here, not in the spec
-    return Schedule(spec=spec, stages=tuple(stage.schedule() for stage in stages))
+    return SimulatedJob(spec=spec, stages=tuple(stage.schedule() for stage in stages))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,17 +25,17 @@ from isal import igzip
 
 from redline.testing import kineto_text
 from redline.testing.events import SECTIONS, step_sections
-from redline.testing.jobspec import Axis, Group, JobSpec, Layout, Straggler
+from redline.testing.jobspec import Axis, JobSpec, ParallelSizes, ProcessGroup, Straggler
 from redline.testing.kineto_text import Nanoseconds, StepText
 from redline.testing.program import stage_program
-from redline.testing.simulate import Schedule, StageSchedule, simulate
+from redline.testing.simulate import SimulatedJob, StageSchedule, simulate
 
 __all__ = [
     "CollectiveTruth",
     "JobSpec",
-    "Layout",
+    "ParallelSizes",
     "RankTruth",
-    "Schedule",
+    "SimulatedJob",
     "Straggler",
     "Truth",
     "WrittenFile",
@@ -111,7 +111,7 @@ class WrittenFile:
     events: dict[str, int]
 
 
-def simulate_job(spec: JobSpec) -> Schedule:
+def simulate_job(spec: JobSpec) -> SimulatedJob:
     """The job in true time; chooses the number of layers first when the spec asks for a number of events."""
     return simulate(_with_layers(spec))
 
@@ -132,7 +132,7 @@ def write_job(spec: JobSpec, folder: Path, *, compress: bool = True, workers: in
     return truth
 
 
-def write_rank(schedule: Schedule, rank: int, folder: Path, *, compress: bool = True) -> WrittenFile:
+def write_rank(schedule: SimulatedJob, rank: int, folder: Path, *, compress: bool = True) -> WrittenFile:
     """Write one rank's trace; the same schedule and rank always give the same bytes."""
     path = folder / rank_file_name(rank, compress=compress)
     text_bytes = 0
@@ -161,7 +161,7 @@ def write_large_file(path: Path, bytes_target: int, *, with_stacks: bool = True)
     return WrittenFile(path=path, text_bytes=text_bytes, steps=steps, events=dict(_event_counts(spec, 0, steps)))
 
 
-def rank_text(schedule: Schedule, rank: int) -> Iterator[str]:
+def rank_text(schedule: SimulatedJob, rank: int) -> Iterator[str]:
     """One rank's whole trace as JSON text, piece by piece."""
     writer = _RankWriter(schedule, rank)
     name = rank_file_name(rank, compress=False)
@@ -170,7 +170,7 @@ def rank_text(schedule: Schedule, rank: int) -> Iterator[str]:
     yield writer.tail(name, schedule.spec.steps)
 
 
-def rank_events_text(schedule: Schedule, rank: int) -> str:
+def rank_events_text(schedule: SimulatedJob, rank: int) -> str:
     """The step events of one rank: comma-separated JSON objects, without the file around them."""
     return "".join(_event_pieces(_RankWriter(schedule, rank), schedule.spec.steps))
 
@@ -180,7 +180,7 @@ def rank_file_name(rank: int, *, compress: bool = True) -> str:
     return f"rank-{rank}.pt.trace.json" + (".gz" if compress else "")
 
 
-def truth_of(schedule: Schedule) -> Truth:
+def truth_of(schedule: SimulatedJob) -> Truth:
     """The ground truth of a simulated job."""
     ranks = tuple(_rank_truth(schedule, rank) for rank in range(schedule.spec.ranks))
     collectives = tuple(truth for stage in schedule.stages for truth in _collective_truths(schedule, stage))
@@ -203,7 +203,7 @@ def _event_pieces(writer: "_RankWriter", steps: int) -> Iterator[str]:
 class _RankWriter:
     """One rank's text: bound templates and the rank's own clock."""
 
-    def __init__(self, schedule: Schedule, rank: int) -> None:
+    def __init__(self, schedule: SimulatedJob, rank: int) -> None:
         self.spec, self.rank = schedule.spec, rank
         stage = schedule.stage_of(rank)
         column = rank - stage.first_rank
@@ -318,7 +318,7 @@ def _rank_tokens(spec: JobSpec, rank: int) -> dict[str, str]:
     return tokens
 
 
-def _ranks_text(group: Group) -> str:
+def _ranks_text(group: ProcessGroup) -> str:
     shown = ", ".join(map(str, group.ranks[:_GROUP_RANKS_SHOWN]))
     return f"[{shown}, ...]" if len(group.ranks) > _GROUP_RANKS_SHOWN else f"[{shown}]"
 
@@ -329,7 +329,7 @@ def _used_axes(spec: JobSpec) -> list[Axis]:
 
 
 def _distributed_info(spec: JobSpec, rank: int) -> dict[str, object]:
-    groups = {"0": Group(name="0", description="default_pg", ranks=tuple(range(spec.ranks)))}
+    groups = {"0": ProcessGroup(name="0", description="default_pg", ranks=tuple(range(spec.ranks)))}
     groups |= {group.name: group for group in (spec.group_of(axis, rank) for axis in _used_axes(spec))}
     config = [
         {
@@ -374,7 +374,7 @@ def _metadata_texts(spec: JobSpec, rank: int, at_ns: int) -> list[str]:
     ]
 
 
-def _rank_truth(schedule: Schedule, rank: int) -> RankTruth:
+def _rank_truth(schedule: SimulatedJob, rank: int) -> RankTruth:
     spec, stage = schedule.spec, schedule.stage_of(rank)
     column = rank - stage.first_rank
     durations = (stage.device_end_ns[..., column] - stage.device_start_ns[..., column]).sum(axis=0)
@@ -391,7 +391,7 @@ def _rank_truth(schedule: Schedule, rank: int) -> RankTruth:
     )
 
 
-def _collective_truths(schedule: Schedule, stage: StageSchedule) -> Iterator[CollectiveTruth]:
+def _collective_truths(schedule: SimulatedJob, stage: StageSchedule) -> Iterator[CollectiveTruth]:
     """Collectives of a stage, one entry per group and step. Point-to-point messages are not listed."""
     spec = schedule.spec
     for index, item in enumerate(stage.program):

@@ -47,7 +47,7 @@ NESTED_KINDS = (Kind.OPERATOR, Kind.PYTHON, *CALL_KINDS)
 BUSY_KINDS = (Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
 
 
-class Origin(StrEnum):
+class TimelineOrigin(StrEnum):
     """Where a timeline comes from."""
 
     MEASURED = "measured"
@@ -106,7 +106,7 @@ class Operators(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls(Table):
+class RuntimeCalls(Table):
     """Runtime and driver calls."""
 
     row: I32 = column(np.int32, "spans")
@@ -170,7 +170,7 @@ class MemoryMarks(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps(Table):
+class StepWindows(Table):
     """Step windows of a rank, in time order, never overlapping."""
 
     start_ns: I64 = column(np.int64)
@@ -221,7 +221,7 @@ class Source:
 class Timeline:
     """One rank's timeline."""
 
-    origin: Origin
+    origin: TimelineOrigin
     rank: int
     rank_origin: str  # how the rank is known
     zero_ns: int  # Unix time of 0 in every *_ns column, on this rank's own clock
@@ -229,12 +229,12 @@ class Timeline:
     lanes: tuple[Lane, ...]
     spans: Spans
     operators: Operators
-    calls: Calls
+    calls: RuntimeCalls
     device_work: DeviceWork
     communications: Communications
     python_calls: PythonCalls
     memory: MemoryMarks
-    steps: Steps
+    steps: StepWindows
     step_anchor: str  # what the step boundaries were taken from
     metadata: Metadata
     source: Source
@@ -293,12 +293,12 @@ class Timeline:
 TABLES = {
     "spans": Spans,
     "operators": Operators,
-    "calls": Calls,
+    "calls": RuntimeCalls,
     "device_work": DeviceWork,
     "communications": Communications,
     "python_calls": PythonCalls,
     "memory": MemoryMarks,
-    "steps": Steps,
+    "steps": StepWindows,
 }
 
 

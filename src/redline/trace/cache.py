@@ -10,7 +10,7 @@ from redline.timeline.timeline import Timeline
 from redline.trace import entries, store
 from redline.trace.cache_key import READING, FileState, code_key, state_of
 from redline.trace.entries import Entry
-from redline.trace.reader import Reading, ReadOptions, read_file, refuse_damage, with_steps
+from redline.trace.reader import ReadOptions, ReadResult, read_file, refuse_damage, with_steps
 
 ENVIRONMENT = "REDLINE_CACHE"  # a folder, or "off"
 OFF = "off"
@@ -28,7 +28,7 @@ def cache_folder() -> Path | None:
     return None
 
 
-def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> Reading:
+def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> ReadResult:
     """The same as read_file, from the cache where the file has not changed since it was put there."""
     code = code_key(*READING)
     if folder is None or not code:
@@ -48,17 +48,17 @@ def read_cached(path: Path, options: ReadOptions, folder: Path | None) -> Readin
     return replace(_as_asked(reading.timelines, options), failures=reading.failures)
 
 
-def worth_keeping(reading: Reading, state: FileState) -> bool:
+def worth_keeping(reading: ReadResult, state: FileState) -> bool:
     """Whether what was made of a file in this state would save time, and be right, the next time."""
     size = sum(timeline.source.inflated_bytes for timeline in reading.timelines)
     return size >= WORTH_BYTES and not reading.failures and state.settled
 
 
-def _as_asked(timelines: tuple[Timeline, ...], options: ReadOptions) -> Reading:
+def _as_asked(timelines: tuple[Timeline, ...], options: ReadOptions) -> ReadResult:
     """Cached timelines are neither strict nor cut into the user's own steps; make up for both."""
     if options.strict:
         for timeline in timelines:
             refuse_damage(timeline.source)
     if options.step_regex is not None:
         timelines = tuple(with_steps(timeline, options.step_regex) for timeline in timelines)
-    return Reading(timelines=timelines)
+    return ReadResult(timelines=timelines)

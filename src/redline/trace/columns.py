@@ -12,12 +12,12 @@ from redline.timeline.table import I32, I64, Column, Table, column, encodable, n
 from redline.timeline.timeline import (
     CALL_KINDS,
     NONE,
-    Calls,
     DeviceWork,
     Kind,
     MemoryMarks,
     Operators,
     PythonCalls,
+    RuntimeCalls,
     Spans,
 )
 from redline.trace import schema
@@ -74,7 +74,7 @@ class RawColumns:
 
     spans: Spans
     operators: Operators
-    calls: Calls
+    calls: RuntimeCalls
     device_work: DeviceWork
     python_calls: PythonCalls
     memory: MemoryMarks
@@ -194,7 +194,7 @@ class Collector:
             self._add_descriptions(args, rows)
         elif kind in CALL_KINDS:
             self._append(
-                Calls,
+                RuntimeCalls,
                 row=rows,
                 correlation=self._ints([arg.correlation for arg in args]),
                 external_id=self._external_ids(args),
@@ -349,7 +349,7 @@ class Collector:
         return RawColumns(
             spans=spans,
             operators=self._table(Operators),
-            calls=self._table(Calls),
+            calls=self._table(RuntimeCalls),
             device_work=self._table(DeviceWork),
             python_calls=self._table(PythonCalls),
             memory=self._table(MemoryMarks),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from redline.timeline.problems import Reason
-from redline.trace.document import BETWEEN_EVENTS, Batch, Document
+from redline.trace.document import BETWEEN_EVENTS, Document, EventChunk
 from redline.trace.loose import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
 from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, ExactEvent
@@ -56,7 +56,7 @@ class Decoder:
         if not self._document.ended and Reason.TRUNCATED_FILE not in self._log:
             self._log.add(Reason.TRUNCATED_FILE, offset=self._document.offset, example="no end of the event list")
 
-    def decode(self, batch: Batch) -> Iterator[Decoded]:
+    def decode(self, batch: EventChunk) -> Iterator[Decoded]:
         if not batch.last:
             yield self._whole(batch.text, batch.offset) or self._piecewise(batch.text, batch.offset, last=False)
             return

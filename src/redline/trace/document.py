@@ -10,7 +10,7 @@ from typing import Any
 
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
-from redline.trace.inflate import PIECE_BYTES, Content, Readable
+from redline.trace.inflate import PIECE_BYTES, Readable, TraceContent
 from redline.trace.repair import double_backslashes
 from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
 
@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder(strict=False)  # raw newlines in a string do no harm
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventChunk:
     """Text of events, separated by commas and nothing around them."""
 
     text: bytes
@@ -43,7 +43,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChunkBoundary:
     """A place between two batches."""
 
     offset: int
@@ -58,7 +58,7 @@ class Document:
     and by `end_events` that the list of events ended inside it.
     """
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: TraceContent) -> None:
         self.name = content.name
         self.log = content.log
         self.offset = 0  # of the first byte of the buffer in the inflated document
@@ -69,12 +69,12 @@ class Document:
         self._bare_list = False
         self._again: bytes | None = None  # metadata between two lists of events
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[EventChunk]:
         """The events, some 1 MB at a time. The last batch may hold a cut event, and what follows the list."""
         self._find_events()
         yield from self.further_batches()
 
-    def further_batches(self) -> Iterator[Batch]:
+    def further_batches(self) -> Iterator[EventChunk]:
         """The batches from here on, of a document whose first ones were taken."""
         more = True
         while more and not self.ended:
@@ -86,16 +86,16 @@ class Document:
                 cut = len(self._buffer)
             yield self._take(cut, last=not more)
 
-    def mark(self) -> Mark:
+    def mark(self) -> ChunkBoundary:
         """Where the next batch begins, to go back to. What is read from now on is kept until a later mark is passed."""
         self._stream.keeps = True
-        return Mark(self.offset, self._buffer, self._stream.pieces)
+        return ChunkBoundary(self.offset, self._buffer, self._stream.pieces)
 
-    def pass_by(self, mark: Mark) -> None:
+    def pass_by(self, mark: ChunkBoundary) -> None:
         """Nobody will go back to before this mark any more."""
         self._stream.forget(mark.pieces)
 
-    def go_back(self, mark: Mark) -> None:
+    def go_back(self, mark: ChunkBoundary) -> None:
         """Read on as if nothing had been read since the mark; nothing further is kept without another mark."""
         self.offset, self._buffer = mark.offset, mark.buffer
         self._stream.pieces = mark.pieces
@@ -186,8 +186,8 @@ class Document:
         self._buffer = b"".join((self._buffer, *pieces))
         return bool(total)
 
-    def _take(self, size: int, *, last: bool) -> Batch:
-        batch = Batch(self._buffer[:size], self.offset, last)
+    def _take(self, size: int, *, last: bool) -> EventChunk:
+        batch = EventChunk(self._buffer[:size], self.offset, last)
         self._drop(size)
         return batch
 

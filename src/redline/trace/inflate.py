@@ -222,7 +222,7 @@ class _Limited:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class TraceContent:
     """One document inside a file."""
 
     name: str  # for messages
@@ -231,7 +231,7 @@ class Content:
     log: ProblemLog
 
 
-def contents(path: Path, limits: Limits | None = None) -> Iterator[Content]:
+def contents(path: Path, limits: Limits | None = None) -> Iterator[TraceContent]:
     """Each document of a file, to be read before the next is asked for; archives are streamed, never extracted."""
     with RegularFile(path) as file:
         counted = _Counted(file, os.fstat(file.fileno()).st_size)
@@ -240,7 +240,7 @@ def contents(path: Path, limits: Limits | None = None) -> Iterator[Content]:
 
 def _unwrap(
     raw: Readable, compressed: _Counted, limits: Limits, name: str, member: str, log: ProblemLog, depth: int
-) -> Iterator[Content]:
+) -> Iterator[TraceContent]:
     stream = _Peeked(raw)
     head = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
     part = _GzipPart if head.startswith(GZIP_MAGIC) else _ZstdPart if head.startswith(ZSTD_BEGINNINGS) else None
@@ -250,10 +250,12 @@ def _unwrap(
     elif head[TAR_MAGIC_AT:] == TAR_MAGIC and depth < WRAPPERS_DEEP:
         yield from _tar_members(stream, compressed, limits, name, depth + 1)
     else:
-        yield Content(name=name, member=member, stream=stream, log=log)
+        yield TraceContent(name=name, member=member, stream=stream, log=log)
 
 
-def _tar_members(stream: Readable, compressed: _Counted, limits: Limits, name: str, depth: int) -> Iterator[Content]:
+def _tar_members(
+    stream: Readable, compressed: _Counted, limits: Limits, name: str, depth: int
+) -> Iterator[TraceContent]:
     """Members that may be traces. A cut or damaged archive gives those before the damage, then raises."""
     found = 0
     counted = _Counted(stream)

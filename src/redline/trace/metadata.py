@@ -7,7 +7,7 @@ from typing import Any
 from redline.artifacts.masking import masked
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable
-from redline.timeline.timeline import NONE, Device, Metadata, Origin
+from redline.timeline.timeline import NONE, Device, Metadata, TimelineOrigin
 from redline.trace import schema
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
@@ -58,10 +58,10 @@ def stated_rank(raw: Mapping[str, Any]) -> int:
     return rank if is_rank(rank) else NONE
 
 
-def stated_origin(raw: Mapping[str, Any]) -> Origin:
+def stated_origin(raw: Mapping[str, Any]) -> TimelineOrigin:
     """Where the timelines come from: measured, unless a file of ours says otherwise."""
     stated = raw.get(schema.ORIGIN_KEY)
-    return Origin(stated) if stated in tuple(Origin) else Origin.MEASURED
+    return TimelineOrigin(stated) if stated in tuple(TimelineOrigin) else TimelineOrigin.MEASURED
 
 
 def base_time_ns(raw: Mapping[str, Any]) -> int:

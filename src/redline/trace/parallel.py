@@ -13,7 +13,7 @@ from redline.errors import InputError
 from redline.trace.columns import RawColumns
 from redline.trace.decode import Decoder
 from redline.trace.decode_worker import packed_if_sound
-from redline.trace.document import Batch, Document, Mark
+from redline.trace.document import ChunkBoundary, Document, EventChunk
 from redline.trace.packed import Merger, Packed, Packer
 from redline.trace.workers import Worker
 
@@ -58,8 +58,8 @@ class _Member:
 class _Ahead:
     """A batch that was read but not merged."""
 
-    batch: Batch
-    after: Mark
+    batch: EventChunk
+    after: ChunkBoundary
     member: _Member
     result: Packed | None  # of this process; a worker is asked for it
 
@@ -79,11 +79,13 @@ class _Team:
         self._others = [_Member(worker, merger) for worker in workers]
         self._batches = document.batches()
         self._ahead: deque[_Ahead] = deque()
-        self._end: Batch | Exception | None = None  # what no worker can do: the last batch, an error, or nothing more
+        self._end: EventChunk | Exception | None = (
+            None  # what no worker can do: the last batch, an error, or nothing more
+        )
         self._ended = False
         self._unsound = 0
 
-    def read(self) -> Iterator[Batch]:
+    def read(self) -> Iterator[EventChunk]:
         """Merge what is sound, and yield what is not, to be decoded before the next is asked for."""
         while True:
             self._read_ahead()
@@ -125,7 +127,7 @@ class _Team:
     def _may_read(self) -> bool:
         return not self._ended and len(self._ahead) < _AHEAD * (1 + len(self._others))
 
-    def _merge_decoded(self) -> Batch | None:
+    def _merge_decoded(self) -> EventChunk | None:
         """Merge what is decoded, from the oldest on; the first batch that is not sound, if one is met."""
         while self._ahead and (self._ahead[0].has_result() or not self._may_read()):
             first = self._ahead.popleft()
@@ -137,7 +139,7 @@ class _Team:
             self._document.pass_by(first.after)
         return None
 
-    def _go_back(self, mark: Mark) -> None:
+    def _go_back(self, mark: ChunkBoundary) -> None:
         """As if nothing had been read beyond."""
         self._others = [one for one in self._others if one.worker and not one.worker.is_dead]
         for member in (self._here, *self._others):

@@ -12,12 +12,22 @@ from redline.artifacts.masking import masked, masked_texts
 from redline.errors import DamagedError, InputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable, numbers_in
-from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Lane, Metadata, Origin, Source, Steps, Timeline
+from redline.timeline.timeline import (
+    CALL_KINDS,
+    NONE,
+    Kind,
+    Lane,
+    Metadata,
+    Source,
+    StepWindows,
+    Timeline,
+    TimelineOrigin,
+)
 from redline.trace import rank_claim, schema
 from redline.trace.columns import RawColumns
 from redline.trace.document import Document
 from redline.trace.growing import LaneKey
-from redline.trace.inflate import Content, Limits, contents
+from redline.trace.inflate import Limits, TraceContent, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank
 from redline.trace.parallel import collected
@@ -45,7 +55,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadResult:
     """What came out of one file."""
 
     timelines: tuple[Timeline, ...]
@@ -60,7 +70,7 @@ class OfFile(Generic[Result]):
     failures: tuple[str, ...]
 
 
-def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
+def read_file(path: Path, options: ReadOptions | None = None) -> ReadResult:
     """The timelines in a file: one per rank. Raises InputError where there is none."""
     options = options or ReadOptions()
     timelines: list[Timeline] = []
@@ -80,7 +90,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> Reading:
         failures.append(str(error))
     if not timelines:
         raise InputError(failures[0])
-    return Reading(timelines=tuple(timelines), failures=tuple(failures))
+    return ReadResult(timelines=tuple(timelines), failures=tuple(failures))
 
 
 def _is_large(path: Path) -> bool:
@@ -93,7 +103,7 @@ def _is_large(path: Path) -> bool:
     return False
 
 
-def _read_document(path: Path, content: Content, options: ReadOptions, team: list[Worker]) -> list[Timeline]:
+def _read_document(path: Path, content: TraceContent, options: ReadOptions, team: list[Worker]) -> list[Timeline]:
     if path.suffix == ".tmp":
         content.log.add(Reason.UNFINISHED_EXPORT)
     document = Document(content)
@@ -135,7 +145,7 @@ def _timeline(
     if claim[1] not in rank_claim.STATED:
         log.add(Reason.RANK_INFERRED, example=claim[1])
     return Timeline(
-        origin=Origin.MEASURED,
+        origin=TimelineOrigin.MEASURED,
         rank=claim[0],
         rank_origin=claim[1],
         zero_ns=zero_ns,
@@ -148,7 +158,7 @@ def _timeline(
         communications=links.communications,
         python_calls=raw.python_calls,
         memory=raw.memory,
-        steps=Steps.empty(),
+        steps=StepWindows.empty(),
         step_anchor="",
         metadata=metadata,
         source=replace(source, problems=log.freeze()),

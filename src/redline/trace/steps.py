@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.timeline.table import I64, Column, numbers_in
-from redline.timeline.timeline import NONE, Kind, Spans, Steps
+from redline.timeline.timeline import NONE, Kind, Spans, StepWindows
 from redline.trace import schema
 
 ENGINE_ANCHOR = "steps of the serving engine"
@@ -19,14 +19,16 @@ _LONGEST_SEQUENCE = 200_000  # work enough to see a period in; the rest is not l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RecognisedSteps:
     """Step windows and what they were taken from."""
 
-    steps: Steps
+    steps: StepWindows
     anchor: str
 
 
-def find_steps(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], step_regex: str | None = None) -> Found:
+def find_steps(
+    spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], step_regex: str | None = None
+) -> RecognisedSteps:
     """Steps of one rank by the first anchor that the trace offers."""
     if step_regex is not None:
         return _by_regex(spans, texts, window_ns, re.compile(step_regex))
@@ -37,19 +39,21 @@ def find_steps(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], s
     return _whole_window(window_ns, "no mark: the whole window is one")
 
 
-def _by_regex(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]) -> Found:
+def _by_regex(
+    spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]
+) -> RecognisedSteps:
     rows = _named(spans, texts, lambda text: regex.search(text) is not None, (*_REGION_KINDS, Kind.PYTHON))
     if not len(rows):
         return _whole_window(window_ns, f"no mark: nothing is named like {regex.pattern!r}")
     return _own_windows(spans, rows, f"spans named like {regex.pattern!r}")
 
 
-def _by_profiler_step(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found | None:
+def _by_profiler_step(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> RecognisedSteps | None:
     rows = _named(spans, texts, lambda text: text.startswith(schema.PROFILER_STEP))
     return _own_windows(spans, rows, "ProfilerStep") if len(rows) else None
 
 
-def _by_optimizer(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
+def _by_optimizer(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> RecognisedSteps | None:
     """A step ends with its optimizer's step; of several optimizers the first one to appear counts."""
     rows = _named(spans, texts, lambda text: text.startswith(schema.OPTIMIZER_STEP))
     if not len(rows):
@@ -57,23 +61,25 @@ def _by_optimizer(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]
     rows = rows[spans.name[rows] == spans.name[rows[0]]]
     ends = spans.end_ns[rows]
     starts = np.concatenate([[window_ns[0]], ends[:-1]])
-    return Found(steps=_steps(starts, ends, spans.name[rows]), anchor=f"optimizer steps ({texts[spans.name[rows[0]]]})")
+    return RecognisedSteps(
+        steps=_steps(starts, ends, spans.name[rows]), anchor=f"optimizer steps ({texts[spans.name[rows[0]]]})"
+    )
 
 
-def _by_data_loader(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
+def _by_data_loader(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int]) -> RecognisedSteps | None:
     rows = _named(spans, texts, lambda text: text.startswith(schema.DATA_LOADER))
     if len(rows) < 2:
         return None
     rows = rows[spans.name[rows] == spans.name[rows[0]]]
-    return Found(steps=_from_starts(spans, rows, window_ns[1]), anchor="data-loader rounds")
+    return RecognisedSteps(steps=_from_starts(spans, rows, window_ns[1]), anchor="data-loader rounds")
 
 
-def _by_engine(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> Found | None:
+def _by_engine(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> RecognisedSteps | None:
     rows = _named(spans, texts, schema.is_engine_step)
     return _own_windows(spans, rows, ENGINE_ANCHOR) if len(rows) else None
 
 
-def _by_repetition(spans: Spans, _: Sequence[str], window_ns: tuple[int, int]) -> Found | None:
+def _by_repetition(spans: Spans, _: Sequence[str], window_ns: tuple[int, int]) -> RecognisedSteps | None:
     """The period of the sequence of collectives, else of kernels on the busiest stream."""
     for kinds, what in (((Kind.COMMUNICATION,), "collectives"), ((Kind.KERNEL,), "kernels")):
         rows = spans.rows_of(*kinds)
@@ -88,7 +94,7 @@ def _by_repetition(spans: Spans, _: Sequence[str], window_ns: tuple[int, int]) -
             covered = int((steps.end_ns - steps.start_ns).sum())
             if covered >= _LEAST_COVERED * (window_ns[1] - window_ns[0]):
                 noun = what if period > 1 else what.removesuffix("s")
-                return Found(steps=steps, anchor=f"a repeating sequence of {period} {noun}")
+                return RecognisedSteps(steps=steps, anchor=f"a repeating sequence of {period} {noun}")
     return None
 
 
@@ -133,21 +139,21 @@ def _apart(spans: Spans, rows: I64) -> I64:
     return apart
 
 
-def _own_windows(spans: Spans, rows: I64, anchor: str) -> Found:
-    return Found(steps=_steps(spans.start_ns[rows], spans.end_ns[rows], spans.name[rows]), anchor=anchor)
+def _own_windows(spans: Spans, rows: I64, anchor: str) -> RecognisedSteps:
+    return RecognisedSteps(steps=_steps(spans.start_ns[rows], spans.end_ns[rows], spans.name[rows]), anchor=anchor)
 
 
-def _from_starts(spans: Spans, rows: I64, end_ns: int) -> Steps:
+def _from_starts(spans: Spans, rows: I64, end_ns: int) -> StepWindows:
     starts = spans.start_ns[rows]
     return _steps(starts, np.append(starts[1:], end_ns), spans.name[rows])
 
 
-def _whole_window(window_ns: tuple[int, int], anchor: str) -> Found:
+def _whole_window(window_ns: tuple[int, int], anchor: str) -> RecognisedSteps:
     if window_ns[0] == window_ns[1]:
-        return Found(steps=Steps.empty(), anchor=anchor)
+        return RecognisedSteps(steps=StepWindows.empty(), anchor=anchor)
     edges = np.array(window_ns, np.int64)
-    return Found(steps=_steps(edges[:1], edges[1:], np.array([NONE])), anchor=anchor)
+    return RecognisedSteps(steps=_steps(edges[:1], edges[1:], np.array([NONE])), anchor=anchor)
 
 
-def _steps(start_ns: I64, end_ns: I64, label: Column) -> Steps:
-    return Steps(start_ns=start_ns.astype(np.int64), end_ns=end_ns.astype(np.int64), label=label.astype(np.int32))
+def _steps(start_ns: I64, end_ns: I64, label: Column) -> StepWindows:
+    return StepWindows(start_ns=start_ns.astype(np.int64), end_ns=end_ns.astype(np.int64), label=label.astype(np.int32))

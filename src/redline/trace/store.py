@@ -15,7 +15,7 @@ import zstandard
 from redline.errors import InputError
 from redline.timeline.problems import Problem, Reason
 from redline.timeline.table import Column, Table
-from redline.timeline.timeline import NONE, TABLES, Lane, Metadata, Origin, Source, Timeline
+from redline.timeline.timeline import NONE, TABLES, Lane, Metadata, Source, Timeline, TimelineOrigin
 from redline.trace.entries import most_inflated_bytes
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
@@ -32,7 +32,7 @@ _PLAIN = ("origin", "rank", "rank_origin", "zero_ns", "texts", "lanes", "step_an
 class _Header:
     """A timeline without its columns."""
 
-    origin: Origin
+    origin: TimelineOrigin
     rank: int
     rank_origin: str
     zero_ns: int

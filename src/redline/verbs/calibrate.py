@@ -19,7 +19,7 @@ from redline.probes.compare import compare as compare_calibrations
 from redline.probes.record import FAMILIES, Calibration
 
 if TYPE_CHECKING:
-    from redline.probes.collectives.shown import Shown
+    from redline.probes.collectives.shown import OperationExample
     from redline.probes.record import Collectives
 
 
@@ -104,7 +104,7 @@ def _collectives(
     return measure_collectives(torchrun, quick=quick, left_s=budget.left_s())
 
 
-def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
+def show_collectives(torchrun: Sequence[str]) -> tuple[OperationExample, ...] | None:
     """What each collective does to a few numbers on every rank. None on a machine without the first rank."""
     _require_torch()
     from redline.probes.collectives import start

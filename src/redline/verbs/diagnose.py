@@ -24,7 +24,7 @@ from redline.ranks.read_files import JobOptions, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
-    from redline.analysis.rank.strip import Strip
+    from redline.analysis.rank.strip import StepView
     from redline.report.redaction.redactor import Redactor, Removed
 
 
@@ -39,7 +39,7 @@ class Diagnosed:
     outline: Outline
     findings: Findings
     failures: tuple[Failure, ...]
-    strip: "Strip | None" = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
+    strip: "StepView | None" = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
@@ -156,14 +156,14 @@ def _combined(
 
 def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
-) -> tuple["Strip | None", tuple[Failure, ...]]:
+) -> tuple["StepView | None", tuple[Failure, ...]]:
     """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
     from redline.analysis.rank.strip import strip_of
 
     place = typical_place(diagnosis)
     rank = diagnosis.ranks[place]
 
-    def drawn(_: Path) -> "Strip | None":
+    def drawn(_: Path) -> "StepView | None":
         scene = scene_again(rank, files, machine, options)
         return None if scene is None else strip_of(scene, diagnosis.waiting[place], rank.origin.rank)
 

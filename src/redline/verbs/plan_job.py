@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isfinite
 
 from redline.errors import UsageError
-from redline.planner.job.estimate import Estimate
+from redline.planner.job.estimate import ThreePointEstimate
 from redline.planner.job.failures import FailureRate, Recovery, rate_named, recovery_named
-from redline.planner.job.whole import Job, JobCost, whole_job
+from redline.planner.job.whole import JobCost, JobRequest, whole_job
 from redline.planner.train.search.planned import TrainingPlan
 
 
@@ -24,8 +24,8 @@ def price_job(
     """`failures` and `recovery` are names of published ones, or numbers; without them a band of published ones."""
     power = plan.machine.power_w
     best = plan.best
-    job = Job(
-        step_s=Estimate(best.step_low_s, best.step_s, best.step_high_s),
+    job = JobRequest(
+        step_s=ThreePointEstimate(best.step_low_s, best.step_s, best.step_high_s),
         tokens_per_step=plan.tokens_per_step,
         tokens=tokens,
         devices=plan.devices,

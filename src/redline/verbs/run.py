@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from redline.artifacts import write_atomic
 from redline.artifacts.masking import masked, masked_words
 from redline.errors import OutputError
-from redline.launch.board import Board
+from redline.launch.board import SharedState
 from redline.launch.outside import folder as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
@@ -112,7 +112,7 @@ class _Job:
     """The supervisor with what it does from time to time."""
 
     def __init__(
-        self, command: Command, settings: Settings, board: Board | None, folder: Path | None, watching: Watching
+        self, command: Command, settings: Settings, board: SharedState | None, folder: Path | None, watching: Watching
     ) -> None:
         self.supervisor = Supervisor(command, settings, board, self._tick)
         self.supervisor.mask = watching.mask
@@ -172,7 +172,7 @@ class _Job:
 
 
 def _tell(
-    settings: Settings, command: Command, where: Position | None, folder: Path | None, board: Board | None
+    settings: Settings, command: Command, where: Position | None, folder: Path | None, board: SharedState | None
 ) -> None:
     settings.folder = str(folder or "")
     settings.board = board.path if board else ""

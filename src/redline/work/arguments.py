@@ -68,7 +68,7 @@ Argument = Tensor | TensorList | None
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One call of an operator. Every accessor raises UnknownWorkError where the argument was not recorded."""
 
     name: str
@@ -146,7 +146,7 @@ def known(found: T | None) -> T:
     return found
 
 
-def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kernel_name: str = "") -> Call:
+def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kernel_name: str = "") -> OperatorCall:
     """The call that these texts describe; UnknownWorkError where they describe none."""
     try:
         sizes = _SIZES.decode(shapes)
@@ -161,7 +161,7 @@ def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kern
         steps = [[] for _ in sizes]
     list_dtype = of_list_kernel(kernel_name) if kernel_name else None
     arguments = tuple(map(_argument, sizes, types, steps, [list_dtype] * len(sizes)))
-    return Call(name, arguments, tuple(types), tuple(texts))
+    return OperatorCall(name, arguments, tuple(types), tuple(texts))
 
 
 def _argument(

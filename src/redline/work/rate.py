@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, UnknownWorkError, call_of
+from redline.work.arguments import OperatorCall, UnknownWorkError, call_of
 from redline.work.operators import (
     attention,
     convolution,
@@ -20,7 +20,7 @@ from redline.work.operators import (
 )
 from redline.work.work import Work
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **copy.RULES,
     **elementwise.RULES,
     **reduction.RULES,

@@ -14,7 +14,7 @@ PRODUCTS = frozenset(_LEFT)
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class BatchedMatmul:
     """[batch, rows, inner] times [batch, inner, columns]."""
 
     batch: int
@@ -40,7 +40,7 @@ def elements_of(text: str) -> frozenset[int]:
     return frozenset(prod(shape) for shape in shapes_of(text) if shape) - {0, 1}
 
 
-def product_of(name: str, text: str) -> Product | None:
+def product_of(name: str, text: str) -> BatchedMatmul | None:
     """None for any other operator, and where shapes were not recorded."""
     shapes, place = shapes_of(text), _LEFT.get(name)
     if place is None or len(shapes) < place + 2:
@@ -51,4 +51,4 @@ def product_of(name: str, text: str) -> Product | None:
     dimensions = 3 if name in _BATCHED else 2
     if not len(left) == len(right) == dimensions or left[-1] != right[-2]:
         return None
-    return Product(prod(left[:-2]), left[-2], left[-1], right[-1])
+    return BatchedMatmul(prod(left[:-2]), left[-2], left[-1], right[-1])

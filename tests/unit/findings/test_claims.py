@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.outline import outline_of
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.scene import Scene, scene_of
+from redline.analysis.rank.scene import RankAnalysis, scene_of
 from redline.findings.aggregate import findings_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -54,7 +54,7 @@ def says_something(_: MatchTotals) -> list[Evidence]:
     return [Evidence("It was seen.")]
 
 
-def claiming(claim: Intervals) -> Callable[[Scene], RuleMatch]:
+def claiming(claim: Intervals) -> Callable[[RankAnalysis], RuleMatch]:
     return lambda _: RuleMatch(claim=claim)
 
 
@@ -96,7 +96,7 @@ def union_of(parts: Sequence[Intervals]) -> Intervals:
 
 @given(many_claims)
 def test_a_rank_s_claims_are_disjoint_and_leave_nothing_out(wanted: list[tuple[Intervals, bool]]) -> None:
-    scene: Scene = scene_of(timeline(), None)
+    scene: RankAnalysis = scene_of(timeline(), None)
     rules = rules_for([(claim, False) for claim, _ in wanted])
     seen = matches_of(scene, rules)
     start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns

@@ -2,21 +2,21 @@
 
 import pytest
 
-from redline.work.sizes import Product, elements_of, product_of, shapes_of
+from redline.work.sizes import BatchedMatmul, elements_of, product_of, shapes_of
 
 
 @pytest.mark.parametrize(
     ("name", "shapes", "product"),
     [
-        ("aten::mm", "[[2, 3], [3, 5]]", Product(1, 2, 3, 5)),
-        ("aten::addmm", "[[5], [2, 3], [3, 5], [], []]", Product(1, 2, 3, 5)),
-        ("aten::bmm", "[[7, 2, 3], [7, 3, 5]]", Product(7, 2, 3, 5)),
-        ("aten::baddbmm", "[[1], [7, 2, 3], [7, 3, 5]]", Product(7, 2, 3, 5)),
-        ("aten::linear", "[[4, 2, 3], [5, 3], [5]]", Product(1, 8, 3, 5)),
-        ("aten::linear", "[[3], [5, 3]]", Product(1, 1, 3, 5)),
+        ("aten::mm", "[[2, 3], [3, 5]]", BatchedMatmul(1, 2, 3, 5)),
+        ("aten::addmm", "[[5], [2, 3], [3, 5], [], []]", BatchedMatmul(1, 2, 3, 5)),
+        ("aten::bmm", "[[7, 2, 3], [7, 3, 5]]", BatchedMatmul(7, 2, 3, 5)),
+        ("aten::baddbmm", "[[1], [7, 2, 3], [7, 3, 5]]", BatchedMatmul(7, 2, 3, 5)),
+        ("aten::linear", "[[4, 2, 3], [5, 3], [5]]", BatchedMatmul(1, 8, 3, 5)),
+        ("aten::linear", "[[3], [5, 3]]", BatchedMatmul(1, 1, 3, 5)),
     ],
 )
-def test_products_by_what_each_size_means(name: str, shapes: str, product: Product) -> None:
+def test_products_by_what_each_size_means(name: str, shapes: str, product: BatchedMatmul) -> None:
     assert product_of(name, shapes) == product
 
 

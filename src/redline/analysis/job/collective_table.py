@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.analysis.rank.digest import Digest
 from redline.ranks.collectives import rows_by_rank
-from redline.ranks.meetings import Meetings
+from redline.ranks.meetings import MatchedCollectives
 from redline.timeline.table import I64, narrowed
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.
@@ -56,7 +56,7 @@ class CollectiveRow:
         return self.hidden_ns / self.residence_ns if self.residence_ns else 0.0
 
 
-def collective_table(ranks: Sequence[Digest], meetings: Meetings) -> tuple[CollectiveRow, ...]:
+def collective_table(ranks: Sequence[Digest], meetings: MatchedCollectives) -> tuple[CollectiveRow, ...]:
     """All rows, the longest first."""
     found: dict[tuple[str, int, int], _Calls] = {}
     for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
@@ -90,7 +90,7 @@ class _Calls:
 _SUMS = 6
 
 
-def _calls(digest: Digest, meetings: Meetings, rows: I64) -> tuple[I64, I64]:
+def _calls(digest: Digest, meetings: MatchedCollectives, rows: I64) -> tuple[I64, I64]:
     """Of each exchange of a rank its length, the shortest part in it, and if it met others; and sums by series: calls,
     length, hidden, exposed, waiting, met."""
     exchanges, place = digest.exchanges, meetings.place[rows]

@@ -12,13 +12,13 @@ from redline.analysis.job.lateness import Lateness, lateness_of
 from redline.analysis.job.row_tables import doing_of_all, kernels_of
 from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts, Ledger
 from redline.analysis.rank.likeness import kinds_of
 from redline.ranks.clocks import Clocks
 from redline.ranks.collectives import rows_by_rank
-from redline.ranks.meetings import Meetings, waiting_time
+from redline.ranks.meetings import MatchedCollectives, waiting_time
 from redline.ranks.rank_order import Claim, RankOrder, rank_order
 from redline.timeline.intervals import Intervals
 
@@ -33,7 +33,7 @@ class Diagnosis:
     lateness: Lateness | None
     collectives: tuple[CollectiveRow, ...]
     kernels: Sequence[KernelRow]  # over all ranks
-    doing: Sequence[Doing]
+    doing: Sequence[HostActivity]
     world_size: int
     doubles: tuple[int, ...]
     missing: tuple[int, ...]
@@ -100,7 +100,9 @@ def _in_order(digests: Sequence[Digest], order: RankOrder) -> tuple[Digest, ...]
     )
 
 
-def _resolved(ranks: Sequence[Digest], meetings: Meetings) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
+def _resolved(
+    ranks: Sequence[Digest], meetings: MatchedCollectives
+) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
     """Ledgers in which waiting has left the transfer account, when that was, and exposed time of exchanges seen on one
     rank only."""
     resolved, waited = [], []

@@ -7,7 +7,7 @@ from pathlib import Path
 from redline.analysis.rank.digest import Digest, Observer
 from redline.analysis.rank.digest_file import is_digest
 from redline.analysis.rank.file_digests import Digesting
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.errors import InputError
 from redline.hardware.profile import choose
 from redline.ranks.failures import Failure
@@ -45,7 +45,7 @@ def digest_job(
     return Digested(digests=digests, failures=tuple(failures))
 
 
-def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions) -> Scene | None:
+def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions) -> RankAnalysis | None:
     """The trace of one rank, opened again; None where none of these files is the trace that was digested."""
     source = digest.origin.source
     for path in paths:

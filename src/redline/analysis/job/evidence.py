@@ -11,19 +11,19 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class IdleSite:
     """Idle time of one account, by call site; by region where no site is known; else by what the host did."""
 
     by: Literal["site", "region", "kind"]
     name: str
     share: float  # of the account, over all ranks and the whole window
-    rows: tuple[Doing, ...]  # the largest first
+    rows: tuple[HostActivity, ...]  # the largest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,21 +49,21 @@ class StepRow:
         return float(self.amounts[ACCOUNTS.index(account)] / max(int(self.amounts.sum()), 1))
 
 
-def places_of(diagnosis: Diagnosis, account: Account) -> tuple[Place, ...]:
+def places_of(diagnosis: Diagnosis, account: Account) -> tuple[IdleSite, ...]:
     """Where the host was while the device waited, the largest first."""
     total_ns = max(sum(rank.ledger.of(account) for rank in diagnosis.ranks), 1)
-    groups: dict[tuple[Literal["site", "region", "kind"], str], list[Doing]] = {}
+    groups: dict[tuple[Literal["site", "region", "kind"], str], list[HostActivity]] = {}
     for row in diagnosis.doing:
         if row.account == account:
             groups.setdefault(_place(row), []).append(row)
     places = [
-        Place(by=by, name=name, share=sum(row.time_ns for row in rows) / total_ns, rows=tuple(rows))
+        IdleSite(by=by, name=name, share=sum(row.time_ns for row in rows) / total_ns, rows=tuple(rows))
         for (by, name), rows in groups.items()
     ]
     return tuple(sorted(places, key=lambda place: (-place.share, place.name)))
 
 
-def _place(row: Doing) -> tuple[Literal["site", "region", "kind"], str]:
+def _place(row: HostActivity) -> tuple[Literal["site", "region", "kind"], str]:
     if row.site:
         return "site", row.site
     return ("region", row.region) if row.region else ("kind", row.name or row.kind)

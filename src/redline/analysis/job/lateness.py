@@ -11,7 +11,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import SPENT
 from redline.analysis.rank.owned import Owned
 from redline.ranks.collectives import blocks_by_rank, numbered, rows_by_rank
-from redline.ranks.meetings import Meetings
+from redline.ranks.meetings import MatchedCollectives
 from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE
@@ -26,7 +26,7 @@ _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Late:
+class LateRank:
     """One rank that others waited for."""
 
     rank: int
@@ -47,12 +47,12 @@ class Lateness:
     wait_ns: int
     intrinsic_ns: int  # sum over operations of the shortest part in it: what the exchange itself takes
     last_ranks: tuple[int, ...]  # who was last, per operation, in order of time
-    ranks: tuple[Late, ...]  # those who caused most first
+    ranks: tuple[LateRank, ...]  # those who caused most first
     pattern: Pattern
     first_step_share: float  # of the waiting
 
 
-def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | None:
+def lateness_of(meetings: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
     """Of exchanges that nobody can leave before all have come; None where there are none.
 
     Ranks leave together, so how long each was in an exchange says who came last and by how much; no clock is needed.
@@ -80,7 +80,7 @@ def lateness_of(meetings: Meetings, digests: Sequence[Digest]) -> Lateness | Non
     )
 
 
-def _median_and_last(meetings: Meetings) -> tuple[I64, I64]:
+def _median_and_last(meetings: MatchedCollectives) -> tuple[I64, I64]:
     """For each operation the row of median length (of two, the longer), and the shortest: who came last."""
     first = meetings.first
     order = np.lexsort((meetings.end_ns - meetings.start_ns, meetings.operation))
@@ -88,7 +88,9 @@ def _median_and_last(meetings: Meetings) -> tuple[I64, I64]:
     return order[first + count // 2], order[first]
 
 
-def _late_ranks(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I64, I64]) -> tuple[Late, ...]:
+def _late_ranks(
+    meetings: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64]
+) -> tuple[LateRank, ...]:
     usual, last = compared
     late_ns = _lengths_ns(meetings, usual) - _lengths_ns(meetings, last)
     more = _excess(meetings, digests, compared, late_ns)
@@ -107,7 +109,7 @@ def _late_ranks(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I
     causes_ns = causes // late_times
     np.maximum.at(causes_ns[CAUSES.index(BEFORE)], mine, more[BEFORE])  # a head start happens once
     found = [
-        Late(
+        LateRank(
             rank=digests[index].origin.rank,
             last=last_count,
             caused_ns=int(caused_ns[number]),
@@ -121,11 +123,13 @@ def _late_ranks(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I
     return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
 
 
-def _lengths_ns(meetings: Meetings, rows: I64) -> I64:
+def _lengths_ns(meetings: MatchedCollectives, rows: I64) -> I64:
     return meetings.end_ns[rows] - meetings.start_ns[rows]
 
 
-def _excess(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64) -> dict[str, I64]:
+def _excess(
+    meetings: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64
+) -> dict[str, I64]:
     """For each operation how its lateness came about: by cause, what its last rank did more than the median one."""
     level = _level_rows(meetings, len(digests))
     usual, last = (_spent_since(meetings, digests, rows, level[rows]) for rows in compared)
@@ -136,7 +140,7 @@ def _excess(meetings: Meetings, digests: Sequence[Digest], compared: tuple[I64, 
     return more
 
 
-def _caused_ns(meetings: Meetings, ranks: int, culprit: I64, culprits: int) -> I64:
+def _caused_ns(meetings: MatchedCollectives, ranks: int, culprit: I64, culprits: int) -> I64:
     """What all ranks waited for each culprit, who is known of each operation; an instant in which a rank waited in two
     exchanges counts once."""
     caused_ns = np.zeros(culprits, np.int64)
@@ -147,7 +151,7 @@ def _caused_ns(meetings: Meetings, ranks: int, culprit: I64, culprits: int) -> I
     return caused_ns
 
 
-def _caused_on(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I64:
+def _caused_on(meetings: MatchedCollectives, rows: I64, culprit: I64, culprits: int) -> I64:
     start_ns, wait_ns = meetings.start_ns[rows] + meetings.shift_ns[rows], meetings.wait_ns[rows]
     _, group = np.unique(meetings.rank[rows].astype(np.int64) * culprits + culprit, return_inverse=True)
     # Each waiting rank and culprit gets a stretch of time to itself, so that one pass tells all of them apart.
@@ -157,7 +161,7 @@ def _caused_on(meetings: Meetings, rows: I64, culprit: I64, culprits: int) -> I6
     return np.bincount(owned.row, weights=owned.dur_ns, minlength=culprits).astype(np.int64)
 
 
-def _level_rows(meetings: Meetings, ranks: int) -> I32:
+def _level_rows(meetings: MatchedCollectives, ranks: int) -> I32:
     """For each row the last earlier one of its rank that all ranks of its operation had left when this one began.
 
     From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
@@ -173,14 +177,14 @@ def _level_rows(meetings: Meetings, ranks: int) -> I32:
     return level
 
 
-def _company(meetings: Meetings) -> I32:
+def _company(meetings: MatchedCollectives) -> I32:
     """For each operation a number of the ranks that meet; they are known well enough by the first and the sum."""
     total = np.add.reduceat(meetings.rank, meetings.first, dtype=np.int64)
     lowest = np.minimum.reduceat(meetings.rank, meetings.first)
     return np.unique(lowest * (total.max() + 1) + total, return_inverse=True)[1].astype(np.int32)
 
 
-def _look_back(level: I32, undecided: Mask, meetings: Meetings, ranks: int, company: I32) -> None:
+def _look_back(level: I32, undecided: Mask, meetings: MatchedCollectives, ranks: int, company: I32) -> None:
     """Fill in the level of undecided operations from exchanges of the same rank in the same company."""
     order = _lines(meetings, ranks, company)
     position = np.empty(len(order), np.int32)
@@ -190,7 +194,7 @@ def _look_back(level: I32, undecided: Mask, meetings: Meetings, ranks: int, comp
         _look_back_from(np.arange(begin, end), level, undecided, meetings, (order, position, company))
 
 
-def _lines(meetings: Meetings, ranks: int, company: I32) -> I32:
+def _lines(meetings: MatchedCollectives, ranks: int, company: I32) -> I32:
     """All rows in order of rank, of company, and of start on the clock of the rank."""
     order = np.empty(len(meetings.rank), np.int32)
     done = 0
@@ -202,7 +206,9 @@ def _lines(meetings: Meetings, ranks: int, company: I32) -> I32:
     return order
 
 
-def _look_back_from(rows: I64, level: I32, undecided: Mask, meetings: Meetings, lines: tuple[I32, I32, I32]) -> None:
+def _look_back_from(
+    rows: I64, level: I32, undecided: Mask, meetings: MatchedCollectives, lines: tuple[I32, I32, I32]
+) -> None:
     order, position, company = lines
     asked = undecided[meetings.operation[rows]]
     for back in range(1, _MOST_IN_FLIGHT + 1):
@@ -225,7 +231,7 @@ def _look_back_from(rows: I64, level: I32, undecided: Mask, meetings: Meetings, 
         asked = (~decided & np.logical_and.reduceat(exists, first))[operation]  # else nothing is farther back
 
 
-def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level: I32) -> dict[str, I64]:
+def _spent_since(meetings: MatchedCollectives, digests: Sequence[Digest], rows: I64, level: I32) -> dict[str, I64]:
     """What each row's rank did between the row that it was level at, or the start of its window, and this one; ns."""
     columns = {name: np.empty(len(rows), np.int64) for name in SPENT}
     for digest, here in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
@@ -242,7 +248,7 @@ def _spent_since(meetings: Meetings, digests: Sequence[Digest], rows: I64, level
     return columns
 
 
-def _steps(meetings: Meetings, digests: Sequence[Digest], rows: I64) -> I64:
+def _steps(meetings: MatchedCollectives, digests: Sequence[Digest], rows: I64) -> I64:
     """The step of its rank in which each row began."""
     step = np.empty(len(rows), np.int64)
     for digest, mine in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):

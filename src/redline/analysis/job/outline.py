@@ -7,7 +7,7 @@ from statistics import median
 
 from redline.analysis.accounts import ACCOUNTS, LOSSES, Account
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.lateness import Late
+from redline.analysis.job.lateness import LateRank
 from redline.analysis.rank.digest import Arithmetic, Digest
 
 _UNEVEN = 3  # times the median: an average over such steps is that of its longest
@@ -32,7 +32,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class WaterfallBar:
     """One account in the average step of a rank, and what it starts from in the waterfall."""
 
     account: Account
@@ -105,10 +105,10 @@ class Outline:
     """What the first screen shows."""
 
     steps: StepTimes
-    waterfall: tuple[Bar, ...]
-    largest: tuple[Bar, ...]  # losses, the largest first; none below a percent of the step
+    waterfall: tuple[WaterfallBar, ...]
+    largest: tuple[WaterfallBar, ...]  # losses, the largest first; none below a percent of the step
     utilisation: Utilisation | None
-    late: Late | None  # the rank that most waiting is for, where that is much
+    late: LateRank | None  # the rank that most waiting is for, where that is much
     unseen: tuple[Remark, ...]
 
 
@@ -125,7 +125,7 @@ def outline_of(diagnosis: Diagnosis) -> Outline:
     )
 
 
-def _late(diagnosis: Diagnosis) -> Late | None:
+def _late(diagnosis: Diagnosis) -> LateRank | None:
     """One rank that causes most of the waiting, if that takes a notable part of the time of all ranks."""
     if diagnosis.lateness is None or not diagnosis.lateness.ranks:
         return None
@@ -153,13 +153,13 @@ def _step_times(diagnosis: Diagnosis) -> StepTimes:
     )
 
 
-def _waterfall(diagnosis: Diagnosis) -> tuple[Bar, ...]:
+def _waterfall(diagnosis: Diagnosis) -> tuple[WaterfallBar, ...]:
     amounts = diagnosis.per_step
     step_ns = sum(amounts.values()) or 1.0
     bars, reached_ns = [], 0.0
     for account in ACCOUNTS:
         time_ns = amounts[account]
-        bars.append(Bar(account=account, time_ns=time_ns, before_ns=reached_ns, share=time_ns / step_ns))
+        bars.append(WaterfallBar(account=account, time_ns=time_ns, before_ns=reached_ns, share=time_ns / step_ns))
         reached_ns += time_ns
     return tuple(bars)
 

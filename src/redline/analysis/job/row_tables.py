@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 import numpy as np
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import Doing, added
+from redline.analysis.rank.doing import HostActivity, added
 from redline.analysis.rank.kernel_table import KernelRow, merged
 
 Row = TypeVar("Row")
@@ -51,10 +51,10 @@ class KernelTable(RowTable[KernelRow]):
     kind = KernelRow
 
 
-class DoingTable(RowTable[Doing]):
+class DoingTable(RowTable[HostActivity]):
     """What the host did, of a job."""
 
-    kind = Doing
+    kind = HostActivity
 
 
 def kernels_of(ranks: Sequence[Digest]) -> Sequence[KernelRow]:
@@ -69,11 +69,11 @@ def kernels_of(ranks: Sequence[Digest]) -> Sequence[KernelRow]:
         return merged(row for rank in ranks for row in rank.kernels)
 
 
-def doing_of_all(ranks: Sequence[Digest]) -> Sequence[Doing]:
+def doing_of_all(ranks: Sequence[Digest]) -> Sequence[HostActivity]:
     """By what it was, the longest first."""
     key = attrgetter("account", "kind", "name", "region", "site")
     try:
-        sums = _Sums(Doing, {"time_ns": "q", "times": "q"}, key)
+        sums = _Sums(HostActivity, {"time_ns": "q", "times": "q"}, key)
         for rank in ranks:
             sums.add(rank.doing)
         return DoingTable(columns=sums.in_order(lambda one: one[2:]))

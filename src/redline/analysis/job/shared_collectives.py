@@ -7,14 +7,14 @@ import numpy as np
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.ranks.collectives import Arrivals, RankArrivals
-from redline.ranks.meetings import Meetings, meet
+from redline.ranks.meetings import MatchedCollectives, meet
 from redline.timeline.table import narrowed
 
 _ONE_WAY = frozenset({POINT_TO_POINT})
 _WITHOUT_PARTNERS = frozenset({"send", "receive", "send_receive", "unknown"})  # with whom is not known
 
 
-def shared_collectives(digests: Sequence[Digest]) -> Meetings:
+def shared_collectives(digests: Sequence[Digest]) -> MatchedCollectives:
     return meet([_arrivals(index, digest) for index, digest in enumerate(digests)], _ONE_WAY)
 
 

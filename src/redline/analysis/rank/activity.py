@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Activity:
+class DeviceActivity:
     """The four sets of instants are disjoint and fill the window."""
 
     device: Literal["gpu", "cpu"]
@@ -40,7 +40,7 @@ class Activity:
         return self.computing | self.communicating | self.copying
 
 
-def activity_of(timeline: Timeline) -> Activity:
+def activity_of(timeline: Timeline) -> DeviceActivity:
     on_device = np.array([lane.on_device for lane in timeline.lanes], bool)[timeline.spans.lane]
     busy = timeline.spans.rows_of(Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
     calls = timeline.spans.rows_of(*CALL_KINDS)
@@ -49,7 +49,7 @@ def activity_of(timeline: Timeline) -> Activity:
     return _of_cpu(timeline)
 
 
-def compute_ns(timeline: Timeline, activity: Activity) -> I64:
+def compute_ns(timeline: Timeline, activity: DeviceActivity) -> I64:
     """Whole durations of compute kernels; of a CPU's operators only the time in which they run themselves."""
     if activity.device == "cpu":
         return activity.compute.dur_ns
@@ -74,7 +74,7 @@ def working_lanes(timeline: Timeline) -> I64:
     return np.flatnonzero(working)
 
 
-def _of_gpu(timeline: Timeline, rows: I64) -> Activity:
+def _of_gpu(timeline: Timeline, rows: I64) -> DeviceActivity:
     spans = timeline.spans
     kind = spans.kind[rows]
     pieces = [
@@ -84,7 +84,7 @@ def _of_gpu(timeline: Timeline, rows: I64) -> Activity:
     return _arranged("gpu", window_of(timeline), *pieces)
 
 
-def _of_cpu(timeline: Timeline) -> Activity:
+def _of_cpu(timeline: Timeline) -> DeviceActivity:
     spans = timeline.spans
     row, start_ns, end_ns = _own_time(timeline)
     copies = matching(timeline, row, schema.is_copying_operator)
@@ -168,11 +168,11 @@ def loader_time(timeline: Timeline) -> dict[int, Intervals]:
 
 def _arranged(
     device: Literal["gpu", "cpu"], window_ns: tuple[int, int], compute: Owned, communication: Owned, copies: Owned
-) -> Activity:
+) -> DeviceActivity:
     computing = compute.where()
     communicating = communication.where() - computing
     copying = copies.where() - computing - communicating
-    return Activity(
+    return DeviceActivity(
         device=device,
         window_ns=window_ns,
         compute=compute,

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask, compute_ns, loader_time
+from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns, loader_time
 from redline.analysis.rank.bounds import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
-from redline.analysis.rank.doing import Doing, doing_of
-from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, exchanges_of
+from redline.analysis.rank.doing import HostActivity, doing_of
+from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, exchanges_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
-from redline.analysis.rank.kernels import Calls
+from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import Signature, signature_of
 from redline.analysis.rank.names import matching
 from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.rank_match import RankMatch
-from redline.analysis.rank.scene import Scene, scene_of
+from redline.analysis.rank.scene import RankAnalysis, scene_of
 from redline.hardware.machine import Machine
 from redline.timeline import timeline as timelines
 from redline.timeline.intervals import Intervals
@@ -26,7 +26,7 @@ from redline.trace import schema
 from redline.trace.devices import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
-Observer = Callable[[Scene], tuple[RankMatch, ...]]
+Observer = Callable[[RankAnalysis], tuple[RankMatch, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class DigestOrigin:
     """Where a digest comes from."""
 
     rank: Rank
@@ -97,7 +97,7 @@ class Origin:
 class Digest:
     """What is known of one rank once its trace is put away."""
 
-    origin: Origin
+    origin: DigestOrigin
     facts: Facts
     zero_ns: int  # Unix time of 0 in the ledger, on the rank's own clock
     window_ns: tuple[int, int]
@@ -106,10 +106,10 @@ class Digest:
     arithmetic: tuple[Arithmetic, ...]
     signature: Signature  # of the work that it does; alike ranks have alike ones
     kernels: Sequence[KernelRow]
-    doing: Sequence[Doing]
+    doing: Sequence[HostActivity]
     exchanges: Exchanges
     spent: PackedSpent  # around each exchange
-    series: tuple[Series, ...]
+    series: tuple[CollectiveSeries, ...]
     matches: Sequence[RankMatch] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
 
@@ -145,11 +145,11 @@ def digest_of(
     )
 
 
-def _origin(timeline: Timeline) -> Origin:
+def _origin(timeline: Timeline) -> DigestOrigin:
     metadata = timeline.metadata
     labels = tuple(timeline.text(label) for label in timeline.steps.label.tolist())
     dropped = {p.reason.code: p.count for p in timeline.source.problems if p.reason.effect == "dropped"}
-    return Origin(
+    return DigestOrigin(
         rank=timeline.rank,
         rank_origin=timeline.rank_origin,
         source=timeline.source.name,
@@ -163,11 +163,11 @@ def _origin(timeline: Timeline) -> Origin:
         step_labels=labels,
         phases=tuple(map(schema.phase_of, labels)),
         dropped=dropped,
-        predicted=timeline.origin is timelines.Origin.PREDICTED,
+        predicted=timeline.origin is timelines.TimelineOrigin.PREDICTED,
     )
 
 
-def _facts(scene: Scene, why_no_machine: str) -> Facts:
+def _facts(scene: RankAnalysis, why_no_machine: str) -> Facts:
     timeline, activity, kernels, machine = scene.timeline, scene.activity, scene.kernels, scene.machine
     spans, work = timeline.spans, timeline.device_work
     busy = activity.busy
@@ -209,7 +209,7 @@ def _facts(scene: Scene, why_no_machine: str) -> Facts:
     )
 
 
-def _device_name(timeline: Timeline, activity: Activity) -> str:
+def _device_name(timeline: Timeline, activity: DeviceActivity) -> str:
     """Of a job whose device work was lost, the device is known only if the trace lists no other."""
     lost = alike_device(timeline) if activity.device == "gpu" else ()
     return next((device.name for device in (*devices_of(timeline), *lost)), "")
@@ -227,7 +227,9 @@ def _figure(machine: Machine | None, name: str) -> float:
     return figure.value if figure is not None else 0.0
 
 
-def _arithmetic(timeline: Timeline, calls: Calls, ledger: Ledger, machine: Machine | None) -> tuple[Arithmetic, ...]:
+def _arithmetic(
+    timeline: Timeline, calls: OperatorCalls, ledger: Ledger, machine: Machine | None
+) -> tuple[Arithmetic, ...]:
     """Of calls that began inside a step."""
     inside = Intervals.union_of(ledger.start_ns, ledger.end_ns).contains(timeline.spans.start_ns[calls.row])
     found = []

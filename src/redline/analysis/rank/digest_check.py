@@ -8,7 +8,7 @@ import numpy.typing as npt
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank.bounds import LONGEST_NS
 from redline.analysis.rank.digest import Arithmetic, Facts
-from redline.analysis.rank.exchanges import POINT_TO_POINT, Exchanges, Series, Spent
+from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries, Exchanges, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.rank_match import MOST_PLACES, RankMatch
@@ -37,7 +37,7 @@ def check_intervals(name: str, time: Intervals, window_ns: tuple[int, int]) -> N
     time.self_check()
 
 
-def check_exchanges(exchanges: Exchanges, spent: I64, series: Sequence[Series]) -> None:
+def check_exchanges(exchanges: Exchanges, spent: I64, series: Sequence[CollectiveSeries]) -> None:
     """`spent` has a row for each column of Spent."""
     start_ns, end_ns = exchanges.start_ns, exchanges.end_ns
     _expect(_all_within(exchanges.series, 0, len(series) - 1), "an exchange of no kind")

@@ -19,7 +19,7 @@ from msgspec import Meta
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank import doing, kernel_table
 from redline.analysis.rank.bounds import Count, Duration, Measure, Time
-from redline.analysis.rank.digest import Arithmetic, Digest, Facts, Origin
+from redline.analysis.rank.digest import Arithmetic, Digest, DigestOrigin, Facts
 from redline.analysis.rank.digest_check import (
     check_exchanges,
     check_intervals,
@@ -28,8 +28,8 @@ from redline.analysis.rank.digest_check import (
     check_match,
     check_rates,
 )
-from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.exchanges import Exchanges, PackedSpent, Series, Spent
+from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import SIGNATURE, read_signature
@@ -50,7 +50,7 @@ _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
 _TIMES = 2  # columns of exchanges that are times: on disk since 1970, in memory since the zero of the rank
 _SMALLEST = 16  # as many as tell what kind of work a rank does
 
-Record = TypeVar("Record", Origin, Facts, Arithmetic, Series)
+Record = TypeVar("Record", DigestOrigin, Facts, Arithmetic, CollectiveSeries)
 Shareable = TypeVar("Shareable", str, tuple[str, ...])
 
 
@@ -71,7 +71,7 @@ class _Wire:
     """A digest in types that MessagePack has."""
 
     envelope: dict[str, Any]
-    origin: Origin
+    origin: DigestOrigin
     facts: Facts
     zero_ns: Time
     window_ns: tuple[Time, Time]
@@ -81,9 +81,9 @@ class _Wire:
     arithmetic: Annotated[tuple[Arithmetic, ...], Meta(max_length=256)]
     signature: Annotated[tuple[Count, ...], Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
     kernels: Annotated[tuple[KernelRow, ...], Meta(max_length=65_536)]
-    doing: Annotated[tuple[Doing, ...], Meta(max_length=65_536)]
+    doing: Annotated[tuple[HostActivity, ...], Meta(max_length=65_536)]
     exchanges: bytes  # the columns of Exchanges
-    series: Annotated[tuple[Series, ...], Meta(max_length=65_536)]
+    series: Annotated[tuple[CollectiveSeries, ...], Meta(max_length=65_536)]
     sightings: Annotated[tuple[_WireMatch, ...], Meta(max_length=256)]  # matches, under their name in files
     left_out: dict[str, Count]
 
@@ -362,7 +362,7 @@ def _shared(record: Record) -> Record:
     return record
 
 
-def _shared_origin(origin: Origin) -> Origin:
+def _shared_origin(origin: DigestOrigin) -> DigestOrigin:
     versions, dropped = _only_dict(tuple(origin.versions.items())), _only_dict(tuple(origin.dropped.items()))
     return replace(_shared(origin), versions=versions, dropped=dropped)
 
@@ -379,5 +379,5 @@ def _only_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 _KERNELS = msgspec.msgpack.Decoder(tuple[KernelRow, ...])
-_DOING = msgspec.msgpack.Decoder(tuple[Doing, ...])
+_DOING = msgspec.msgpack.Decoder(tuple[HostActivity, ...])
 _MATCHES = msgspec.msgpack.Decoder(tuple[_WireMatch, ...])

@@ -42,7 +42,7 @@ _NOT_THEIRS = sys.stdlib_module_names | {"torch"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doing:
+class HostActivity:
     """Idle time of the device that one kind of thing on the host accounts for."""
 
     account: Account
@@ -54,12 +54,12 @@ class Doing:
     times: Count  # in how many separate stretches
 
 
-def doing_of(timeline: Timeline, idle: Idle) -> tuple[Doing, ...]:
+def doing_of(timeline: Timeline, idle: Idle) -> tuple[HostActivity, ...]:
     """Everything that idle time is put down to, the largest first."""
     return added(row for lane, waiting in idle.of_lane.items() for row in _of_lane(timeline, idle, lane, waiting))
 
 
-def added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
+def added(rows: Iterable[HostActivity]) -> tuple[HostActivity, ...]:
     """Rows that say the same, of several threads or ranks, as one; the largest first."""
     sums: dict[tuple[Account, str, str, str, str], list[int]] = {}
     for row in rows:
@@ -67,13 +67,13 @@ def added(rows: Iterable[Doing]) -> tuple[Doing, ...]:
         total[0] += row.time_ns
         total[1] += row.times
     found = (
-        Doing(account=account, kind=kind, name=name, region=region, site=site, time_ns=time_ns, times=times)
+        HostActivity(account=account, kind=kind, name=name, region=region, site=site, time_ns=time_ns, times=times)
         for (account, kind, name, region, site), (time_ns, times) in sums.items()
     )
     return tuple(sorted(found, key=lambda one: (-one.time_ns, one.name, one.region, one.site)))
 
 
-def shortened(rows: Sequence[Doing], most: int) -> tuple[Doing, ...]:
+def shortened(rows: Sequence[HostActivity], most: int) -> tuple[HostActivity, ...]:
     """The largest rows, and the rest added up by account and region under OTHERS, so that no time is lost."""
     if len(rows) <= most:
         return tuple(rows)
@@ -81,7 +81,7 @@ def shortened(rows: Sequence[Doing], most: int) -> tuple[Doing, ...]:
     return added([*rows[:most], *rest])
 
 
-def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> Iterator[Doing]:
+def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> Iterator[HostActivity]:
     spans = timeline.spans
     rows = timeline.rows_of_lane(lane)
     rows = rows[np.isin(spans.kind[rows], np.array(NESTED_KINDS, np.uint8))]
@@ -107,7 +107,7 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
 
 def _summed(
     timeline: Timeline, account: Account, share_ns: I64, times_ns: tuple[I64, I64], told: I64
-) -> Iterator[Doing]:
+) -> Iterator[HostActivity]:
     used = np.flatnonzero(share_ns > 0)
     row, region, site = told
     if not len(used):
@@ -122,7 +122,7 @@ def _summed(
     goes_on = np.append(False, (start_ns[1:] == end_ns[:-1]) & (which[1:] == which[:-1]))
     times = np.bincount(which[~goes_on], minlength=keys.shape[1])
     for key, total_ns, count in zip(keys.T.tolist(), time_ns.tolist(), times.tolist(), strict=True):
-        yield Doing(
+        yield HostActivity(
             account=account,
             kind=_KIND_WORDS[key[0]],
             name=timeline.text(key[1]),

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask
+from redline.analysis.rank.activity import DeviceActivity, Mask
 from redline.analysis.rank.bounds import Described, ElementBytes
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.packing import packed_small, squeezed, unpacked, unsqueezed
@@ -37,7 +37,7 @@ _FLOAT8 = re.compile(r"Float8")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Series:
+class CollectiveSeries:
     """What all exchanges of one kind have in common."""
 
     collective: str
@@ -137,12 +137,12 @@ class PackedSpent:
 
 
 def exchanges_of(
-    timeline: Timeline, activity: Activity, idle: Idle, passes: Passes
-) -> tuple[Exchanges, Spent, tuple[Series, ...]]:
+    timeline: Timeline, activity: DeviceActivity, idle: Idle, passes: Passes
+) -> tuple[Exchanges, Spent, tuple[CollectiveSeries, ...]]:
     owned = activity.communication
     names = _Names(timeline)
     place = np.searchsorted(timeline.communications.row, owned.row)
-    keys: dict[Series, int] = {}
+    keys: dict[CollectiveSeries, int] = {}
     series = np.array([keys.setdefault(names.series(one), len(keys)) for one in place.tolist()], np.int32)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
     exchanges = Exchanges(
@@ -156,7 +156,7 @@ def exchanges_of(
     return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), tuple(keys)
 
 
-def _are(collectives: frozenset[str], keys: Iterable[Series], series: Column) -> Mask:
+def _are(collectives: frozenset[str], keys: Iterable[CollectiveSeries], series: Column) -> Mask:
     """Which exchanges are of one of these kinds."""
     meant: Mask = np.array([one.collective in collectives for one in keys] or [False], bool)[series]
     return meant
@@ -188,7 +188,7 @@ def _launched_ns(timeline: Timeline, rows: I64) -> tuple[I64, Mask]:
     return launched_ns, ~on_device | (launch != NONE)
 
 
-def _spent(activity: Activity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:
+def _spent(activity: DeviceActivity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:
     """For each of SPENT, what of it lies before each start and before each end."""
     times = {
         "compute": (activity.computing,),
@@ -211,9 +211,9 @@ class _Names:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._operators = dict(zip(timeline.operators.row.tolist(), timeline.operators.dtypes.tolist(), strict=True))
-        self._known: dict[tuple[int, ...], Series] = {}
+        self._known: dict[tuple[int, ...], CollectiveSeries] = {}
 
-    def series(self, index: int) -> Series:
+    def series(self, index: int) -> CollectiveSeries:
         comms = self._timeline.communications
         columns = ("collective", "group", "group_ranks", "group_size", "in_elements", "out_elements", "dtype")
         key = (
@@ -236,7 +236,7 @@ class _Names:
         source: int,
         destination: int,
         recorded_dtypes: int,
-    ) -> Series:
+    ) -> CollectiveSeries:
         text = self._timeline.text
         ranks, is_cut = _rank_list(text(group_ranks))
         size = self._size(group_size, [] if is_cut else ranks)
@@ -246,7 +246,7 @@ class _Names:
         )
         # Groups of different sizes may begin with the same ranks.
         members = f"{text(group_ranks)} of {size}" if is_cut else text(group_ranks)
-        return Series(
+        return CollectiveSeries(
             collective=POINT_TO_POINT if partners else text(collective) or "unknown",
             group=partners or _short(members or text(group)),
             group_size=2 if partners else size,

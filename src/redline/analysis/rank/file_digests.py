@@ -8,8 +8,8 @@ from pathlib import Path
 
 from redline.analysis.rank.digest import Digest, Observer, digest_of
 from redline.analysis.rank.digest_file import is_digest, load_digest
-from redline.analysis.rank.kept import Kept, kept_digests
-from redline.analysis.rank.scene import Scene, scene_of
+from redline.analysis.rank.kept import DigestCache, kept_digests
+from redline.analysis.rank.scene import RankAnalysis, scene_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine, why_unusable
 from redline.hardware.profile import choose
@@ -33,7 +33,7 @@ class Digesting:
     )
 
     @cached_property
-    def kept(self) -> Kept | None:
+    def kept(self) -> DigestCache | None:
         return kept_digests(self.folder, self.reading, self.chosen, self.observe)
 
     def is_digested(self, path: Path) -> bool:
@@ -57,7 +57,7 @@ class Digesting:
             self.kept.save(state, digests)
         return OfFile(ranks=digests, failures=reading.failures)
 
-    def scene_of(self, digest: Digest, path: Path) -> Scene | None:
+    def scene_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
         """What the digest was made of, read again from its file; None where the file holds something else now."""
         for timeline in read_cached(path, self.reading, self.folder).timelines:
             scene = scene_of(timeline, self._machine(timeline)[0])

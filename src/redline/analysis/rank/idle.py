@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.accounts import IDLE, Account
-from redline.analysis.rank.activity import Activity, loader_time, working_lanes
+from redline.analysis.rank.activity import DeviceActivity, loader_time, working_lanes
 from redline.analysis.rank.names import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, grouped
@@ -32,7 +32,7 @@ class Idle:
     next_row: I64  # for each stretch of the activity's idle time the device work that ended it; NONE after the last
 
 
-def idle_of(timeline: Timeline, activity: Activity) -> Idle:
+def idle_of(timeline: Timeline, activity: DeviceActivity) -> Idle:
     waits = _cpu_waits(timeline, activity) if activity.device == "cpu" else _gpu_waits(timeline, activity)
     host = _Host(timeline)
     doing = {
@@ -55,7 +55,7 @@ def idle_of(timeline: Timeline, activity: Activity) -> Idle:
 # --- whom a gap waited for --------------------------------------------------------------------------------------------
 
 
-def _gpu_waits(timeline: Timeline, activity: Activity) -> dict[int, Intervals]:
+def _gpu_waits(timeline: Timeline, activity: DeviceActivity) -> dict[int, Intervals]:
     """Idle time by the lane that had still to launch; under NOBODY what was already submitted."""
     gaps = activity.idle
     row = _next_work(activity, gaps)
@@ -75,7 +75,7 @@ def _gpu_waits(timeline: Timeline, activity: Activity) -> dict[int, Intervals]:
     return waits
 
 
-def _next_work(activity: Activity, gaps: Intervals) -> I64:
+def _next_work(activity: DeviceActivity, gaps: Intervals) -> I64:
     """The piece of work that ends each gap; NONE for the gap after the last."""
     pieces = (activity.compute, activity.communication, activity.copies)
     start_ns = np.concatenate([piece.start_ns[piece.dur_ns > 0] for piece in pieces])
@@ -121,7 +121,7 @@ def _main_lane(timeline: Timeline) -> int:
     return int(np.bincount(spans.lane[rows]).argmax()) if len(rows) else NONE
 
 
-def _cpu_waits(timeline: Timeline, activity: Activity) -> dict[int, Intervals]:
+def _cpu_waits(timeline: Timeline, activity: DeviceActivity) -> dict[int, Intervals]:
     """On a CPU everything waits for the main thread, as long as that one exists."""
     main = _main_lane(timeline)
     if main == NONE:

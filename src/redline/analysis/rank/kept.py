@@ -24,7 +24,7 @@ ANALYSING = (*READING, "*.py", "analysis/**/*", "ranks/*", "findings/**/*", "har
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class DigestCache:
     """The digests that were made in one way, of all traces."""
 
     folder: Path
@@ -59,10 +59,10 @@ class Kept:
 
 def kept_digests(
     folder: Path | None, options: ReadOptions, chosen: Machine | None, observe: Observer | None
-) -> Kept | None:
+) -> DigestCache | None:
     """Where digests are kept that are made like this; None where the cache is off, or nobody can tell like what."""
     module, name = getattr(observe, "__module__", ""), getattr(observe, "__qualname__", "<none>")
     if folder is None or (observe is not None and (not module.startswith("redline.") or "<" in name)):
         return None
     asked = (options.step_regex, options.strict, options.limits, chosen)
-    return Kept(folder=folder, way=f"{asked}|{module}.{name}|{sys.version}|{np.__version__}")
+    return DigestCache(folder=folder, way=f"{asked}|{module}.{name}|{sys.version}|{np.__version__}")

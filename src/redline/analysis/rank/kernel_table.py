@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from redline.analysis.rank.activity import Activity, compute_ns
+from redline.analysis.rank.activity import DeviceActivity, compute_ns
 from redline.analysis.rank.bounds import Amount, Count, Duration
 from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.kernels import Kernels
+from redline.analysis.rank.kernels import RatedKernels
 from redline.analysis.rank.ratings import operators_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
@@ -72,7 +72,7 @@ class KernelRow:
         return self.operator, self.shapes, self.dtype, "" if self.known else self.kernel or "-"
 
 
-def kernel_table(timeline: Timeline, activity: Activity, kernels: Kernels) -> tuple[KernelRow, ...]:
+def kernel_table(timeline: Timeline, activity: DeviceActivity, kernels: RatedKernels) -> tuple[KernelRow, ...]:
     """All rows, the longest first."""
     rows = [*_known_rows(timeline, kernels), *_unknown_rows(timeline, activity, kernels)]
     return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.key)))
@@ -109,7 +109,7 @@ def _with(row: KernelRow, amounts: list[Any]) -> KernelRow:
     return replace(row, **dict(zip(_ADDED, amounts, strict=True)))
 
 
-def _known_rows(timeline: Timeline, kernels: Kernels) -> list[KernelRow]:
+def _known_rows(timeline: Timeline, kernels: RatedKernels) -> list[KernelRow]:
     calls = kernels.calls
     if not len(calls):
         return []
@@ -146,7 +146,7 @@ def _known_rows(timeline: Timeline, kernels: Kernels) -> list[KernelRow]:
     ]
 
 
-def _unknown_rows(timeline: Timeline, activity: Activity, kernels: Kernels) -> list[KernelRow]:
+def _unknown_rows(timeline: Timeline, activity: DeviceActivity, kernels: RatedKernels) -> list[KernelRow]:
     spans = timeline.spans
     pieces = np.flatnonzero(kernels.call_of == NONE)
     if not len(pieces):

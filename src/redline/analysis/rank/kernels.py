@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.activity import Activity, Mask, compute_ns
+from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.hardware.machine import Machine
@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls:
+class OperatorCalls:
     """Calls of operators whose work is known, one row each: their kernels together, and what the work needs."""
 
     row: I64  # of the operator
@@ -57,10 +57,10 @@ class Calls:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernels:
+class RatedKernels:
     """Compute kernels of a rank against the roof."""
 
-    calls: Calls
+    calls: OperatorCalls
     call_of: I64  # for each piece of compute its call; NONE where its work is not known
 
     @property
@@ -70,17 +70,17 @@ class Kernels:
         return rated
 
 
-def kernels_of(timeline: Timeline, activity: Activity, machine: Machine | None) -> Kernels:
+def kernels_of(timeline: Timeline, activity: DeviceActivity, machine: Machine | None) -> RatedKernels:
     ratings = rate(timeline, activity)
     row, call_of = np.unique(ratings.operator, return_inverse=True)
     known = int(len(row) and row[0] == NONE)  # the first of the distinct rows may be NONE itself
     call_of = np.where(ratings.operator == NONE, NONE, call_of - known)
-    return Kernels(calls=_calls(timeline, activity, ratings, row[known:], call_of, machine), call_of=call_of)
+    return RatedKernels(calls=_calls(timeline, activity, ratings, row[known:], call_of, machine), call_of=call_of)
 
 
 def _calls(
-    timeline: Timeline, activity: Activity, ratings: Ratings, row: I64, call_of: I64, machine: Machine | None
-) -> Calls:
+    timeline: Timeline, activity: DeviceActivity, ratings: Ratings, row: I64, call_of: I64, machine: Machine | None
+) -> OperatorCalls:
     pieces = np.flatnonzero(call_of != NONE)
     dur_ns = compute_ns(timeline, activity)[pieces]
     call = call_of[pieces]
@@ -92,7 +92,7 @@ def _calls(
     last = np.flatnonzero(np.append(np.diff(call[order]) != 0, True)) if len(order) else order
     kernel_name = timeline.spans.name[activity.compute.row[pieces[order[last]]]].astype(np.int64)
     dtype, math_ns, memory_ns = _roofs(timeline, ratings.works, work, kernel_name, machine)
-    return Calls(
+    return OperatorCalls(
         row=row,
         kernels=np.bincount(call, minlength=len(row)),
         kernel_name=kernel_name,
@@ -107,7 +107,7 @@ def _calls(
     )
 
 
-def _moving_ns(timeline: Timeline, activity: Activity, row: I64) -> I64:
+def _moving_ns(timeline: Timeline, activity: DeviceActivity, row: I64) -> I64:
     """Time of the copies and sets that each of these operators launched: clearing its workspace is part of a matmul."""
     moving_ns = np.zeros(len(row) + 1, np.int64)
     if activity.device == "gpu" and len(row):
@@ -137,7 +137,7 @@ def _roofs(
 # --- what of the time the work needed ---------------------------------------------------------------------------------
 
 
-def needs(kernels: Kernels) -> tuple[Floats, Floats]:
+def needs(kernels: RatedKernels) -> tuple[Floats, Floats]:
     """For each piece of compute the shares of its time that its arithmetic needs, and its bytes beyond that.
 
     A call needs no more than it took: what looks faster than the machine is flagged, not credited to others.

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.accounts import ACCOUNTS, BUSY, IDLE, Account, place
-from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.activity import DeviceActivity
 from redline.analysis.rank.idle import Idle
-from redline.analysis.rank.kernels import Floats, Kernels, needs
+from redline.analysis.rank.kernels import Floats, RatedKernels, needs
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
@@ -60,7 +60,7 @@ class Ledger:
         _expect(int(self.total.sum()) == self.window_ns, "accounts add up to the window")
 
 
-def ledger_of(timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels) -> Ledger:
+def ledger_of(timeline: Timeline, activity: DeviceActivity, idle: Idle, kernels: RatedKernels) -> Ledger:
     """Waiting for peers is still in the transfer account: it takes the other ranks to tell them apart."""
     lo, hi = activity.window_ns
     start_ns = np.clip(timeline.steps.start_ns, lo, hi)
@@ -75,7 +75,7 @@ def ledger_of(timeline: Timeline, activity: Activity, idle: Idle, kernels: Kerne
 
 
 def amounts_within(
-    timeline: Timeline, activity: Activity, idle: Idle, kernels: Kernels, periods: tuple[I64, I64]
+    timeline: Timeline, activity: DeviceActivity, idle: Idle, kernels: RatedKernels, periods: tuple[I64, I64]
 ) -> Amounts:
     """Accounts of each period, given by starts and ends, as [period, account]."""
     amounts = np.zeros((len(periods[0]), len(ACCOUNTS)), np.int64)
@@ -102,7 +102,7 @@ def _step_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:
     return np.minimum(last_ns, next_ns)
 
 
-def _times(activity: Activity, idle: Idle) -> dict[Account, Intervals]:
+def _times(activity: DeviceActivity, idle: Idle) -> dict[Account, Intervals]:
     return {
         Account.TRANSFER: activity.communicating,
         Account.COPY: activity.copying,
@@ -114,8 +114,8 @@ def _share_out(
     amounts: Amounts,
     rated: I64,
     timeline: Timeline,
-    activity: Activity,
-    kernels: Kernels,
+    activity: DeviceActivity,
+    kernels: RatedKernels,
     periods: tuple[I64, I64],
 ) -> None:
     """Rated compute time of each period into math, memory and kernel loss."""
@@ -127,7 +127,7 @@ def _share_out(
     amounts[:, place(Account.KERNEL_LOSS)] = rated - math_ns - memory_ns
 
 
-def _within(share: Floats, timeline: Timeline, activity: Activity, periods: tuple[I64, I64]) -> Floats:
+def _within(share: Floats, timeline: Timeline, activity: DeviceActivity, periods: tuple[I64, I64]) -> Floats:
     """Needed time of all pieces inside each period; kernels that overlap each need their own."""
     compute = activity.compute
     on_cpu = activity.device == "cpu"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import Activity
+from redline.analysis.rank.activity import DeviceActivity
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.names import matching
 from redline.timeline.nesting import nearest_of
@@ -26,7 +26,7 @@ class Ratings:
     works: tuple[Work, ...]
 
 
-def rate(timeline: Timeline, activity: Activity) -> Ratings:
+def rate(timeline: Timeline, activity: DeviceActivity) -> Ratings:
     launched_by = operators_of(timeline, activity)
     rows, piece = np.unique(launched_by, return_inverse=True)
     book = _WorkBook(timeline)
@@ -34,7 +34,7 @@ def rate(timeline: Timeline, activity: Activity) -> Ratings:
     return Ratings(operator=owner[piece], work=work[piece], works=tuple(book.works))
 
 
-def operators_of(timeline: Timeline, activity: Activity) -> I64:
+def operators_of(timeline: Timeline, activity: DeviceActivity) -> I64:
     """The innermost operator of each piece of compute; NONE for what a graph launched, as it was recorded elsewhere."""
     rows = activity.compute.row
     if activity.device == "cpu":
@@ -82,7 +82,7 @@ class _WorkBook:
         return self._known[key]
 
 
-def _longest_kernels(timeline: Timeline, activity: Activity, operator: I64, operators: int) -> I64:
+def _longest_kernels(timeline: Timeline, activity: DeviceActivity, operator: I64, operators: int) -> I64:
     """Name of the longest piece of compute of each operator, given the operator's number for each piece."""
     spans, rows = timeline.spans, activity.compute.row
     longest = np.full(operators, NONE, np.int64)

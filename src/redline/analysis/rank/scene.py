@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import Activity, Mask, activity_of
+from redline.analysis.rank.activity import DeviceActivity, Mask, activity_of
 from redline.analysis.rank.idle import Idle, idle_of
-from redline.analysis.rank.kernels import Kernels, kernels_of
+from redline.analysis.rank.kernels import RatedKernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
 from redline.analysis.rank.passes import Passes, passes_of
 from redline.analysis.rank.waits import Waits, idle_after, waits_of
@@ -27,13 +27,13 @@ LATENCY_NS = 100_000  # from a launch until its kernel runs, if nothing else is 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class RankAnalysis:
     """One rank, with its device time taken apart."""
 
     timeline: Timeline
-    activity: Activity
+    activity: DeviceActivity
     idle: Idle
-    kernels: Kernels
+    kernels: RatedKernels
     ledger: Ledger
     machine: Machine | None
 
@@ -157,12 +157,14 @@ class Scene:
         return chosen
 
 
-def scene_of(timeline: Timeline, machine: Machine | None) -> Scene:
+def scene_of(timeline: Timeline, machine: Machine | None) -> RankAnalysis:
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
     kernels = kernels_of(timeline, activity, machine)
     ledger = ledger_of(timeline, activity, idle, kernels)
-    return Scene(timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine)
+    return RankAnalysis(
+        timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine
+    )
 
 
 def _flag(chosen: Mask, rows: Column) -> Mask:

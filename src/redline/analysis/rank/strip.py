@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from redline.analysis.accounts import ACCOUNTS, IDLE, Account, place
 from redline.analysis.rank.activity import working_lanes
-from redline.analysis.rank.doing import Doing, doing_of
+from redline.analysis.rank.doing import HostActivity, doing_of
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.ledger import amounts_within
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
@@ -74,12 +74,12 @@ class Gap:
     start_ns: int
     end_ns: int
     account: Account  # that most of it is in
-    doing: Doing | None  # None where it was not the host that was waited for
+    doing: HostActivity | None  # None where it was not the host that was waited for
     next_name: str  # the work that ended it; "" where none did
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip:
+class StepView:
     """One step of one rank."""
 
     rank: int
@@ -97,7 +97,7 @@ class Strip:
     more_pieces: int
 
 
-def strip_of(scene: Scene, waiting: Intervals, rank: int) -> Strip | None:
+def strip_of(scene: RankAnalysis, waiting: Intervals, rank: int) -> StepView | None:
     """The step of median length; `waiting` is the communication that was waiting for others. None without steps.
 
     A step without length has nothing to draw and is not looked at.
@@ -112,7 +112,7 @@ def strip_of(scene: Scene, waiting: Intervals, rank: int) -> Strip | None:
     streams, more_streams = _lanes(scene, step, on_device=True)
     threads, more_threads = _lanes(scene, step, on_device=False)
     lanes, more_pieces = _longest([*streams, *threads])
-    return Strip(
+    return StepView(
         rank=rank,
         number=number,
         label=scene.timeline.text(int(scene.timeline.steps.label[number])),
@@ -132,7 +132,7 @@ def strip_of(scene: Scene, waiting: Intervals, rank: int) -> Strip | None:
 # --- the device, by account -------------------------------------------------------------------------------------------
 
 
-def _bands(scene: Scene, waiting: Intervals, step: tuple[int, int]) -> tuple[int, tuple[Band, ...]]:
+def _bands(scene: RankAnalysis, waiting: Intervals, step: tuple[int, int]) -> tuple[int, tuple[Band, ...]]:
     bands: list[Band] = []
     pixel_ns = 1
     for pixels in PIXELS:
@@ -144,7 +144,7 @@ def _bands(scene: Scene, waiting: Intervals, step: tuple[int, int]) -> tuple[int
     return pixel_ns, tuple(bands)
 
 
-def _bands_between(scene: Scene, waiting: Intervals, edges: I64) -> Iterator[Band]:
+def _bands_between(scene: RankAnalysis, waiting: Intervals, edges: I64) -> Iterator[Band]:
     """Neighbours that look alike become one."""
     shares = _shares(scene, waiting, edges)
     looks = np.round(shares * _ALIKE)
@@ -165,7 +165,7 @@ def _bands_between(scene: Scene, waiting: Intervals, edges: I64) -> Iterator[Ban
         )
 
 
-def _shares(scene: Scene, waiting: Intervals, edges: I64) -> npt.NDArray[np.float64]:
+def _shares(scene: RankAnalysis, waiting: Intervals, edges: I64) -> npt.NDArray[np.float64]:
     """Of the time between each two edges, by account."""
     periods = edges[:-1], edges[1:]
     amounts = amounts_within(scene.timeline, scene.activity, scene.idle, scene.kernels, periods)
@@ -178,7 +178,7 @@ def _shares(scene: Scene, waiting: Intervals, edges: I64) -> npt.NDArray[np.floa
 # --- streams and threads ----------------------------------------------------------------------------------------------
 
 
-def _lanes(scene: Scene, step: tuple[int, int], *, on_device: bool) -> tuple[list[StripLane], int]:
+def _lanes(scene: RankAnalysis, step: tuple[int, int], *, on_device: bool) -> tuple[list[StripLane], int]:
     """Those that did most in the step, in the order of the trace, and how many more there are."""
     timeline = scene.timeline
     found: dict[int, list[Piece]] = {}
@@ -193,21 +193,21 @@ def _lanes(scene: Scene, step: tuple[int, int], *, on_device: bool) -> tuple[lis
     return lanes, len(found) - len(lanes)
 
 
-def _lane(scene: Scene, lane: int, pieces: Sequence[Piece]) -> StripLane:
+def _lane(scene: RankAnalysis, lane: int, pieces: Sequence[Piece]) -> StripLane:
     known = scene.timeline.lanes[lane]
     return StripLane(
         device=known.device, stream=known.stream, thread=known.thread, label=known.label, pieces=tuple(pieces)
     )
 
 
-def _pieces(scene: Scene, lane: int, step: tuple[int, int]) -> Iterator[Piece]:
+def _pieces(scene: RankAnalysis, lane: int, step: tuple[int, int]) -> Iterator[Piece]:
     spans = scene.timeline.spans
     rows = np.flatnonzero((spans.lane == lane) & (spans.start_ns < step[1]) & (spans.end_ns > step[0]))
     for level, kind, chosen in _by_kind(scene, rows, step):
         yield from _seen(scene, chosen, step, level, kind)
 
 
-def _by_kind(scene: Scene, rows: I64, step: tuple[int, int]) -> Iterator[tuple[int, str, I64]]:
+def _by_kind(scene: RankAnalysis, rows: I64, step: tuple[int, int]) -> Iterator[tuple[int, str, I64]]:
     """Level, kind and rows of everything that is drawn of a lane; of nested operators and regions the outermost."""
     spans, timeline = scene.timeline.spans, scene.timeline
     kind = spans.kind[rows]
@@ -226,14 +226,14 @@ def _by_kind(scene: Scene, rows: I64, step: tuple[int, int]) -> Iterator[tuple[i
     yield 2, "call", calls[~blocked]
 
 
-def _outermost(scene: Scene, rows: I64) -> I64:
+def _outermost(scene: RankAnalysis, rows: I64) -> I64:
     """Without those that lie inside an earlier one."""
     end_ns = scene.timeline.spans.end_ns[rows]
     reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end_ns))[:-1]
     return rows[end_ns > reached]
 
 
-def _seen(scene: Scene, rows: I64, step: tuple[int, int], level: int, kind: str) -> Iterator[Piece]:
+def _seen(scene: RankAnalysis, rows: I64, step: tuple[int, int], level: int, kind: str) -> Iterator[Piece]:
     """Spans that are at least a pixel long each for itself; shorter ones with those less than a pixel away."""
     spans = scene.timeline.spans
     pixel_ns = max((step[1] - step[0]) // PIXELS[0], 1)
@@ -275,7 +275,7 @@ def _longest(lanes: Sequence[StripLane]) -> tuple[tuple[StripLane, ...], int]:
 # --- gaps -------------------------------------------------------------------------------------------------------------
 
 
-def _gaps(scene: Scene, step: tuple[int, int]) -> Iterator[Gap]:
+def _gaps(scene: RankAnalysis, step: tuple[int, int]) -> Iterator[Gap]:
     """The longest, in order of time."""
     gaps = scene.activity.idle
     starts, ends = np.maximum(gaps.start, step[0]), np.minimum(gaps.end, step[1])
@@ -285,7 +285,7 @@ def _gaps(scene: Scene, step: tuple[int, int]) -> Iterator[Gap]:
         yield _gap(scene, (int(starts[index]), int(ends[index])), int(scene.idle.next_row[index]), step[0])
 
 
-def _gap(scene: Scene, gap: tuple[int, int], next_row: int, zero_ns: int) -> Gap:
+def _gap(scene: RankAnalysis, gap: tuple[int, int], next_row: int, zero_ns: int) -> Gap:
     accounts = {account: scene.idle.accounts[account].clip(*gap) for account in IDLE}
     largest = max(IDLE, key=lambda account: accounts[account].length_ns)
     of_lane = {lane: time.clip(*gap) for lane, time in scene.idle.of_lane.items()}

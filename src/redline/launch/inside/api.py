@@ -20,14 +20,14 @@ def _no_step() -> None:
 def _first_step() -> None:
     """Before torch is there, or without it: steps are counted and timed, and none is captured."""
     from redline.launch.inside.blame import tolerated
-    from redline.launch.inside.counting.steps import Steps
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.counting.steps import StepCounter
+    from redline.launch.inside.place import ProcessContext
 
-    place = Place.here
+    place = ProcessContext.here
     if place is None or not place.is_here():
         take(_no_step, _never)
     else:
-        steps = Steps(place, lambda *_: None, lambda: None)
+        steps = StepCounter(place, lambda *_: None, lambda: None)
 
         def count() -> None:
             with tolerated(BaseException):

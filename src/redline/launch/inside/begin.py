@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import contextmanager
 
-from redline.launch.board import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, Board
+from redline.launch.board import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, SharedState
 from redline.launch.inside.blame import pass_on, tolerated
 from redline.launch.inside.offspring import SPAWNED, follow
-from redline.launch.inside.place import Place
+from redline.launch.inside.place import ProcessContext
 from redline.launch.inside.stacks import answer_with_stacks
 from redline.launch.process import peak_bytes
 from redline.launch.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from redline.launch.board import Slot
+    from redline.launch.board import ProcessSlot
 
 _STDERR = 2
 
@@ -39,11 +39,11 @@ def begin(text: str) -> None:
     sys.meta_path.insert(0, _AfterTorch(settings, place))
 
 
-def _arrive(settings: Settings) -> Place:
+def _arrive(settings: Settings) -> ProcessContext:
     """Take a slot, and say who this is."""
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if settings.elastic else 0
     with _above_standard_streams():
-        board = Board.open(settings.board, settings.slots)
+        board = SharedState.open(settings.board, settings.slots)
         number, slot = _claimed(board, settings, restart)
         answer_with_stacks(slot)
     slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
@@ -52,7 +52,7 @@ def _arrive(settings: Settings) -> Place:
         settings.folder += f"/restart-{restart}"
     slot.words[STARTED_NS] = time.perf_counter_ns()
     slot.words[PID] = os.getpid()
-    place = Place.here = Place(board, number, slot, settings)
+    place = ProcessContext.here = ProcessContext(board, number, slot, settings)
     atexit.register(_leave, place)
     return place
 
@@ -71,7 +71,7 @@ def _above_standard_streams() -> Iterator[None]:
             os.close(descriptor)
 
 
-def _leave(place: Place) -> None:
+def _leave(place: ProcessContext) -> None:
     """The process comes to its end in the orderly way."""
     if place.is_here():
         place.slot.words[LEFT] = 1
@@ -79,7 +79,7 @@ def _leave(place: Place) -> None:
             place.slot.words[PEAK_BYTES] = peak_bytes()
 
 
-def _claimed(board: Board, settings: Settings, restart: int) -> tuple[int, Slot]:
+def _claimed(board: SharedState, settings: Settings, restart: int) -> tuple[int, ProcessSlot]:
     """A slot for each process, and others for those that the launcher starts anew after a failure."""
     if settings.offspring:
         number, slot = board.claim_free()
@@ -92,7 +92,7 @@ def _claimed(board: Board, settings: Settings, restart: int) -> tuple[int, Slot]
     return number, board.claim(number)
 
 
-def _say_unwatched(place: Place, torch: ModuleType, error: BaseException) -> None:
+def _say_unwatched(place: ProcessContext, torch: ModuleType, error: BaseException) -> None:
     """This torch has not what the hooks need; the summary says so."""
     import json
 
@@ -108,7 +108,7 @@ class _AfterTorch:
     It stays until then: scripts and libraries look for torch, to know whether they could import it.
     """
 
-    def __init__(self, settings: Settings, place: Place | None) -> None:
+    def __init__(self, settings: Settings, place: ProcessContext | None) -> None:
         self._settings = settings
         self._place = place
         self._pid = os.getpid()

@@ -19,7 +19,7 @@ class _AtEnd:
         self._then()
 
 
-class Home:
+class TrainingThread:
     """The one that imports torch, until an optimizer steps in another, and if that ends, in a third.
 
     In processes that the script forks, there is none.

@@ -10,7 +10,7 @@ from redline.launch.inside.recording.compress import room_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
 
 _MOST_TENSORS = 20
 
@@ -50,7 +50,7 @@ def largest_tensors() -> list[dict[str, object]]:
     ]
 
 
-def dump_snapshot(place: Place) -> str:
+def dump_snapshot(place: ProcessContext) -> str:
     """Every block of CUDA's allocator, as PyTorch's own viewer reads it; its name in the folder, or "" without one."""
     settings = place.settings
     if not settings.folder or room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes) <= 0:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
 
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8
@@ -29,7 +29,7 @@ _MOST_LETTERS = 200
 class Notes:
     """Facts and notes of one process, on the board as JSON."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ProcessContext) -> None:
         self._place = place
         self._facts: dict[str, object] = {
             "host": platform.node(),

@@ -9,16 +9,16 @@ from redline.launch.inside.blame import tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.launch.board import Board, Slot
+    from redline.launch.board import ProcessSlot, SharedState
     from redline.launch.settings import Settings
 
 
-class Place:
+class ProcessContext:
     """This process on the board: its slot, the words that all share, and what it was told."""
 
-    here: Place | None = None  # the one of this process, once it has begun
+    here: ProcessContext | None = None  # the one of this process, once it has begun
 
-    def __init__(self, board: Board, number: int, slot: Slot, settings: Settings) -> None:
+    def __init__(self, board: SharedState, number: int, slot: ProcessSlot, settings: Settings) -> None:
         self.board = board
         self.number = number
         self.slot = slot

@@ -10,14 +10,14 @@ import faulthandler
 import os
 import signal
 
-from redline.launch.board import STACKS_FD, Slot
+from redline.launch.board import STACKS_FD, ProcessSlot
 from redline.launch.process import out_of_the_way
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3
 STACKS_NAME = "redline-stacks"
 
 
-def answer_with_stacks(slot: Slot) -> None:
+def answer_with_stacks(slot: ProcessSlot) -> None:
     if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return
     descriptor = out_of_the_way(os.memfd_create(STACKS_NAME))

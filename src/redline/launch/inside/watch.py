@@ -20,10 +20,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, PHASE
 from redline.launch.inside import api
 from redline.launch.inside.blame import NO_ROOM
-from redline.launch.inside.counting.calls import Calls
-from redline.launch.inside.counting.steps import Steps
-from redline.launch.inside.home import Home
-from redline.launch.inside.place import Place
+from redline.launch.inside.counting.calls import ModuleCalls
+from redline.launch.inside.counting.steps import StepCounter
+from redline.launch.inside.home import TrainingThread
+from redline.launch.inside.place import ProcessContext
 from redline.launch.inside.recording.capture import Capture
 
 TYPE_CHECKING = False
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def watch(place: Place) -> None:
+def watch(place: ProcessContext) -> None:
     """Count steps from now on, and capture those that were asked for."""
-    home = Home()
-    calls = Calls(home)
+    home = TrainingThread()
+    calls = ModuleCalls(home)
     capture = Capture(place, home, calls.once, calls.largest)
-    steps = Steps(place, capture.step_ended, capture.steps_restarted)
+    steps = StepCounter(place, capture.step_ended, capture.steps_restarted)
     calls.look_for_steps(steps, capture.safely)
     _watch_optimizers(place, home, steps, capture, calls)
     _watch_scalers(place, steps, capture, calls)
@@ -48,14 +48,16 @@ def watch(place: Place) -> None:
     os.register_at_fork(after_in_child=home.leave)
 
 
-def _leave(place: Place, steps: Steps, capture: Capture) -> None:
+def _leave(place: ProcessContext, steps: StepCounter, capture: Capture) -> None:
     if place.is_here():
         capture.safely(steps.finish)
         capture.finish()
         place.slot.words[PHASE] = AFTER
 
 
-def _watch_optimizers(place: Place, home: Home, steps: Steps, capture: Capture, calls: Calls) -> None:
+def _watch_optimizers(
+    place: ProcessContext, home: TrainingThread, steps: StepCounter, capture: Capture, calls: ModuleCalls
+) -> None:
     words = place.slot.words
 
     def thread_ended() -> None:
@@ -83,7 +85,7 @@ def _watch_optimizers(place: Place, home: Home, steps: Steps, capture: Capture, 
     register_optimizer_step_post_hook(stepped)
 
 
-def _watch_scalers(place: Place, steps: Steps, capture: Capture, calls: Calls) -> None:
+def _watch_scalers(place: ProcessContext, steps: StepCounter, capture: Capture, calls: ModuleCalls) -> None:
     """A step that a scaler of gradients skips, because some were infinite, is a step of the job.
 
     At the end of each update of its scale, and at no other time, a scaler forgets what it knows of its optimizers.
@@ -149,7 +151,7 @@ class _Noted:
             pass
 
 
-def _watch_loaders(steps: Steps, home: Home, capture: Capture) -> None:
+def _watch_loaders(steps: StepCounter, home: TrainingThread, capture: Capture) -> None:
     """A loader reads the name of its profiler range when it is asked for a batch, and counts the batch afterwards."""
 
     def asked() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
-from redline.launch.board import DISOWNED, NUMBER, RANK, RESTART, STATE, Slot
+from redline.launch.board import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
 from redline.launch.outside.environment import Position
 from redline.launch.outside.record import trace_path
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
@@ -46,7 +46,11 @@ def remove_if_nothing_happened(folder: Path, record: RunRecord) -> bool:
 
 
 def leave_behind(
-    folder: Path, record: RunRecord, slots: Sequence[Slot], helpers: Sequence[Slot], where: Position | None
+    folder: Path,
+    record: RunRecord,
+    slots: Sequence[ProcessSlot],
+    helpers: Sequence[ProcessSlot],
+    where: Position | None,
 ) -> RunRecord:
     """The files of the run; where several watchers share the folder, each adds its ranks to what is there."""
     try:
@@ -85,7 +89,7 @@ def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
     return record
 
 
-def _write_steps(folder: Path, slots: Sequence[Slot]) -> None:
+def _write_steps(folder: Path, slots: Sequence[ProcessSlot]) -> None:
     """The length of every step of every rank."""
     for slot in slots:
         lengths_ns, waits_ns, stride = slot.steps()
@@ -102,7 +106,7 @@ def _write(path: Path, content: object) -> None:
         file.write(b"\n")
 
 
-def _remove_disowned(folder: Path, slots: Sequence[Slot], helpers: Sequence[Slot]) -> None:
+def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequence[ProcessSlot]) -> None:
     """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
     windows = [(slot, one) for slot in slots for one in slot.windows()]
     kept = {trace_path(slot, one[NUMBER]) for slot, one in windows if one[STATE] != DISOWNED}
@@ -117,7 +121,7 @@ def _remove_disowned(folder: Path, slots: Sequence[Slot], helpers: Sequence[Slot
                 path.parent.parent.rmdir()
 
 
-def _remove_parts(folder: Path, slots: Sequence[Slot]) -> None:
+def _remove_parts(folder: Path, slots: Sequence[ProcessSlot]) -> None:
     """What killed writers left; those of other watchers may be at work yet."""
     for rank in {slot.words[RANK] for slot in slots}:
         for part in folder.rglob(f"rank-{rank}.trace.*.part*"):

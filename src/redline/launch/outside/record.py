@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from redline.artifacts.masked_json import masked_value
 from redline.launch import board as at
-from redline.launch.board import Slot
+from redline.launch.board import ProcessSlot
 from redline.launch.outside.supervise import facts_of
 from redline.launch.run_record import RankRecord, WindowRecord
 
@@ -24,7 +24,7 @@ _KINDS = {at.BY_NOTHING: "none", at.BY_OPTIMIZER: "optimizer", at.BY_CALLS: "cal
 _FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
 
 
-def rank_record(slot: Slot) -> RankRecord:
+def rank_record(slot: ProcessSlot) -> RankRecord:
     words = slot.words
     facts = masked_value(facts_of(slot))
     notes = facts.pop("notes", [])
@@ -55,7 +55,7 @@ def rank_record(slot: Slot) -> RankRecord:
     )
 
 
-def _usual(slot: Slot) -> list[tuple[int, int]]:
+def _usual(slot: ProcessSlot) -> list[tuple[int, int]]:
     """Length and wait for data of the steps that were not captured, without the first ones, in order."""
     lengths_ns, waits_ns, stride = slot.steps()
     captured = {step for window in _own_windows(slot) for step in _touched(window)}
@@ -67,7 +67,7 @@ def _usual(slot: Slot) -> list[tuple[int, int]]:
     return known[_FIRST_STEPS:] if len(known) > 2 * _FIRST_STEPS else known
 
 
-def _own_windows(slot: Slot) -> list[memoryview[int]]:
+def _own_windows(slot: ProcessSlot) -> list[memoryview[int]]:
     return [window for window in slot.windows() if window[at.STATE] != at.DISOWNED]
 
 
@@ -77,7 +77,7 @@ def _touched(window: memoryview[int]) -> range:
     return range(first - 1, first + window[at.CAPTURED_STEPS] + 1)
 
 
-def trace_path(slot: Slot, number: int) -> str:
+def trace_path(slot: ProcessSlot, number: int) -> str:
     """Of the window with this number, in the folder of the run."""
     rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
     folder = f"restart-{restart}/" if restart else ""
@@ -88,7 +88,7 @@ def _quantile(ordered: Sequence[int], share: float) -> int | None:
     return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] if ordered else None
 
 
-def _window(window: memoryview[int], slot: Slot, step_ns: int | None) -> WindowRecord:
+def _window(window: memoryview[int], slot: ProcessSlot, step_ns: int | None) -> WindowRecord:
     steps = window[at.CAPTURED_STEPS]
     length_ns = max(0, window[at.TO_NS] - window[at.FROM_NS])
     words = [window[at.CHECKSUM + index].to_bytes(8, "little", signed=True) for index in range(4)]

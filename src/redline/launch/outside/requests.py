@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from redline.launch.board import BEGIN, FILLED, REQUESTED, STEPS, STRIDE, Board, Slot
+from redline.launch.board import BEGIN, FILLED, REQUESTED, STEPS, STRIDE, ProcessSlot, SharedState
 from redline.launch.outside.folder import CAPTURE
 
 _AHEAD_STEPS = 2  # so that all ranks can begin at the same step
@@ -20,7 +20,7 @@ _AHEAD_NS = 750_000_000  # in which every watcher has looked
 class Requests:
     """What this watcher knows of windows that were asked for."""
 
-    def __init__(self, folder: Path, board: Board, slots: Callable[[], Sequence[Slot]]) -> None:
+    def __init__(self, folder: Path, board: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
         self._folder = folder
         self._board = board
         self._slots = slots
@@ -57,7 +57,7 @@ class Requests:
         return self._folder / f"{CAPTURE}-{number}"
 
 
-def _begin(slot: Slot) -> int:
+def _begin(slot: ProcessSlot) -> int:
     """A step that no rank has reached before its watcher has heard of it."""
     filled = slot.words[FILLED]
     last_ns = slot.entries[2 * (filled - 1)] // slot.words[STRIDE] if filled else 0

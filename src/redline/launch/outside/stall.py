@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.launch.board import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, Slot
+from redline.launch.board import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, ProcessSlot
 from redline.launch.inside.stacks import STACKS_NAME, STACKS_SIGNAL
 from redline.launch.outside import flight_recorder
 from redline.launch.process import is_alive
@@ -59,7 +59,9 @@ class Stall:
 class StallWatch:
     """Looks at the board now and then; tells of a stall once, and again when another begins."""
 
-    def __init__(self, slots: Callable[[], Sequence[Slot]], after_s: float, told: Callable[[Stall], None]) -> None:
+    def __init__(
+        self, slots: Callable[[], Sequence[ProcessSlot]], after_s: float, told: Callable[[Stall], None]
+    ) -> None:
         self._slots = slots
         self._after_ns = int(after_s * _NS)
         self._told = told
@@ -83,7 +85,7 @@ class StallWatch:
         self._told_at = stuck
 
 
-def _stall(slots: Sequence[Slot], after_s: float, now_ns: int) -> Stall:
+def _stall(slots: Sequence[ProcessSlot], after_s: float, now_ns: int) -> Stall:
     since_s = time.time() - after_s
     asked = flight_recorder.ask(slot.words[RANK] for slot in slots)
     texts = _ask_for_stacks(slots)
@@ -96,7 +98,7 @@ def _stall(slots: Sequence[Slot], after_s: float, now_ns: int) -> Stall:
     )
 
 
-def _standing(slot: Slot, text: str, now_ns: int) -> Standing:
+def _standing(slot: ProcessSlot, text: str, now_ns: int) -> Standing:
     frames = main_thread(text)
     where = frames[0] if frames else None
     user = next((frame for frame in frames if not _is_library(frame)), where)
@@ -126,7 +128,7 @@ def _held_by(ranks: Sequence[Standing]) -> tuple[int, ...]:
     return tuple(one.rank for one in ranks)
 
 
-def _ask_for_stacks(slots: Sequence[Slot]) -> list[str]:
+def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
     """What each process dumps; a stopped one cannot, and its stacks stay unknown."""
     before = [_size(slot) for slot in slots]
     for slot in slots:
@@ -139,7 +141,7 @@ def _ask_for_stacks(slots: Sequence[Slot]) -> list[str]:
     return [_read(slot, size) for slot, size in zip(slots, before, strict=True)]
 
 
-def _can_answer(slot: Slot) -> bool:
+def _can_answer(slot: ProcessSlot) -> bool:
     """Whether the signal is still ours: to a process that became another program, it would be the end.
 
     A script that has closed our descriptor may have a file of its own under that number. And one that limits the size
@@ -163,14 +165,14 @@ def _signals(status: str, name: str) -> int:
     return next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith(name)), 0)
 
 
-def _size(slot: Slot) -> int:
+def _size(slot: ProcessSlot) -> int:
     try:
         return os.stat(_stacks_path(slot)).st_size  # noqa: PTH116
     except OSError:
         return 0
 
 
-def _read(slot: Slot, start: int) -> str:
+def _read(slot: ProcessSlot, start: int) -> str:
     try:
         with Path(_stacks_path(slot)).open("rb") as file:
             file.seek(start)
@@ -179,7 +181,7 @@ def _read(slot: Slot, start: int) -> str:
         return ""
 
 
-def _stacks_path(slot: Slot) -> str:
+def _stacks_path(slot: ProcessSlot) -> str:
     return f"/proc/{slot.words[PID]}/fd/{slot.words[STACKS_FD]}"
 
 

@@ -28,8 +28,8 @@ from redline.launch.board import (
     STATE,
     STEPS,
     WRITING_NS,
-    Board,
-    Slot,
+    ProcessSlot,
+    SharedState,
 )
 from redline.launch.outside.command import Command
 from redline.launch.process import is_alive
@@ -69,13 +69,15 @@ class Ended:
 class Supervisor:
     """One job on this machine."""
 
-    def __init__(self, command: Command, settings: Settings, board: Board | None, ticked: Callable[[], None]) -> None:
+    def __init__(
+        self, command: Command, settings: Settings, board: SharedState | None, ticked: Callable[[], None]
+    ) -> None:
         self._command = command
         self._settings = settings
         self._board = board
         self._ticked = ticked
         self._terminated = False  # somebody told the job to end
-        self._slots: list[Slot] = []
+        self._slots: list[ProcessSlot] = []
         self.mask: SignalMask | None = None  # that the job begins with, where ours was changed before
         self.capture_signal: int | None = None
         self.capture_asked: Callable[[], None] = lambda: None
@@ -162,10 +164,10 @@ class Supervisor:
         return found
 
     @staticmethod
-    def _is_about_to_write(slot: Slot) -> bool:
+    def _is_about_to_write(slot: ProcessSlot) -> bool:
         return is_alive(slot.words[PID])
 
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[ProcessSlot]:
         """Those of the job's ranks.
 
         Where the first process has others take the steps, it is none, nor are those of them that never took one. Where
@@ -177,12 +179,12 @@ class Supervisor:
             return [slot for slot in taken if not slot.words[OFFSPRING]]
         return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
 
-    def helpers(self) -> list[Slot]:
+    def helpers(self) -> list[ProcessSlot]:
         """Those of processes that were watched and turned out to be none of the ranks."""
         ranks = {slot.words[PID] for slot in self.slots()}
         return [slot for slot in self._taken() if slot.words[PID] not in ranks]
 
-    def _taken(self) -> list[Slot]:
+    def _taken(self) -> list[ProcessSlot]:
         if self._board is not None and not self._slots:
             self._slots = [self._board.slot(number) for number in range(self._board.slots)]
         return [slot for slot in self._slots if slot.words[PID]]
@@ -256,15 +258,15 @@ def die_like(ended: Ended) -> int:
     return 128 + number
 
 
-def make_board(slots: int) -> Board | None:
+def make_board(slots: int) -> SharedState | None:
     """The shared memory; None where the system has none to give, and the job runs unwatched."""
     try:
-        return Board.make(slots)
+        return SharedState.make(slots)
     except OSError:
         return None
 
 
-def facts_of(slot: Slot) -> dict[str, object]:
+def facts_of(slot: ProcessSlot) -> dict[str, object]:
     try:
         found = json.loads(slot.read_facts() or b"{}")
     except ValueError:  # it was being written when its writer was killed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ThreePointEstimate:
     """low <= likely <= high."""
 
     low: float
@@ -13,19 +13,21 @@ class Estimate:
     high: float
 
     @classmethod
-    def exactly(cls, value: float) -> "Estimate":
+    def exactly(cls, value: float) -> "ThreePointEstimate":
         return cls(value, value, value)
 
-    def times(self, factor: float) -> "Estimate":
+    def times(self, factor: float) -> "ThreePointEstimate":
         return self.map(lambda value: value * factor)
 
-    def divided_by(self, other: "Estimate") -> "Estimate":
+    def divided_by(self, other: "ThreePointEstimate") -> "ThreePointEstimate":
         """From the least to the most that the two allow; infinite where something is divided by nothing."""
-        return Estimate(_ratio(self.low, other.high), _ratio(self.likely, other.likely), _ratio(self.high, other.low))
+        return ThreePointEstimate(
+            _ratio(self.low, other.high), _ratio(self.likely, other.likely), _ratio(self.high, other.low)
+        )
 
-    def map(self, rising: Callable[[float], float]) -> "Estimate":
+    def map(self, rising: Callable[[float], float]) -> "ThreePointEstimate":
         """What a function that only rises makes of it."""
-        return Estimate(rising(self.low), rising(self.likely), rising(self.high))
+        return ThreePointEstimate(rising(self.low), rising(self.likely), rising(self.high))
 
 
 def _ratio(value: float, divisor: float) -> float:

@@ -5,7 +5,7 @@ from itertools import product
 from math import ceil, isfinite
 
 from redline.errors import UsageError
-from redline.planner.job.estimate import Estimate
+from redline.planner.job.estimate import ThreePointEstimate
 from redline.planner.job.failures import (
     FailureRate,
     Recovery,
@@ -25,10 +25,10 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class JobRequest:
     """What is to be done, on what, and what that is paid with."""
 
-    step_s: Estimate
+    step_s: ThreePointEstimate
     tokens_per_step: float
     tokens: float
     devices: int
@@ -69,7 +69,7 @@ class Job:
         return ceil(self.tokens / self.tokens_per_step)
 
     @property
-    def ideal_s(self) -> Estimate:
+    def ideal_s(self) -> ThreePointEstimate:
         """Without failures and without checkpoints."""
         return self.step_s.times(self.steps)
 
@@ -86,7 +86,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class FailureScenario:
     """The job under one failure rate and one way to recover, with the best time between checkpoints."""
 
     rate: FailureRate
@@ -113,39 +113,39 @@ class Case:
 class JobCost:
     """What the whole job takes. Estimates run over the interval of the step time and all cases of the band."""
 
-    job: Job
-    cases: tuple[Case, ...]
-    goodput: Estimate
-    time_s: Estimate
+    job: JobRequest
+    cases: tuple[FailureScenario, ...]
+    goodput: ThreePointEstimate
+    time_s: ThreePointEstimate
 
     @property
-    def ideal_days(self) -> Estimate:
+    def ideal_days(self) -> ThreePointEstimate:
         return self.job.ideal_s.times(1 / SECONDS_PER_DAY)
 
     @property
-    def days(self) -> Estimate:
+    def days(self) -> ThreePointEstimate:
         return self.time_s.times(1 / SECONDS_PER_DAY)
 
     @property
-    def device_hours(self) -> Estimate:
+    def device_hours(self) -> ThreePointEstimate:
         """Devices are paid for while the job restarts, too."""
         return self.time_s.times(self.job.devices / _SECONDS_PER_HOUR)
 
     @property
-    def money(self) -> Estimate | None:
+    def money(self) -> ThreePointEstimate | None:
         """In the currency of the price."""
         price = self.job.price_per_device_hour
         return None if price is None else self.device_hours.times(price)
 
     @property
-    def energy_wh(self) -> Estimate | None:
+    def energy_wh(self) -> ThreePointEstimate | None:
         """Of the accelerators: rated power, times the share of it that training draws, times PUE."""
         if self.job.device_power_w is None:
             return None
         return self.device_hours.times(self.job.device_power_w * self.job.power_share * self.job.pue)
 
 
-def whole_job(job: Job, rates: tuple[FailureRate, ...] = (), recoveries: tuple[Recovery, ...] = ()) -> JobCost:
+def whole_job(job: JobRequest, rates: tuple[FailureRate, ...] = (), recoveries: tuple[Recovery, ...] = ()) -> JobCost:
     """The cost of a job. What is not given is spanned: published failure rates, and recoveries of jobs of today.
 
     Cases are shown for every recovery; only those of the band, or those that were given, are in the estimates. The
@@ -159,7 +159,7 @@ def whole_job(job: Job, rates: tuple[FailureRate, ...] = (), recoveries: tuple[R
     return JobCost(job=job, cases=cases, goodput=spread, time_s=job.ideal_s.divided_by(spread))
 
 
-def _case(job: Job, rate: FailureRate, recovery: Recovery, in_band: bool) -> Case:
+def _case(job: JobRequest, rate: FailureRate, recovery: Recovery, in_band: bool) -> FailureScenario:
     failures_per_s = rate.failures_per_s(job.devices)
     cost = _with_storage(recovery, job.write_s)
     interval_s = _interval(job, failures_per_s, cost)
@@ -171,14 +171,14 @@ def _case(job: Job, rate: FailureRate, recovery: Recovery, in_band: bool) -> Cas
             checkpoint_s=cost.checkpoint_s,
         )
     )
-    return Case(
+    return FailureScenario(
         rate=rate,
         recovery=cost,
         in_band=in_band,
         failures_per_s=failures_per_s,
         interval_s=interval_s,
         goodput=share,
-        time_s=job.ideal_s.divided_by(Estimate.exactly(share)).likely,
+        time_s=job.ideal_s.divided_by(ThreePointEstimate.exactly(share)).likely,
     )
 
 
@@ -195,7 +195,7 @@ def _with_storage(recovery: Recovery, write_s: float | None) -> Recovery:
     return replace(recovery, checkpoint_s=write_s)
 
 
-def _interval(job: Job, failures_per_s: float, recovery: Recovery) -> float:
+def _interval(job: JobRequest, failures_per_s: float, recovery: Recovery) -> float:
     """The best, within reason: at least a step, at most the job, and no checkpoint before the last one is stored."""
     least_s = job.step_s.likely
     if recovery.writes is Writes.BACKGROUND and job.write_s is not None:
@@ -204,9 +204,9 @@ def _interval(job: Job, failures_per_s: float, recovery: Recovery) -> float:
     return min(float(best_interval(failures_per_s, recovery.checkpoint_s, least_s)), longest_s)
 
 
-def _spread(cases: tuple[Case, ...], rates: tuple[FailureRate, ...], likely: Recovery) -> Estimate:
+def _spread(cases: tuple[FailureScenario, ...], rates: tuple[FailureRate, ...], likely: Recovery) -> ThreePointEstimate:
     """Goodput from the worst to the best case of the band."""
     shares = [case.goodput for case in cases if case.in_band]
     middle = sorted(rates, key=lambda rate: rate.failures_per_s(1))[(len(rates) - 1) // 2]
     chosen = next(case for case in cases if case.rate == middle and case.recovery.id == likely.id)
-    return Estimate(min(shares), chosen.goodput, max(shares))
+    return ThreePointEstimate(min(shares), chosen.goodput, max(shares))

@@ -2,12 +2,12 @@
 
 from redline.errors import UsageError
 from redline.hardware.machine import Machine, why_unusable
-from redline.planner.serve.rates import Device
+from redline.planner.serve.rates import AcceleratorPeaks
 
 _NEEDED = ("peak_flops_per_s.bf16", "peak_flops_per_s.fp16", "memory_bytes_per_s", "memory_bytes")
 
 
-def device_of(machine: Machine) -> Device:
+def device_of(machine: Machine) -> AcceleratorPeaks:
     """A format that the machine has no peak for is computed in the next wider one."""
     bf16 = machine.value("peak_flops_per_s.bf16") or machine.value("peak_flops_per_s.fp16")
     bandwidth, size = machine.value("memory_bytes_per_s"), machine.value("memory_bytes")
@@ -18,7 +18,7 @@ def device_of(machine: Machine) -> Device:
             f"{why_unusable(machine, _NEEDED) or hint}"
         )
     fp8 = machine.value("peak_flops_per_s.fp8") or bf16
-    return Device(
+    return AcceleratorPeaks(
         peak_bf16=bf16,
         peak_fp8=fp8,
         peak_fp4=machine.value("peak_flops_per_s.fp4") or fp8,

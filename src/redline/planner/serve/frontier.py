@@ -12,7 +12,7 @@ from redline.planner.serve.columns import column
 from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.formats import Format, stacked
 from redline.planner.serve.outcome import ServeOutcome
-from redline.planner.serve.rates import Constants, Device
+from redline.planner.serve.rates import AcceleratorPeaks, Constants
 from redline.planner.serve.setup import Setup
 from redline.planner.serve.steady import serve
 
@@ -34,7 +34,7 @@ class Frontier:
 
 def frontier(
     model: Model,
-    device: Device,
+    device: AcceleratorPeaks,
     engine: Constants,
     traffic: Traffic,
     *,

@@ -8,7 +8,7 @@ import numpy as np
 from redline.model.model import Column
 
 
-class Limit(IntEnum):
+class ServingLimit(IntEnum):
     """Which roof takes the most of a time."""
 
     COMPUTE = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redline.planner.serve.outcome import Limit
+from redline.planner.serve.outcome import ServingLimit
 
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
@@ -61,12 +61,12 @@ class ServingPoint:
         return 1 / self.tpot_s.value
 
     @property
-    def step_limit(self) -> Limit:
-        return Limit(max(Limit, key=lambda limit: self.step_s[limit]))
+    def step_limit(self) -> ServingLimit:
+        return ServingLimit(max(ServingLimit, key=lambda limit: self.step_s[limit]))
 
     @property
-    def prompt_limit(self) -> Limit:
-        return Limit(max(Limit, key=lambda limit: self.prompt_s[limit]))
+    def prompt_limit(self) -> ServingLimit:
+        return ServingLimit(max(ServingLimit, key=lambda limit: self.prompt_s[limit]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from redline.model.model import Number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class AcceleratorPeaks:
     """What the accelerator can do at best."""
 
     peak_bf16: Number

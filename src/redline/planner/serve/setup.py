@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from redline.model.model import Model
 from redline.planner.serve.deployment import Deployment
 from redline.planner.serve.formats import Format
-from redline.planner.serve.rates import Constants, Device
+from redline.planner.serve.rates import AcceleratorPeaks, Constants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,5 +15,5 @@ class Setup:
     model: Model
     form: Format
     where: Deployment
-    device: Device
+    device: AcceleratorPeaks
     engine: Constants

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Schedule(IntEnum):
+class PipelineSchedule(IntEnum):
     """In which order a pipeline's stages work on micro-batches."""
 
     GPIPE = 0
@@ -19,7 +19,11 @@ class Recompute(IntEnum):
     FULL = 2  # everything but the input of each layer
 
 
-SCHEDULES = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "zero-bubble": Schedule.ZERO_BUBBLE}
+SCHEDULES = {
+    "gpipe": PipelineSchedule.GPIPE,
+    "1f1b": PipelineSchedule.ONE_F_ONE_B,
+    "zero-bubble": PipelineSchedule.ZERO_BUBBLE,
+}
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redline.model.model import Number
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Layout:
     """Devices that ZeRO splits over; 0: all of dp * cp. Less is HSDP: copies of the split model."""
     chunks: Number = 1
     """Pieces of layers per pipeline stage: 1, or the interleaving (virtual pipeline)."""
-    schedule: Number = Schedule.ONE_F_ONE_B
+    schedule: Number = PipelineSchedule.ONE_F_ONE_B
     micro_batch: Number = 1
     """Sequences per device and micro-batch."""
     recompute: Number = Recompute.NONE

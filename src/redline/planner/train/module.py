@@ -18,7 +18,7 @@ from redline.planner.train.memory.module_memory import module_memory
 from redline.planner.train.memory.runnable import Mask
 from redline.planner.train.outcome import MemoryUse
 from redline.planner.train.rates import Rates
-from redline.planner.train.search.planned import Evidence
+from redline.planner.train.search.planned import MeasuredAccuracy
 from redline.planner.train.search.space import Space, module_layouts
 from redline.planner.train.simulation.drawing import Drawing, module_drawing
 from redline.planner.train.time.module_step_costs import module_step_costs, with_measured_host
@@ -87,7 +87,7 @@ class Module:
         """A guess: modules were never held against measured runs."""
         return 0.5, 2.0
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[Evidence, ...]:
+    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
         return ()
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:

@@ -26,7 +26,7 @@ USUAL_FABRIC_BYTES_PER_S = 32e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class SoftwareStack:
     """Constants of one software stack. Each is a share of what the machine can do, or a time of the host."""
 
     # Shares of the machine's own laws.
@@ -76,19 +76,19 @@ class Stack:
 
 
 _SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
-_COPIED = tuple(field.name for field in fields(Stack) if field.name not in _SHARES)
+_COPIED = tuple(field.name for field in fields(SoftwareStack) if field.name not in _SHARES)
 
 
 def stack_names() -> tuple[str, ...]:
     return tuple(_file())
 
 
-def stack(name: str, machine: str = "", dtype: str = "bf16") -> Stack:
+def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
     """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
     kind = format_kind(dtype)
     written = _constants(name)
     found = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
-    return replace(Stack(), **found)
+    return replace(SoftwareStack(), **found)
 
 
 def format_kind(dtype: str) -> str:
@@ -137,7 +137,7 @@ def rates_of(
     )
 
 
-def with_stack(bare: Rates, used: Stack) -> Rates:
+def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
     """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
     copied = {name: getattr(used, name) for name in _COPIED}
     most = MOST_OF_PEAK * bare.peak_flops_per_s

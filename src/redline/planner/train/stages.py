@@ -10,7 +10,7 @@ import numpy as np
 
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import layer_parameters
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Batch, Layout
 
 
@@ -80,6 +80,6 @@ def in_flight(layout: Layout, micro_batches: Number, stage: Number) -> Column:
     """
     pp, chunks = layout.pp, np.maximum(1.0, layout.chunks)
     pieces = np.where(chunks > 1, 2 * (pp - 1 - stage) + (chunks - 1) * pp + 1, pp - stage)
-    at_once = np.asarray(layout.schedule) == Schedule.GPIPE
+    at_once = np.asarray(layout.schedule) == PipelineSchedule.GPIPE
     held = np.where(at_once, micro_batches, np.minimum(pieces / chunks, micro_batches))
     return np.where(np.asarray(pp) == 1, 1.0, held)

@@ -17,7 +17,7 @@ from redline.planner.train.memory.runnable import Mask, runnable
 from redline.planner.train.memory.use import memory_use
 from redline.planner.train.outcome import MemoryUse
 from redline.planner.train.rates import Rates
-from redline.planner.train.search.planned import Evidence
+from redline.planner.train.search.planned import MeasuredAccuracy
 from redline.planner.train.search.space import (
     LARGEST_CONTEXT,
     LARGEST_TENSOR,
@@ -93,7 +93,7 @@ class Transformer:
     def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
         return spread_of(stack, machine, unusual=bool(self.model.moe_layers))
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[Evidence, ...]:
+    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
         return evidence(stack, machine)
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:

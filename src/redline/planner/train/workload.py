@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from redline.planner.train.memory.runnable import Mask
     from redline.planner.train.outcome import MemoryUse
     from redline.planner.train.rates import Rates
-    from redline.planner.train.search.planned import Evidence
+    from redline.planner.train.search.planned import MeasuredAccuracy
     from redline.planner.train.search.space import Space
     from redline.planner.train.simulation.drawing import Drawing
     from redline.planner.train.time.step_costs import StepCosts
@@ -75,7 +75,7 @@ class Workload(Protocol):
     def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
         """The 80 % interval of the step time, as multiples of the predicted one."""
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[Evidence, ...]:
+    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
         """How well such predictions fared on measured runs; nothing where there are none."""
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:

@@ -24,7 +24,7 @@ from redline.model.model import Column, Model
 from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.formats import Format, format_named
-from redline.planner.serve.rates import Constants, Device
+from redline.planner.serve.rates import AcceleratorPeaks, Constants
 from redline.planner.serve.setup import Setup
 
 Row = Mapping[str, str]
@@ -47,7 +47,7 @@ class ServingRows:
     model: Model
     form: Format
     where: Deployment
-    device: Device
+    device: AcceleratorPeaks
     traffic: Traffic
     measured: Mapping[str, Column]
     """ttft_s, tpot_s, latency_s, tokens_per_s; NaN where a row has none, or one that is not of text alone."""
@@ -120,7 +120,7 @@ class _Expressed:
     model: Model
     form: Format
     where: Deployment
-    device: Device
+    device: AcceleratorPeaks
     traffic: Traffic
     measured: Mapping[str, float]
     speculative: float
@@ -160,7 +160,7 @@ def _model(name: str) -> Model:
 
 
 @cache
-def _device(gpu: str) -> Device:
+def _device(gpu: str) -> AcceleratorPeaks:
     machine = record(gpu)
     assert machine is not None, gpu
     return device_of(machine)
@@ -241,7 +241,7 @@ def _columns(kept: Sequence[_Expressed]) -> ServingRows:
         model=Model(**_stacked([each.model for each in kept])),
         form=Format(**_stacked([each.form for each in kept])),
         where=Deployment(**_stacked([each.where for each in kept])),
-        device=Device(**_stacked([each.device for each in kept])),
+        device=AcceleratorPeaks(**_stacked([each.device for each in kept])),
         traffic=Traffic(**_stacked([each.traffic for each in kept])),
         measured={name: np.array([each.measured[name] for each in kept]) for name in (*METRICS, "tokens_per_s")},
         speculative=np.array([each.speculative for each in kept]),

@@ -11,7 +11,7 @@ from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.rates import Rates
-from redline.planner.train.stacks import Stack, spread, stack, with_stack
+from redline.planner.train.stacks import SoftwareStack, spread, stack, with_stack
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.rows import Mask, Numbers
@@ -129,8 +129,8 @@ def rates(runs: Runs) -> Rates:
     kinds = sorted(set(keys))
     found = [stack(*kind) for kind in kinds]
     at = np.array([kinds.index(key) for key in keys])
-    columns = {each.name: np.array([getattr(one, each.name) for one in found])[at] for each in fields(Stack)}
-    return with_stack(runs.bare, Stack(**columns))
+    columns = {each.name: np.array([getattr(one, each.name) for one in found])[at] for each in fields(SoftwareStack)}
+    return with_stack(runs.bare, SoftwareStack(**columns))
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from redline.hardware.catalogue import find
 from redline.model.model import Model
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.columns import rows_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
@@ -271,7 +271,7 @@ def _recompute(rows: Rows) -> Numbers:
 
 def _schedule(rows: Rows) -> Numbers:
     zero_bubble = np.isin(rows.text("pp_schedule"), ("zero-bubble", "zbv", "v-half", "v-min", "DualPipe"))
-    return np.where(zero_bubble, float(Schedule.ZERO_BUBBLE), float(Schedule.ONE_F_ONE_B))
+    return np.where(zero_bubble, float(PipelineSchedule.ZERO_BUBBLE), float(PipelineSchedule.ONE_F_ONE_B))
 
 
 def _chunks(rows: Rows) -> Numbers:

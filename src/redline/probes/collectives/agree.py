@@ -8,19 +8,19 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 
 T = TypeVar("T")
 
 
-def told(numbers: Sequence[int], device: Device) -> list[int]:
+def told(numbers: Sequence[int], device: ProbeDevice) -> list[int]:
     """What the first rank says."""
     table = torch.tensor(numbers, dtype=torch.int64, device=device.torch_device)
     dist.broadcast(table, 0)
     return [int(number) for number in table.tolist()]
 
 
-def largest(rows: Sequence[Sequence[float]], device: Device) -> list[list[float]]:
+def largest(rows: Sequence[Sequence[float]], device: ProbeDevice) -> list[list[float]]:
     """Of each number the largest of all ranks."""
     table = torch.tensor(rows, dtype=torch.float64, device=device.torch_device)
     dist.all_reduce(table, dist.ReduceOp.MAX)

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from redline.probes.collectives.agree import largest, told
 from redline.probes.collectives.operations import Buffers, Call, Circle, barrier, fill, is_right, prepared, result
-from redline.probes.collectives.results import Case, Measured, repeats
-from redline.probes.device import Device
+from redline.probes.collectives.results import CollectiveCase, CollectiveTimings, repeats
+from redline.probes.device import ProbeDevice
 
 _FEWEST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 40, 200
 _SAMPLE_NS = (300_000, 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
+class CollectiveBudget:
     """How much time may be spent."""
 
     seconds: float
@@ -31,7 +31,7 @@ class Effort:
 class Harness:
     """The ranks of the world, and their groups by level."""
 
-    def __init__(self, circles: Mapping[str, Circle | None], device: Device) -> None:
+    def __init__(self, circles: Mapping[str, Circle | None], device: ProbeDevice) -> None:
         self._circles = circles
         """None where this rank is in no group of the level."""
         world = circles["world"]
@@ -39,21 +39,21 @@ class Harness:
         self._barrier = barrier(world)
         self._device = device
 
-    def measure(self, cases: Sequence[Case], buffers: Buffers, effort: Effort) -> Measured:
+    def measure(self, cases: Sequence[CollectiveCase], buffers: Buffers, effort: CollectiveBudget) -> CollectiveTimings:
         """Check every case, drop those that take too long, and time the rest."""
         until_s = time.monotonic() + effort.seconds
         right = self._check(cases, buffers, effort.call_limit_s)
         kept = [case for case in cases if case in right]
         calls = [self._call(case, buffers) for case in kept]
         rows = self._rounds(calls, self._repeats(calls, until_s), until_s)
-        return Measured(
+        return CollectiveTimings(
             cases=tuple(kept),
             samples_ns=tuple(map(tuple, rows)),
             correct=tuple(right[case] for case in kept),
             dropped=tuple(case for case in cases if case not in right),
         )
 
-    def _call(self, case: Case, buffers: Buffers) -> Call | None:
+    def _call(self, case: CollectiveCase, buffers: Buffers) -> Call | None:
         circle = self._circles[case.level]
         if circle is None:
             return None
@@ -61,9 +61,9 @@ class Harness:
 
     # --- correctness ----------------------------------------------------------------------------------------------
 
-    def _check(self, cases: Sequence[Case], buffers: Buffers, limit_s: float) -> dict[Case, bool]:
+    def _check(self, cases: Sequence[CollectiveCase], buffers: Buffers, limit_s: float) -> dict[CollectiveCase, bool]:
         """Which results are right on every rank. It is the first warm-up, too."""
-        right: dict[Case, bool] = {}
+        right: dict[CollectiveCase, bool] = {}
         too_long: set[tuple[str, str]] = set()
         for case in sorted(cases, key=lambda case: case.size_bytes):
             if (case.operation, case.level) in too_long:
@@ -76,7 +76,7 @@ class Harness:
                 right[case] = not worst[0]
         return right
 
-    def _checked(self, case: Case, buffers: Buffers) -> tuple[bool, float]:
+    def _checked(self, case: CollectiveCase, buffers: Buffers) -> tuple[bool, float]:
         """Whether the result of one call is wrong, and how long it took."""
         circle = self._circles[case.level]
         if circle is None:

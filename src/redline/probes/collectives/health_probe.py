@@ -11,7 +11,7 @@ import torch
 from redline.probes.collectives.agree import everyones, largest, told
 from redline.probes.collectives.health import Pair, PairTimes, RankTimes, meetings
 from redline.probes.collectives.operations import Call, Circle, barrier, exchange
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.products import varied
 
 _WORK_NS = 40_000_000  # much longer than a turn that the scheduler gives to one of two processes
@@ -33,7 +33,7 @@ Samples = list[tuple[float, float]]
 """Wall time of one piece of work in ns, and the share of processor time."""
 
 
-def work_samples(world: Circle, device: Device, count: int) -> Samples:
+def work_samples(world: Circle, device: ProbeDevice, count: int) -> Samples:
     """All ranks do the same matmuls at the same time."""
     work = _work(device)
     work()
@@ -51,7 +51,7 @@ def work_samples(world: Circle, device: Device, count: int) -> Samples:
     return own
 
 
-def rank_times(everyone: Sequence[Who], passes: Sequence[Samples], device: Device) -> tuple[RankTimes, ...]:
+def rank_times(everyone: Sequence[Who], passes: Sequence[Samples], device: ProbeDevice) -> tuple[RankTimes, ...]:
     """What all ranks sampled."""
     return tuple(
         RankTimes(
@@ -65,7 +65,7 @@ def rank_times(everyone: Sequence[Who], passes: Sequence[Samples], device: Devic
     )
 
 
-def _work(device: Device) -> Call:
+def _work(device: ProbeDevice) -> Call:
     side = 4096 if device.is_cuda else 256
     left = varied((side, side), "float32", device)
     into = torch.empty_like(left)
@@ -76,7 +76,7 @@ def _work(device: Device) -> Call:
 
 
 def pair_times(
-    world: Circle, nodes: Sequence[int], device: Device, transfer_bytes: int, passes: int
+    world: Circle, nodes: Sequence[int], device: ProbeDevice, transfer_bytes: int, passes: int
 ) -> dict[Pair, PairTimes]:
     """Everybody meets everybody, several times over; fewer times where a link is very slow."""
     rounds = meetings(nodes)
@@ -98,7 +98,7 @@ def pair_times(
     return _by_pair(rounds, everyones(own))
 
 
-def _exchanged_ns(messages: torch.Tensor, partner: int, device: Device, count: int) -> float:
+def _exchanged_ns(messages: torch.Tensor, partner: int, device: ProbeDevice, count: int) -> float:
     """The fastest of so many exchanges.
 
     An exchange takes as long as the slower side says: one that comes late finds the other's message waiting for it, and

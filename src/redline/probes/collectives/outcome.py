@@ -11,7 +11,7 @@ _FAILURES = "failed-*.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class RankFailure:
     """Why a rank ended early."""
 
     rank: int
@@ -26,9 +26,9 @@ def failure_path(folder: Path, rank: int) -> Path:
     return folder / _FAILURES.replace("*", str(rank))
 
 
-def failures(folder: Path) -> Iterator[Failure]:
+def failures(folder: Path) -> Iterator[RankFailure]:
     """The first one first."""
     import msgspec
 
-    found = [msgspec.json.decode(path.read_bytes(), type=Failure) for path in folder.glob(_FAILURES)]
+    found = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
     yield from sorted(found, key=lambda failure: failure.at_ns)

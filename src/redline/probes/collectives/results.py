@@ -15,7 +15,7 @@ _FEW_CALLS, _FEW_CALLS_NS = 3, 100_000_000  # at least three calls, unless they 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class CollectiveCase:
     """One operation, in all groups of a level at once, at one size."""
 
     operation: str
@@ -26,21 +26,21 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class CollectiveTimings:
     """What the harness found."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[CollectiveCase, ...]
     samples_ns: tuple[tuple[float, ...], ...]
     """Of the slowest rank, by round and case."""
     correct: tuple[bool, ...]
-    dropped: tuple[Case, ...] = ()
+    dropped: tuple[CollectiveCase, ...] = ()
     """For which there was no time."""
 
 
-def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[Case]:
+def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[CollectiveCase]:
     """Everything that is to be measured; small sizes that an operation has to round up to the same are one."""
     found = {
-        Case(
+        CollectiveCase(
             operation=operation,
             level=level,
             ranks=len(groups[0]),
@@ -59,7 +59,7 @@ def repeats(once_ns: float, sample_ns: float) -> int:
     return max(1, few, round(sample_ns / max(1.0, once_ns)))
 
 
-def points(measured: Measured) -> tuple[CollectivePoint, ...]:
+def points(measured: CollectiveTimings) -> tuple[CollectivePoint, ...]:
     series = zip(*measured.samples_ns, strict=True)
     found = [
         _point(case, samples, is_right)
@@ -69,7 +69,7 @@ def points(measured: Measured) -> tuple[CollectivePoint, ...]:
     return tuple(sorted(found, key=lambda one: (-one.ranks, one.group, order.index(one.operation), one.size_bytes)))
 
 
-def _point(case: Case, samples: Sequence[float], is_right: bool) -> CollectivePoint:
+def _point(case: CollectiveCase, samples: Sequence[float], is_right: bool) -> CollectivePoint:
     middle = len(samples) // 2
     time_ns = estimate([samples[:middle], samples[middle:]])  # two halves: what drifts meanwhile widens the interval
     rate = case.size_bytes / time_ns.value * 1e9
@@ -86,7 +86,7 @@ def _point(case: Case, samples: Sequence[float], is_right: bool) -> CollectivePo
     )
 
 
-def declined(measured: Measured, call_limit_s: float) -> tuple[Declined, ...]:
+def declined(measured: CollectiveTimings, call_limit_s: float) -> tuple[Declined, ...]:
     """Sizes that were dropped, once for each operation and level."""
     least: dict[tuple[str, str], int] = {}
     for case in measured.dropped:

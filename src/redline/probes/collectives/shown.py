@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class OperationExample:
     """One operation, on tensors small enough to be read."""
 
     operation: str

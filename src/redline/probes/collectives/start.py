@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redline.errors import InputError, RedlineError, UsageError
 from redline.probes.collectives.outcome import RESULT, failures
-from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.shown import OperationExample
 from redline.probes.record import Collectives
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def measure_collectives(
     return _left_by_ranks(torchrun, words, Collectives, left_s)
 
 
-def show_collectives(torchrun: Sequence[str]) -> tuple[Shown, ...] | None:
+def show_collectives(torchrun: Sequence[str]) -> tuple[OperationExample, ...] | None:
     """What each operation does to small tensors; None on a node that does not hold the first rank."""
-    return _left_by_ranks(torchrun, ["--show"], tuple[Shown, ...])
+    return _left_by_ranks(torchrun, ["--show"], tuple[OperationExample, ...])
 
 
 def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T], left_s: float = inf) -> T | None:

@@ -23,16 +23,16 @@ from redline.artifacts import write_atomic
 from redline.errors import UsageError, first_line
 from redline.probes.collectives import results
 from redline.probes.collectives.agree import everyones
-from redline.probes.collectives.harness import Effort, Harness
+from redline.probes.collectives.harness import CollectiveBudget, Harness
 from redline.probes.collectives.health import pair_speeds, pairs_declined, rank_speeds
 from redline.probes.collectives.health_probe import Who, pair_times, rank_times, work_samples
 from redline.probes.collectives.law import laws
 from redline.probes.collectives.levels import Groups, levels, sizes
 from redline.probes.collectives.operations import Buffers, Circle, fill, is_right, prepared, result
-from redline.probes.collectives.outcome import RESULT, Failure, failure_path
-from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.outcome import RESULT, RankFailure, failure_path
+from redline.probes.collectives.shown import OperationExample
 from redline.probes.collectives.textbook import ELEMENT_BYTES, OPERATIONS, due, size_bytes
-from redline.probes.device import Device
+from redline.probes.device import ProbeDevice
 from redline.probes.record import Collectives, Declined
 
 _TIMEOUT = timedelta(minutes=3)
@@ -68,15 +68,17 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 def _leave(folder: Path, error: Exception) -> None:
     rank = int(os.environ.get("RANK", "0"))
-    failure = Failure(rank=rank, at_ns=time.time_ns(), line=first_line(error), is_usage=isinstance(error, UsageError))
+    failure = RankFailure(
+        rank=rank, at_ns=time.time_ns(), line=first_line(error), is_usage=isinstance(error, UsageError)
+    )
     failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
 
 
-def join(options: argparse.Namespace) -> Device:
+def join(options: argparse.Namespace) -> ProbeDevice:
     """NCCL with a device for each rank where there is CUDA, gloo otherwise."""
     if int(os.environ["WORLD_SIZE"]) < 2:
         raise UsageError("collectives need at least two ranks: give --nproc-per-node 2 or more")
-    device = Device()
+    device = ProbeDevice()
     if device.is_cuda:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     late = threading.Timer(options.join_seconds, _give_up, [options])
@@ -95,7 +97,7 @@ def _give_up(options: argparse.Namespace) -> None:
     os._exit(1)
 
 
-def _who(device: Device) -> Who:
+def _who(device: ProbeDevice) -> Who:
     """Nodes are told apart by torchrun: names of hosts may be the same."""
     local = int(os.environ.get("LOCAL_RANK", "0"))
     return Who(
@@ -106,7 +108,7 @@ def _who(device: Device) -> Who:
     )
 
 
-def circles(found: Mapping[str, Groups], device: Device) -> dict[str, Circle | None]:
+def circles(found: Mapping[str, Groups], device: ProbeDevice) -> dict[str, Circle | None]:
     """The group of this rank at each level; every rank has to make every group."""
     own = dist.get_rank()
     where = torch.device("cuda", torch.cuda.current_device()) if device.is_cuda else torch.device("cpu")
@@ -123,7 +125,7 @@ def circles(found: Mapping[str, Groups], device: Device) -> dict[str, Circle | N
 # --- measure ----------------------------------------------------------------------------------------------------------
 
 
-def measure(device: Device, options: argparse.Namespace) -> Collectives:
+def measure(device: ProbeDevice, options: argparse.Namespace) -> Collectives:
     everyone = everyones(_who(device))
     nodes = [who.node for who in everyone]
     found = levels(nodes)
@@ -133,7 +135,7 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, nodes, device, transfer_bytes, 8), nodes, transfer_bytes)
-    effort = Effort(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
+    effort = CollectiveBudget(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
     measured = _measured(found, own, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
@@ -153,7 +155,7 @@ def measure(device: Device, options: argparse.Namespace) -> Collectives:
     )
 
 
-def _shared_processors(device: Device) -> tuple[Declined, ...]:
+def _shared_processors(device: ProbeDevice) -> tuple[Declined, ...]:
     local, processors = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), len(os.sched_getaffinity(0))
     if device.is_cuda or local <= processors:
         return ()
@@ -162,16 +164,21 @@ def _shared_processors(device: Device) -> tuple[Declined, ...]:
 
 
 def _measured(
-    found: Mapping[str, Groups], own: Mapping[str, Circle | None], device: Device, effort: Effort, *, quick: bool
-) -> results.Measured:
+    found: Mapping[str, Groups],
+    own: Mapping[str, Circle | None],
+    device: ProbeDevice,
+    effort: CollectiveBudget,
+    *,
+    quick: bool,
+) -> results.CollectiveTimings:
     cases = results.cases(found, _sizes(device, quick=quick)) if effort.seconds else []
     if not cases:
-        return results.Measured(cases=(), samples_ns=(), correct=())
+        return results.CollectiveTimings(cases=(), samples_ns=(), correct=())
     buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
     return Harness(own, device).measure(cases, buffers, effort)
 
 
-def _sizes(device: Device, *, quick: bool) -> list[int]:
+def _sizes(device: ProbeDevice, *, quick: bool) -> list[int]:
     most = (64 if quick else 256) if device.is_cuda else (4 if quick else 16)
     return sizes(most * _MIB, step=16 if quick else 4)
 
@@ -179,13 +186,13 @@ def _sizes(device: Device, *, quick: bool) -> list[int]:
 # --- show -------------------------------------------------------------------------------------------------------------
 
 
-def _show(device: Device) -> tuple[Shown, ...]:
+def _show(device: ProbeDevice) -> tuple[OperationExample, ...]:
     world = circles({"world": (tuple(range(dist.get_world_size())),)}, device)["world"]
     assert world is not None
     return tuple(_shown(operation, world) for operation in OPERATIONS)
 
 
-def _shown(operation: str, world: Circle) -> Shown:
+def _shown(operation: str, world: Circle) -> OperationExample:
     size = size_bytes(operation, world.size, _SHOWN_BYTES)
     give, take = Buffers(size, world.device).of(operation, world, size)
     fill(operation, world, size, give, take)
@@ -195,7 +202,7 @@ def _shown(operation: str, world: Circle) -> Shown:
     is_defined = due(operation, world.position, world.size, size) is not None
     after = tuple(map(int, held.tolist())) if is_defined else None
     told = everyones((before, after, is_right(operation, world, size, held)))
-    return Shown(
+    return OperationExample(
         operation=operation,
         before=tuple(one[0] for one in told),
         after=tuple(one[1] for one in told),

@@ -21,7 +21,7 @@ Key = tuple[str, bool, tuple[tuple[int, ...], ...], bool]
 
 def trace(built: Built) -> CountedModule:
     """One pass of each kind."""
-    counter, kept = Counter(built.module), Kept(built.module)
+    counter, kept = Counter(built.module), SavedActivations(built.module)
     blocks = Blocks(built.module, lambda: kept.size_bytes)
     try:
         with blocks, kept.hooks(), counter, FusedAttention():
@@ -43,7 +43,7 @@ def _failed(source: str, error: BaseException) -> InputError:
     )
 
 
-def _result(built: Built, counter: "Counter", kept: "Kept", blocks: Blocks) -> CountedModule:
+def _result(built: Built, counter: "Counter", kept: "SavedActivations", blocks: Blocks) -> CountedModule:
     parameters = list(built.module.parameters())
     operators = counter.operators()
     return CountedModule(
@@ -126,7 +126,7 @@ def _is_causal(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
     return bool(given.get("is_causal", False))
 
 
-class Kept:
+class SavedActivations:
     """Storages that autograd keeps: each once, in full, and no parameters or buffers."""
 
     def __init__(self, module: torch.nn.Module) -> None:

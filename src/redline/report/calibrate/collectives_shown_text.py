@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.shown import OperationExample
 from redline.report.language import _, marked
 from redline.report.layout import as_text
 from redline.report.words import clipped, table
@@ -24,12 +24,12 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def render(found: Sequence[Shown]) -> str:
+def render(found: Sequence[OperationExample]) -> str:
     blocks = [list(_operation(one)) for one in found]
     return as_text(blocks)
 
 
-def _operation(one: Shown) -> Iterator[str]:
+def _operation(one: OperationExample) -> Iterator[str]:
     name = clipped(one.operation, 40)
     known = one.operation in MEANINGS
     yield _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[one.operation])) if known else name

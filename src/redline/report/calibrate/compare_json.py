@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.probes.compare import Comparison, Measured, Row
+from redline.probes.compare import CalibrationFigure, Comparison, Row
 from redline.probes.record import Calibration, Estimate
 from redline.report.json_text import json_text
 
@@ -54,7 +54,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _figure(one: Measured) -> dict[str, Any]:
+def _figure(one: CalibrationFigure) -> dict[str, Any]:
     named = {"family": one.family, "quantity": one.quantity, "of": one.of, "unit": one.unit}
     return {**named, "estimate": _estimate(one.estimate)}
 

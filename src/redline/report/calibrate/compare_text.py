@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.compare import Comparison, Measured, Row, Verdict
+from redline.probes.compare import CalibrationFigure, Comparison, ComparisonVerdict, Row
 from redline.probes.record import FAMILIES, Calibration
 from redline.report.calibrate import words as say
 from redline.report.calibrate.text import WIDTH, fact, joined
@@ -13,11 +13,11 @@ from redline.report.words import clipped, table
 
 _MOST_POINTS = 12  # of one family, that differ
 _MOST_NAMED = 10  # that only one has
-VERDICTS: Mapping[Verdict, str] = {
-    Verdict.SAME: marked("same"),
-    Verdict.FASTER: marked("faster"),
-    Verdict.SLOWER: marked("slower"),
-    Verdict.DIFFERENT: marked("different"),
+VERDICTS: Mapping[ComparisonVerdict, str] = {
+    ComparisonVerdict.SAME: marked("same"),
+    ComparisonVerdict.FASTER: marked("faster"),
+    ComparisonVerdict.SLOWER: marked("slower"),
+    ComparisonVerdict.DIFFERENT: marked("different"),
 }
 
 
@@ -44,10 +44,10 @@ def summary(found: Comparison) -> str:
     counts = Counter(row.verdict for row in found.rows)
     if not found.rows:
         return _("the two calibrations have no figure in common")
-    if set(counts) == {Verdict.SAME}:
+    if set(counts) == {ComparisonVerdict.SAME}:
         return _("B is the same as A within the intervals, in all {count} figures").format(count=len(found.rows))
-    named = {one: _(VERDICTS[one]) for one in Verdict}
-    told = listed(f"{counts[one]} {named[one]}" for one in Verdict if counts[one])
+    named = {one: _(VERDICTS[one]) for one in ComparisonVerdict}
+    told = listed(f"{counts[one]} {named[one]}" for one in ComparisonVerdict if counts[one])
     return _("B beside A, of {count} figures: {told}").format(count=len(found.rows), told=told)
 
 
@@ -74,7 +74,7 @@ def _family(family: str, rows: Sequence[Row]) -> Iterator[str]:
     if not own:
         return
     points = [row for row in own if not row.is_main]
-    differing = sorted((row for row in points if row.verdict is not Verdict.SAME), key=_by_size_of_change)
+    differing = sorted((row for row in points if row.verdict is not ComparisonVerdict.SAME), key=_by_size_of_change)
     shown = [*(row for row in own if row.is_main), *differing[:_MOST_POINTS]]
     head = (say.named(say.FAMILIES, family), "A", "B", _("B / A"), "")
     yield from table(head, map(_cells, shown)) if shown else [head[0]]
@@ -100,7 +100,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _only(label: str, figures: Sequence[Measured]) -> list[str]:
+def _only(label: str, figures: Sequence[CalibrationFigure]) -> list[str]:
     if not figures:
         return []
     names = [say.quantity(one.quantity, one.of) for one in figures if one.is_main]

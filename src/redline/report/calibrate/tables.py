@@ -20,7 +20,7 @@ from redline.probes.record import (
 from redline.report.calibrate import words as say
 from redline.report.figure_words import label as figure_label
 from redline.report.language import _
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped, percent
 from redline.units import format_buffer
 
@@ -28,14 +28,14 @@ MOST_SIZES = 7
 _SHAPE_LIMIT = 30
 
 
-def shown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> Shown:
-    return Shown(title=title, head=tuple(head), rows=tuple(map(tuple, rows)), notes=tuple(notes), empty="")
+def shown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> ReportTable:
+    return ReportTable(title=title, head=tuple(head), rows=tuple(map(tuple, rows)), notes=tuple(notes), empty="")
 
 
 # --- compute ----------------------------------------------------------------------------------------------------------
 
 
-def kernels(calibration: Calibration, machine: Machine) -> Shown:
+def kernels(calibration: Calibration, machine: Machine) -> ReportTable:
     """The best of each family and type."""
     base = catalogue.record(machine.base)
     rows = [_peak_row(peak, base) for peak in calibration.peaks]
@@ -87,7 +87,7 @@ def _best(points: Sequence[KernelPoint], with_peak: set[str]) -> list[KernelPoin
     return list(found.values())
 
 
-def laws(calibration: Calibration, *, verbose: bool) -> Shown:
+def laws(calibration: Calibration, *, verbose: bool) -> ReportTable:
     head = (_("dtype"), _("compute roof"), _("memory roof"), _("fixed time"), _("error"), _("p90"), _("shapes"))
     shown_columns = len(head) if verbose else len(head) - 2
     rows = (
@@ -109,7 +109,7 @@ def laws(calibration: Calibration, *, verbose: bool) -> Shown:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def bandwidths(calibration: Calibration, *, verbose: bool) -> Shown:
+def bandwidths(calibration: Calibration, *, verbose: bool) -> ReportTable:
     """By size, so that caches are seen."""
     points = [point for point in calibration.bandwidths if point.kind in STREAMS]
     kinds = [kind for kind in STREAMS if any(point.kind == kind for point in points)]
@@ -143,7 +143,7 @@ def spread_out(places: Sequence[int], most: int) -> list[int]:
     return [places[round(number * (len(places) - 1) / (most - 1))] for number in range(most)]
 
 
-def movements(calibration: Calibration) -> Shown:
+def movements(calibration: Calibration) -> ReportTable:
     """Allocation at each size, and transfers at the largest."""
     allocated = [point for point in calibration.bandwidths if point.kind == "allocate"]
     moved: dict[str, BandwidthPoint] = {}
@@ -168,7 +168,7 @@ def _movement(point: BandwidthPoint) -> tuple[str, str, str]:
 # --- overhead ---------------------------------------------------------------------------------------------------------
 
 
-def overheads(calibration: Calibration) -> Shown:
+def overheads(calibration: Calibration) -> ReportTable:
     rows = (
         (say.named(say.OVERHEADS, point.name), say.figure(point.time_ns, "ns"), _per_s(point.time_ns))
         for point in calibration.overheads
@@ -180,7 +180,7 @@ def _per_s(time_ns: Estimate) -> str:
     return f"{1e9 / time_ns.value:,.0f}" if time_ns.value else "-"
 
 
-def loaders(calibration: Calibration) -> Shown:
+def loaders(calibration: Calibration) -> ReportTable:
     rows = (
         (
             str(one.workers),
@@ -195,7 +195,7 @@ def loaders(calibration: Calibration) -> Shown:
     return shown(_("data loader, with a data set that costs nothing"), head, rows)
 
 
-def doublings(calibration: Calibration) -> Shown:
+def doublings(calibration: Calibration) -> ReportTable:
     rows = (
         (str(one.batch), say.figure(one.time_ns, "ns"), say.figure(one.doubled_time_ns, "ns"), f"{one.ratio:.2f}")
         for one in calibration.doublings
@@ -209,7 +209,7 @@ def doublings(calibration: Calibration) -> Shown:
 _IN_SUBGROUPS = "all_reduce"  # the one operation that says most about a subgroup
 
 
-def collectives(found: Collectives, *, verbose: bool) -> Shown:
+def collectives(found: Collectives, *, verbose: bool) -> ReportTable:
     """One row for each operation and group: the law, and the bandwidth at the largest size."""
     largest: dict[tuple[str, str, int], CollectivePoint] = {}
     for point in found.points:
@@ -257,7 +257,7 @@ def bus_bandwidth(point: CollectivePoint) -> Estimate:
     return rate(point.bus_bytes_per_s * point.time_ns.value / 1e9, point.time_ns)
 
 
-def ranks(found: Collectives) -> Shown:
+def ranks(found: Collectives) -> ReportTable:
     rows = (
         (
             str(one.rank),
@@ -273,7 +273,7 @@ def ranks(found: Collectives) -> Shown:
     return shown(_("ranks"), head, rows)
 
 
-def pairs(found: Collectives) -> Shown:
+def pairs(found: Collectives) -> ReportTable:
     rows = (
         (
             f"{one.first} - {one.second}",
@@ -293,7 +293,7 @@ def pairs(found: Collectives) -> Shown:
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 
-def against_catalogue(machine: Machine) -> Shown | None:
+def against_catalogue(machine: Machine) -> ReportTable | None:
     """Published figures beside measured ones; None where the catalogue does not have the machine."""
     base = catalogue.record(machine.base)
     if base is None:

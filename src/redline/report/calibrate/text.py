@@ -9,7 +9,7 @@ from redline.report.calibrate import words as say
 from redline.report.calibrate.words_usable import unusable
 from redline.report.language import _
 from redline.report.layout import as_text, left, wrapped
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import table
 
 WIDTH = 100
@@ -56,7 +56,7 @@ def _troubles(calibration: Calibration) -> Iterator[str]:
         yield from wrapped(line, WIDTH, "  ! ")
 
 
-def _tables(calibration: Calibration, machine: Machine) -> Iterator[Shown]:
+def _tables(calibration: Calibration, machine: Machine) -> Iterator[ReportTable]:
     yield tables.kernels(calibration, machine)
     yield tables.laws(calibration, verbose=False)
     yield tables.bandwidths(calibration, verbose=False)
@@ -65,7 +65,7 @@ def _tables(calibration: Calibration, machine: Machine) -> Iterator[Shown]:
     yield tables.loaders(calibration)
 
 
-def _block(one: Shown) -> Iterator[str]:
+def _block(one: ReportTable) -> Iterator[str]:
     if not one.rows:
         return
     yield one.title

@@ -10,10 +10,10 @@ from redline.probes.record import (
     Collectives,
     Conditions,
     Declined,
+    DeviceInfo,
     Estimate,
     PairSpeed,
     RankSpeed,
-    Subject,
 )
 from redline.probes.usable import why_not
 from redline.report import counted
@@ -171,7 +171,7 @@ def day(date: str) -> str:
     return clipped(date[:16].replace("T", " "), 20)
 
 
-def machine(subject: Subject) -> str:
+def machine(subject: DeviceInfo) -> str:
     name = clipped(subject.name, _NAME_LIMIT)
     if subject.kind == "cuda":
         return name
@@ -180,7 +180,7 @@ def machine(subject: Subject) -> str:
     return _("{name}, {cores}, {threads}").format(name=name, cores=cores, threads=threads)
 
 
-def software(subject: Subject) -> str:
+def software(subject: DeviceInfo) -> str:
     return listed(f"{clipped(name, 40)} {clipped(version, 40)}" for name, version in subject.software)
 
 

@@ -5,13 +5,13 @@ from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
 from redline.report.diagnose.findings_words import times
 from redline.report.language import _, spoken
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import percent
 from redline.units import format_count, format_ns
 
 
-def findings_table(findings: Findings) -> Shown:
-    return Shown(
+def findings_table(findings: Findings) -> ReportTable:
+    return ReportTable(
         title=_("findings"),
         head=(
             _("code"),

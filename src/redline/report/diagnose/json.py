@@ -8,9 +8,9 @@ from typing import Any
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
@@ -139,7 +139,7 @@ def _amounts(amounts: Amounts) -> dict[str, int]:
     return {code(account): amount for account, amount in zip(ACCOUNTS, amounts.tolist(), strict=True)}
 
 
-def _bar(bar: Bar) -> dict[str, Any]:
+def _bar(bar: WaterfallBar) -> dict[str, Any]:
     return {**asdict(bar), "account": code(bar.account)}
 
 
@@ -197,5 +197,5 @@ def _collective(row: CollectiveRow) -> dict[str, Any]:
     }
 
 
-def _doing(row: Doing) -> dict[str, Any]:
+def _doing(row: HostActivity) -> dict[str, Any]:
     return {**asdict(row), "account": code(row.account)}

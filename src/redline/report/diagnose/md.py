@@ -9,12 +9,12 @@ from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.failures import Failure
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.screen import Line, Screen, screen_of
+from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
 from redline.report.layout import as_text
 from redline.report.redaction.redactor import Removed
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 MOST_LETTERS = 65_536  # of a comment on GitHub
 MOST_FINDINGS = 5
@@ -123,7 +123,7 @@ def _waterfall(screen: Screen) -> Iterator[list[str]]:
         yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]
 
 
-def _bar(line: Line) -> str:
+def _bar(line: WaterfallLine) -> str:
     """Light before the account starts: leading blanks would not be shown."""
     start, end = round(line.start * _BAR_WIDTH), round(line.end * _BAR_WIDTH)
     start = min(start, _BAR_WIDTH - 1)
@@ -137,7 +137,7 @@ def _listed(title: str, items: Iterable[str], mark: str) -> Iterator[list[str]]:
         yield lines
 
 
-def _shown(shown: Shown) -> Iterator[list[str]]:
+def _shown(shown: ReportTable) -> Iterator[list[str]]:
     yield [f"### {shown.title.capitalize()}"]
     if shown.rows:
         cells = [tuple(map(escaped, row)) for row in shown.rows]

@@ -12,7 +12,7 @@ from redline.analysis.job.outline import Outline
 from redline.findings.finding import Findings
 from redline.report.diagnose import words_accounts
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.screen import Line, Screen
+from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
 from redline.report.layout import visible
 from redline.report.words import clipped, percent, plural
@@ -65,7 +65,7 @@ def _cells(cells: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<td style='{_CELL.format(align=align)}'>{_safe(text)}</td>" for text, align in cells)
 
 
-def _bar(line: Line, colour: str) -> str:
+def _bar(line: WaterfallLine, colour: str) -> str:
     start, width = 100 * line.start, max(100 * (line.end - line.start), 0.3)
     return f"<div style='margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{colour}'></div>"
 

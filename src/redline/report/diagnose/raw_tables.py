@@ -10,10 +10,10 @@ from typing import Any, Literal
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.lateness import Late
-from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.job.lateness import LateRank
+from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
@@ -106,7 +106,7 @@ class _Rank:
     digest: Digest
     kind: int
     clock_offset_ns: int
-    late: Late | None
+    late: LateRank | None
 
     @property
     def step_ns(self) -> float:
@@ -213,7 +213,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
 }
 """Of each table, in order. docs/reference/python.md says what they mean."""
 
-_Row = Finding | KernelRow | CollectiveRow | _Rank | _Step | Doing | Bar
+_Row = Finding | KernelRow | CollectiveRow | _Rank | _Step | HostActivity | WaterfallBar
 _ROWS: Mapping[str, Callable[[Diagnosis, Outline, Findings], Iterable[_Row]]] = {
     "findings": lambda _, __, findings: (*findings.findings, *findings.remarks),
     "kernels": lambda diagnosis, *_: diagnosis.kernels,

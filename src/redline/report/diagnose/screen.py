@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from redline.analysis.accounts import COMPUTE, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
-from redline.analysis.job.outline import Bar, Outline
+from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.doing import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
@@ -32,7 +32,7 @@ _FAINT = 0.0005  # of the step: less has no bar of its own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class WaterfallLine:
     """One row of the waterfall; positions are shares of the step."""
 
     of: Account
@@ -53,7 +53,7 @@ class Screen:
     facts: tuple[tuple[str, str], ...]
     predicted: bool  # nothing of it was measured
     waterfall_title: str
-    waterfall: tuple[Line, ...]
+    waterfall: tuple[WaterfallLine, ...]
     rest: str  # which accounts hold nothing, or too little to be seen; "" for none
     step: str
     unit: str
@@ -117,13 +117,13 @@ def _unit(step_ns: float) -> tuple[str, float, int]:
     return "s", 1e9, 3
 
 
-def _amount(bar: Bar, scale: float, digits: int, unit: str) -> str:
+def _amount(bar: WaterfallBar, scale: float, digits: int, unit: str) -> str:
     name, time = words_accounts.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
     return _("{account}, {time}, {share}").format(account=name, time=time, share=percent(bar.share))
 
 
-def _line(bar: Bar, step_ns: float, scale: float, digits: int) -> Line:
-    return Line(
+def _line(bar: WaterfallBar, step_ns: float, scale: float, digits: int) -> WaterfallLine:
+    return WaterfallLine(
         of=bar.account,
         account=words_accounts.name(bar.account),
         time=f"{bar.time_ns / scale:,.{digits}f}",
@@ -196,7 +196,7 @@ def _on_cpu(diagnosis: Diagnosis) -> bool:
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
-def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[Bar, str]]:
+def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallBar, str]]:
     on_cpu = _on_cpu(diagnosis)
     largest = outline.largest[:MOST_LOSSES]
     brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first

@@ -9,16 +9,16 @@ from redline.analysis.accounts import ACCOUNTS, COMPUTE, Account, place
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import StepRow, step_rows
-from redline.analysis.job.lateness import Late
+from redline.analysis.job.lateness import LateRank
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HOST_ACCOUNTS, Doing
+from redline.analysis.rank.doing import HOST_ACCOUNTS, HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.report.diagnose import words_accounts, words_losses
 from redline.report.diagnose import words_tables as say
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.language import _, marked
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped, percent, share
 from redline.units import format_bytes, format_count, format_ns
 
@@ -52,7 +52,7 @@ _KERNEL_HEAD = (
 )
 
 
-def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+def kernels(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
     rows = _first(diagnosis.kernels, verbose)
     total_ns = sum(rank.facts.kernel_ns for rank in diagnosis.ranks)
     notes = [_(say.KERNELS_NOTE)]
@@ -61,7 +61,7 @@ def kernels(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     cut = _cut(diagnosis, "kernel_rows")
     if cut:
         notes.append(say.kernels_cut(cut))
-    return Shown(
+    return ReportTable(
         title=_("kernels"),
         empty=_(say.NO_ROWS["kernels"]),
         head=tuple(map(_, _KERNEL_HEAD)),
@@ -127,12 +127,12 @@ _COLLECTIVE_HEAD = (
 )
 
 
-def collectives(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+def collectives(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
     rows = _first(diagnosis.collectives, verbose)
     notes = [_(say.COLLECTIVES_NOTE)]
     if any(not row.matched for row in rows) and not diagnosis.predicted:
         notes.append(_(say.UNMATCHED_NOTE))
-    return Shown(
+    return ReportTable(
         title=_("collectives"),
         empty=_(say.NO_ROWS["collectives"]),
         head=tuple(map(_, _COLLECTIVE_HEAD)),
@@ -176,7 +176,7 @@ _RANK_HEAD = (
 )
 
 
-def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+def ranks(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
     late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
     usual_ns = _usual_steps_ns(diagnosis)
 
@@ -188,7 +188,7 @@ def ranks(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
 
     order = sorted(range(len(diagnosis.ranks)), key=suspicion)
     chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
-    return Shown(
+    return ReportTable(
         title=_("ranks"),
         empty="",
         head=tuple(map(_, _RANK_HEAD)),
@@ -210,7 +210,7 @@ def _median_step_ns(rank: Digest) -> float:
     return median(lengths) if lengths else 0.0
 
 
-def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, Late]) -> tuple[str, ...]:
+def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, LateRank]) -> tuple[str, ...]:
     rank = diagnosis.ranks[index]
     steps = max(len(rank.ledger.start_ns), 1)
     amounts = rank.ledger.steps.sum(axis=0)
@@ -246,12 +246,12 @@ def kind_letter(number: int) -> str:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-def steps(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+def steps(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
     every = step_rows(diagnosis)
     longest = sorted(every, key=lambda row: -row.mean_ns)[: len(every) if verbose else MOST_ROWS]
     chosen = sorted(longest, key=lambda row: row.number)
     used = [account for account in ACCOUNTS if any(row.amounts[place(account)] for row in every)]
-    return Shown(
+    return ReportTable(
         title=_("steps"),
         empty=_(say.NO_ROWS["steps"]),
         head=(_("step"), _("label"), _("length"), *map(_short_head, used)),
@@ -281,11 +281,11 @@ _HOST_HEAD = (
 )
 
 
-def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
+def host(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
     rows = _first(diagnosis.doing, verbose)
     total_ns = sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS)
     cut = _cut(diagnosis, "doing_rows")
-    return Shown(
+    return ReportTable(
         title=_("host"),
         empty=_(say.NO_ROWS["host"]),
         head=tuple(map(_, _HOST_HEAD)),
@@ -295,7 +295,7 @@ def host(diagnosis: Diagnosis, *, verbose: bool) -> Shown:
     )
 
 
-def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
+def _host_row(row: HostActivity, total_ns: int) -> tuple[str, ...]:
     return (
         words_accounts.name(row.account),
         format_ns(row.time_ns),
@@ -309,7 +309,7 @@ def _host_row(row: Doing, total_ns: int) -> tuple[str, ...]:
 # --- all --------------------------------------------------------------------------------------------------------------
 
 FINDINGS = "findings"
-TABLES: Mapping[str, Callable[..., Shown]] = {
+TABLES: Mapping[str, Callable[..., ReportTable]] = {
     "kernels": kernels,
     "collectives": collectives,
     "ranks": ranks,
@@ -318,7 +318,9 @@ TABLES: Mapping[str, Callable[..., Shown]] = {
 }
 
 
-def tables_of(names: Sequence[str], diagnosis: Diagnosis, findings: Findings, *, verbose: bool) -> Iterator[Shown]:
+def tables_of(
+    names: Sequence[str], diagnosis: Diagnosis, findings: Findings, *, verbose: bool
+) -> Iterator[ReportTable]:
     """Those that were asked for: names of TABLES, or "findings"."""
     for name in names:
         yield findings_table(findings) if name == FINDINGS else TABLES[name](diagnosis, verbose=verbose)

@@ -15,7 +15,7 @@ from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, sentences
 from redline.report.layout import as_text, left, wrapped
 from redline.report.redaction.redactor import Removed
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import table
 
 WIDTH = 100
@@ -167,7 +167,7 @@ def _unseen(screen: Screen) -> Iterator[str]:
         yield from wrapped(sentence, WIDTH, "  - ")
 
 
-def _table(shown: Shown) -> Iterator[str]:
+def _table(shown: ReportTable) -> Iterator[str]:
     yield shown.title
     if shown.rows:
         yield from (f"  {line}" for line in table(shown.head, shown.rows))

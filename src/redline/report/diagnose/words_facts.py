@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from redline.analysis.job.outline import Remark, StepTimes, Unseen, Utilisation
 from redline.hardware import catalogue
-from redline.hardware.machine import Origin
+from redline.hardware.machine import FigureSource
 from redline.report import counted
 from redline.report.diagnose.words_unseen import why_no_peak
 from redline.report.figure_words import unused
@@ -156,9 +156,9 @@ def mfu_line(use: Utilisation) -> str:
 
 
 def _origin_of_peaks(use: Utilisation) -> Iterator[str]:
-    if use.peak_origins == (str(Origin.CATALOGUE),):
+    if use.peak_origins == (str(FigureSource.CATALOGUE),):
         yield _("peak: catalogue")
-    elif use.peak_origins == (str(Origin.CALIBRATED),):
+    elif use.peak_origins == (str(FigureSource.CALIBRATED),):
         yield _("peak: calibrated, within {spread}").format(spread=percent(use.peak_spread))
     elif use.peak_origins:
         yield _("peaks: some of the catalogue, some calibrated")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from redline.analysis.accounts import Account
 from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.evidence import KernelShare, Place
-from redline.analysis.job.lateness import BEFORE, Late, Lateness
+from redline.analysis.job.evidence import IdleSite, KernelShare
+from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.job.outline import Remark, Unseen
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import counted
@@ -24,13 +24,13 @@ _FEW = 20  # kernels, of which a share would say nothing
 # --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def where_the_host_was(places: Sequence[Place]) -> str:
+def where_the_host_was(places: Sequence[IdleSite]) -> str:
     """The three largest places of an idle account, and what was done in them."""
     parts = [f"{percent(place.share)} {_place(place)}" for place in places[:3] if place.share >= 0.01]
     return _("Of it {parts}.").format(parts=clauses(parts)) if parts else ""
 
 
-def _place(place: Place) -> str:
+def _place(place: IdleSite) -> str:
     if place.by == "kind":
         return doing(place.rows[0])
     at, inside = _("at {site}"), _("in {region}")
@@ -40,7 +40,7 @@ def _place(place: Place) -> str:
     return _("{place} ({doing})").format(place=where, doing=listed(names)) if names else where
 
 
-def doing(row: Doing) -> str:
+def doing(row: HostActivity) -> str:
     if row.kind == "unrecorded":
         return _("unrecorded code")
     return site(row.name) if row.kind == "python" else clipped(row.name, NAME_LIMIT)
@@ -171,7 +171,7 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
     return _("{late}: {cause}.").format(late=text, cause=late_cause(first))
 
 
-def late_line(late: Late) -> str:
+def late_line(late: LateRank) -> str:
     """Of a rank that makes others wait, although the waiting is hidden, or has become exposed transfer later on."""
     text = _(
         "rank {rank} was last at {collectives}, and the others together waited {time} for it, {share} of all such "
@@ -185,7 +185,7 @@ def late_line(late: Late) -> str:
     return _("{late}: {cause}").format(late=text, cause=late_cause(late)) if late.cause_ns > 0 else text
 
 
-def late_cause(late: Late) -> str:
+def late_cause(late: LateRank) -> str:
     """Averages, as several exchanges of a step may be late for the same reason."""
     more = _(CAUSE[late.cause]).format(more=format_ns(late.cause_ns))
     return _("it came {time} late on average; {more}").format(time=format_ns(late.late_ns), more=more)

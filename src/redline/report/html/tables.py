@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.report.language import _
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 MOST_ROWS = 400
 _AMOUNT = re.compile(
@@ -28,7 +28,7 @@ class SortedTable:
     notes: list[str]
 
 
-def sorted_table(shown: Shown, most: int = MOST_ROWS) -> SortedTable:
+def sorted_table(shown: ReportTable, most: int = MOST_ROWS) -> SortedTable:
     """The first rows of a table, with a note on how many more there are."""
     rows = [list(row) for row in shown.rows[:most]]
     columns = [[row[column] for row in rows] for column in range(len(shown.head))]

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from redline.report.layout import wrapped
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import table
 
 WIDTH = 100
 
 
-def table_block(shown: Shown) -> list[str]:
+def table_block(shown: ReportTable) -> list[str]:
     """Nothing where there are no rows and nothing is to be said instead."""
     if not shown.rows:
         return [shown.title, f"  {shown.empty}"] if shown.empty else []

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Layout
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")
 SCHEDULES = {
-    Schedule.GPIPE: "GPipe",
-    Schedule.ONE_F_ONE_B: "1F1B",
-    Schedule.ZERO_BUBBLE: "zero-bubble",
+    PipelineSchedule.GPIPE: "GPipe",
+    PipelineSchedule.ONE_F_ONE_B: "1F1B",
+    PipelineSchedule.ZERO_BUBBLE: "zero-bubble",
 }
 RECOMPUTES = {
     Recompute.NONE: marked("none"),
@@ -72,7 +72,7 @@ def sharding(layout: Layout) -> str:
 
 
 def pipeline(layout: Layout) -> str:
-    name = SCHEDULES[Schedule(int(layout.schedule))]
+    name = SCHEDULES[PipelineSchedule(int(layout.schedule))]
     if layout.chunks > 1:
         return _("{schedule} with {chunks} chunks per stage").format(schedule=name, chunks=int(layout.chunks))
     return name
@@ -93,7 +93,7 @@ def short_pipeline(layout: Layout) -> str:
     """For a cell; nothing where there is no pipeline."""
     if layout.pp == 1:
         return "-"
-    name = SCHEDULES[Schedule(int(layout.schedule))]
+    name = SCHEDULES[PipelineSchedule(int(layout.schedule))]
     return f"{name} / {int(layout.chunks)}" if layout.chunks > 1 else name
 
 
@@ -104,7 +104,7 @@ def value_in_words(dimension: str, value: int) -> str:
     if dimension == "recompute":
         return _("recomputation: {policy}").format(policy=_(RECOMPUTES[Recompute(value)]))
     if dimension == "schedule":
-        return SCHEDULES[Schedule(value)]
+        return SCHEDULES[PipelineSchedule(value)]
     if dimension == "micro_batch":
         return _("micro-batch {size}").format(size=value)
     if dimension == "chunks":

@@ -21,7 +21,7 @@ from redline.report.plan.train.words import headline as train_headline
 from redline.report.plan.validate import tables as validate_tables
 from redline.report.plan.validate.text import headline as validate_headline
 from redline.report.plan.validate.text import split
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped, percent
 
 _COLOURS = {
@@ -95,7 +95,7 @@ def _facts(facts: Iterable[tuple[str, str]]) -> str:
     return f"<table style='{_TABLE}'>{''.join(rows)}</table>"
 
 
-def _table(shown: Shown) -> str:
+def _table(shown: ReportTable) -> str:
     if not shown.rows:
         return ""
     rows = [_row(_aligned(shown.head), style="font-weight:bold"), *(_row(_aligned(row)) for row in shown.rows)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
 
-from redline.analysis.rank.digest import Origin
+from redline.analysis.rank.digest import DigestOrigin
 from redline.errors import RedlineError
 from redline.ranks.failures import Failure
 from redline.report.redaction.every_text import OfField, with_every_text
@@ -82,8 +82,8 @@ class Redactor:
         """The same value with every text in it made clean; hosts and users that it names are known from then on."""
         self.learn(value)
         special: OfField = {
-            (Origin, "host"): lambda origin: self.host(origin.host),
-            (Origin, "source"): lambda origin: self.file(origin.source),
+            (DigestOrigin, "host"): lambda origin: self.host(origin.host),
+            (DigestOrigin, "source"): lambda origin: self.file(origin.source),
             (Metadata, "host"): lambda metadata: self.host(metadata.host),
             (Source, "path"): lambda source: self.file(source.path),
             (Source, "member"): lambda source: self.file(source.member),
@@ -164,7 +164,8 @@ class Redactor:
         texts: dict[str, str] = {}
         hosts: dict[str, str] = {}
         special: OfField = {
-            (record, "host"): lambda origin: hosts.setdefault(origin.host, origin.host) for record in (Origin, Metadata)
+            (record, "host"): lambda origin: hosts.setdefault(origin.host, origin.host)
+            for record in (DigestOrigin, Metadata)
         }
         with_every_text(value, lambda text: texts.setdefault(text, text), special)
         for name in map(str.lower, hosts):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from redline.work.arguments import Call, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.work.work import Work
 
 FAMILY = "attention"
@@ -24,7 +24,7 @@ class Corner(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class AttentionArguments:
     """Where an operator takes its arguments; None where it has no such argument."""
 
     causal: int
@@ -68,8 +68,8 @@ def visible_pairs(queries: int, keys: int, shift: int, left: int | None, right: 
     return max(0, ends - begins)
 
 
-def _rule(places: Places) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _rule(places: AttentionArguments) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         _refuse_data(call, places)
         left, right = _window(call, places.window)
         if call.flag(places.causal):
@@ -79,7 +79,7 @@ def _rule(places: Places) -> Callable[[Call], Work]:
     return rate
 
 
-def _refuse_data(call: Call, places: Places) -> None:
+def _refuse_data(call: OperatorCall, places: AttentionArguments) -> None:
     """Lengths and pages in tensors are data."""
     if any(call.optional(place) is not None for place in places.data):
         raise UnknownWorkError
@@ -92,7 +92,7 @@ class _Mask:
     right: int | None
 
 
-def _rate(call: Call, places: Places, mask: _Mask) -> Work:
+def _rate(call: OperatorCall, places: AttentionArguments, mask: _Mask) -> Work:
     query, key, value = (call.tensor(places.query + place) for place in range(3))
     sizes = (_dense if len(query.shape) == 4 else _packed)(call, places, (query, key, value))
     shift = sizes.keys - sizes.queries if mask.corner is Corner.BOTTOM_RIGHT else 0
@@ -108,7 +108,9 @@ def _rate(call: Call, places: Places, mask: _Mask) -> Work:
     )
 
 
-def _traffic(call: Call, places: Places, inputs: tuple[Tensor, Tensor, Tensor], sizes: Sizes) -> int:
+def _traffic(
+    call: OperatorCall, places: AttentionArguments, inputs: tuple[Tensor, Tensor, Tensor], sizes: Sizes
+) -> int:
     """Inputs and results. The statistics of the softmax, a small part of them, are left out."""
     query, key, value = inputs
     bias = call.optional(places.bias) if places.bias is not None else None
@@ -120,7 +122,7 @@ def _traffic(call: Call, places: Places, inputs: tuple[Tensor, Tensor, Tensor], 
     return read + 2 * result + gradients  # the result and its gradient are read
 
 
-def _dense(call: Call, places: Places, inputs: tuple[Tensor, Tensor, Tensor]) -> Sizes:
+def _dense(call: OperatorCall, places: AttentionArguments, inputs: tuple[Tensor, Tensor, Tensor]) -> Sizes:
     """Every sequence has the recorded length."""
     if places.cumulative is not None and call.optional(places.cumulative) is not None:
         raise UnknownWorkError
@@ -136,7 +138,7 @@ def _dense(call: Call, places: Places, inputs: tuple[Tensor, Tensor, Tensor]) ->
     )
 
 
-def _packed(call: Call, places: Places, inputs: tuple[Tensor, Tensor, Tensor]) -> Sizes:
+def _packed(call: OperatorCall, places: AttentionArguments, inputs: tuple[Tensor, Tensor, Tensor]) -> Sizes:
     """Sequences one after another. Their lengths are data; they are known where all must be as long as the longest."""
     query, key, value = (tensor.shape for tensor in inputs)
     if places.cumulative is None or places.longest is None or not len(query) == len(key) == len(value) == 3:
@@ -161,7 +163,7 @@ def _checked(sizes: Sizes, *, key_heads: int, value_heads: int, agree: bool) -> 
     return sizes
 
 
-def _window(call: Call, place: int | None) -> tuple[int | None, int | None]:
+def _window(call: OperatorCall, place: int | None) -> tuple[int | None, int | None]:
     """How far a query sees to the left and to the right; -1 or nothing: all the way."""
     if place is None:
         return None, None
@@ -170,10 +172,10 @@ def _window(call: Call, place: int | None) -> tuple[int | None, int | None]:
     return left, right
 
 
-def _efficient(places: Places) -> Callable[[Call], Work]:
+def _efficient(places: AttentionArguments) -> Callable[[OperatorCall], Work]:
     """Memory-efficient attention, whose mask is a number."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         _refuse_data(call, places)
         # In the forward pass the number follows the dropout probability, whose place changed between versions.
         place = places.causal if places.backward else _first_fraction(call) + 1
@@ -186,28 +188,28 @@ def _efficient(places: Places) -> Callable[[Call], Work]:
     return rate
 
 
-def _first_fraction(call: Call) -> int:
+def _first_fraction(call: OperatorCall) -> int:
     for place, text in enumerate(call.values):
         if "." in text or "e" in text:
             return place
     raise UnknownWorkError
 
 
-def _has_window(call: Call, places: Places) -> bool:
+def _has_window(call: OperatorCall, places: AttentionArguments) -> bool:
     last = len(call.values) - 1
     return call.value(last if not places.backward else 18) not in {"", "0"} and last >= 13
 
 
-def _cudnn(call: Call) -> Work:
+def _cudnn(call: OperatorCall) -> Work:
     """Older versions had no bias before the other arguments."""
     newer = len(call.types) > 7
-    return _rule(Places(bias=3, causal=6) if newer else Places(causal=4))(call)
+    return _rule(AttentionArguments(bias=3, causal=6) if newer else AttentionArguments(causal=4))(call)
 
 
-_FLASH = Places(
+_FLASH = AttentionArguments(
     causal=8, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=11, data=(13, 15)
 )
-_FLASH_BACKWARD = Places(
+_FLASH_BACKWARD = AttentionArguments(
     query=1,
     causal=11,
     heads_first=False,
@@ -217,16 +219,18 @@ _FLASH_BACKWARD = Places(
     window=15,
     backward=True,
 )
-_EFFICIENT = Places(causal=9, heads_first=False, bias=3, data=(4, 5, 11, 12))
-_EFFICIENT_BACKWARD = Places(query=1, causal=14, heads_first=False, bias=4, data=(6, 7), backward=True)
+_EFFICIENT = AttentionArguments(causal=9, heads_first=False, bias=3, data=(4, 5, 11, 12))
+_EFFICIENT_BACKWARD = AttentionArguments(query=1, causal=14, heads_first=False, bias=4, data=(6, 7), backward=True)
 
 # The operators of the flash-attn package, 2.7 and newer.
-_PACKAGE = Places(causal=5, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=6)
-_PACKAGE_BACKWARD = Places(query=1, causal=11, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=12, backward=True)
-_PACKAGE_PACKED = Places(
+_PACKAGE = AttentionArguments(causal=5, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=6)
+_PACKAGE_BACKWARD = AttentionArguments(
+    query=1, causal=11, heads_first=False, corner=Corner.BOTTOM_RIGHT, window=12, backward=True
+)
+_PACKAGE_PACKED = AttentionArguments(
     causal=9, heads_first=False, corner=Corner.BOTTOM_RIGHT, cumulative=3, longest=5, window=10, data=(15,)
 )
-_PACKAGE_PACKED_BACKWARD = Places(
+_PACKAGE_PACKED_BACKWARD = AttentionArguments(
     query=1,
     causal=15,
     heads_first=False,
@@ -237,28 +241,34 @@ _PACKAGE_PACKED_BACKWARD = Places(
     backward=True,
 )
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
-    "aten::scaled_dot_product_attention": _rule(Places(bias=3, causal=5)),
-    "aten::_scaled_dot_product_attention_math": _rule(Places(bias=3, causal=5)),
-    "aten::_scaled_dot_product_flash_attention": _rule(Places(causal=4)),
-    "aten::_scaled_dot_product_flash_attention_backward": _rule(Places(query=1, causal=11, backward=True)),
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+    "aten::scaled_dot_product_attention": _rule(AttentionArguments(bias=3, causal=5)),
+    "aten::_scaled_dot_product_attention_math": _rule(AttentionArguments(bias=3, causal=5)),
+    "aten::_scaled_dot_product_flash_attention": _rule(AttentionArguments(causal=4)),
+    "aten::_scaled_dot_product_flash_attention_backward": _rule(AttentionArguments(query=1, causal=11, backward=True)),
     "aten::_flash_attention_forward": _rule(_FLASH),
     "aten::_flash_attention_backward": _rule(_FLASH_BACKWARD),
-    "aten::_scaled_dot_product_efficient_attention": _rule(Places(bias=3, causal=6)),
-    "aten::_scaled_dot_product_efficient_attention_backward": _rule(Places(query=1, bias=4, causal=11, backward=True)),
+    "aten::_scaled_dot_product_efficient_attention": _rule(AttentionArguments(bias=3, causal=6)),
+    "aten::_scaled_dot_product_efficient_attention_backward": _rule(
+        AttentionArguments(query=1, bias=4, causal=11, backward=True)
+    ),
     "aten::_efficient_attention_forward": _efficient(_EFFICIENT),
     "aten::_efficient_attention_backward": _efficient(_EFFICIENT_BACKWARD),
     "aten::_scaled_dot_product_cudnn_attention": _cudnn,
-    "aten::_scaled_dot_product_cudnn_attention_backward": _rule(Places(query=1, bias=8, causal=14, backward=True)),
-    "aten::_cudnn_attention_forward": _rule(Places(bias=3, causal=10, data=(4, 5))),
-    "aten::_cudnn_attention_backward": _rule(Places(query=1, bias=8, causal=14, data=(9, 10), backward=True)),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": _rule(Places(bias=5, causal=4)),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _rule(
-        Places(query=1, bias=8, causal=7, backward=True)
+    "aten::_scaled_dot_product_cudnn_attention_backward": _rule(
+        AttentionArguments(query=1, bias=8, causal=14, backward=True)
     ),
-    "aten::_scaled_dot_product_fused_attention_overrideable": _rule(Places(bias=3, causal=5)),
+    "aten::_cudnn_attention_forward": _rule(AttentionArguments(bias=3, causal=10, data=(4, 5))),
+    "aten::_cudnn_attention_backward": _rule(
+        AttentionArguments(query=1, bias=8, causal=14, data=(9, 10), backward=True)
+    ),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _rule(AttentionArguments(bias=5, causal=4)),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _rule(
+        AttentionArguments(query=1, bias=8, causal=7, backward=True)
+    ),
+    "aten::_scaled_dot_product_fused_attention_overrideable": _rule(AttentionArguments(bias=3, causal=5)),
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": _rule(
-        Places(query=1, bias=4, causal=13, backward=True)
+        AttentionArguments(query=1, bias=4, causal=13, backward=True)
     ),
     "flash_attn::_flash_attn_forward": _rule(_PACKAGE),
     "flash_attn::_flash_attn_backward": _rule(_PACKAGE_BACKWARD),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from redline.work.arguments import Call, Shape, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
 from redline.work.shapes import spread, windows
 from redline.work.work import Work
 
@@ -12,7 +12,7 @@ FAMILY = "convolution"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class ConvolutionArguments:
     """Where an operator takes its settings; None where it has no such argument."""
 
     stride: int
@@ -27,8 +27,8 @@ class Places:
     weight: int = 1
 
 
-def _forward(places: Places) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _forward(places: ConvolutionArguments) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         data, weight = _batched(call.tensor(places.data), call.tensor(places.weight))
         transposed = places.transposed if isinstance(places.transposed, bool) else call.flag(places.transposed)
         shape = (_spread if transposed else _slid)(call, places, data.shape, weight.shape)
@@ -63,11 +63,11 @@ def _batched(data: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return data, weight
 
 
-def _setting(call: Call, place: int | None, count: int, default: int) -> Shape:
+def _setting(call: OperatorCall, place: int | None, count: int, default: int) -> Shape:
     return (default,) * count if place is None else call.spatial(place, count)
 
 
-def _slid(call: Call, places: Places, data: Shape, weight: Shape) -> Shape:
+def _slid(call: OperatorCall, places: ConvolutionArguments, data: Shape, weight: Shape) -> Shape:
     """Shape of the result of a convolution."""
     count = len(data) - 2
     if not weight[1] or data[1] % weight[1]:
@@ -78,7 +78,7 @@ def _slid(call: Call, places: Places, data: Shape, weight: Shape) -> Shape:
     return (data[0], weight[0], *spatial)
 
 
-def _spread(call: Call, places: Places, data: Shape, weight: Shape) -> Shape:
+def _spread(call: OperatorCall, places: ConvolutionArguments, data: Shape, weight: Shape) -> Shape:
     """Shape of the result of a transposed convolution."""
     count = len(data) - 2
     groups = 1 if places.groups is None else call.integer(places.groups)
@@ -90,20 +90,20 @@ def _spread(call: Call, places: Places, data: Shape, weight: Shape) -> Shape:
     return (data[0], weight[1] * groups, *spatial)
 
 
-def _backward(call: Call) -> Work:
+def _backward(call: OperatorCall) -> Work:
     """Each gradient that is wanted costs what the forward pass did."""
     return _gradients(call, transposed=call.flag(7), mask=call.flags(10, 3))
 
 
-def _overrideable_backward(call: Call) -> Work:
+def _overrideable_backward(call: OperatorCall) -> Work:
     return _gradients(call, transposed=call.flag(6), mask=call.flags(9, 3))
 
 
-def _slow_backward(call: Call) -> Work:
+def _slow_backward(call: OperatorCall) -> Work:
     return _gradients(call, transposed=False, mask=call.flags(6, 3))
 
 
-def _gradients(call: Call, *, transposed: bool, mask: tuple[bool, ...]) -> Work:
+def _gradients(call: OperatorCall, *, transposed: bool, mask: tuple[bool, ...]) -> Work:
     gradient = call.tensor(0)
     data, weight = _batched(call.tensor(1), call.tensor(2))
     gradient, _ = _batched(gradient, weight)
@@ -119,7 +119,7 @@ def _gradients(call: Call, *, transposed: bool, mask: tuple[bool, ...]) -> Work:
     )
 
 
-def _data_gradient(call: Call) -> Work:
+def _data_gradient(call: OperatorCall) -> Work:
     """PyTorch up to 1.10. Where the size of the result was not recorded, its bytes are left out."""
     gradient, weight = _batched(call.tensor(1), call.tensor(2))
     out_bytes = prod(call.integers(0)) * gradient.dtype.size_bytes if call.value(0) else 0
@@ -131,7 +131,7 @@ def _data_gradient(call: Call) -> Work:
     )
 
 
-def _weight_gradient(call: Call) -> Work:
+def _weight_gradient(call: OperatorCall) -> Work:
     """PyTorch up to 1.10: the size of the weights is a scalar argument, which few of its traces hold."""
     gradient, data = call.tensor(1), call.tensor(2)
     weight = Tensor(call.integers(0), data.dtype)
@@ -145,17 +145,21 @@ def _weight_gradient(call: Call) -> Work:
     )
 
 
-_CUDNN = Places(padding=2, stride=3, dilation=4, groups=5)
-_CUDNN_TRANSPOSED = Places(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
-_RELU = Places(bias=2, stride=3, padding=4, dilation=5, groups=6)
-_ADD_RELU = Places(added=2, bias=4, stride=5, padding=6, dilation=7, groups=8)
-_WITH_BIAS = Places(bias=2, padding=3, stride=4, dilation=5, groups=6)
-_WITH_BIAS_TRANSPOSED = Places(bias=2, padding=3, output_padding=4, stride=5, dilation=6, groups=7, transposed=True)
-_GENERAL = Places(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
-_PUBLIC_TRANSPOSED = Places(bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True)
-_SLOW = Places(bias=3, stride=4, padding=5)
-_SLOW_DILATED = Places(bias=3, stride=4, padding=5, dilation=6)
-_SLOW_TRANSPOSED = Places(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
+_CUDNN = ConvolutionArguments(padding=2, stride=3, dilation=4, groups=5)
+_CUDNN_TRANSPOSED = ConvolutionArguments(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
+_RELU = ConvolutionArguments(bias=2, stride=3, padding=4, dilation=5, groups=6)
+_ADD_RELU = ConvolutionArguments(added=2, bias=4, stride=5, padding=6, dilation=7, groups=8)
+_WITH_BIAS = ConvolutionArguments(bias=2, padding=3, stride=4, dilation=5, groups=6)
+_WITH_BIAS_TRANSPOSED = ConvolutionArguments(
+    bias=2, padding=3, output_padding=4, stride=5, dilation=6, groups=7, transposed=True
+)
+_GENERAL = ConvolutionArguments(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
+_PUBLIC_TRANSPOSED = ConvolutionArguments(
+    bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True
+)
+_SLOW = ConvolutionArguments(bias=3, stride=4, padding=5)
+_SLOW_DILATED = ConvolutionArguments(bias=3, stride=4, padding=5, dilation=6)
+_SLOW_TRANSPOSED = ConvolutionArguments(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
 
 _PLACES = {
     "aten::convolution": _GENERAL,
@@ -189,10 +193,10 @@ _PLACES = {
     "aten::conv_depthwise3d": _SLOW_DILATED,
     "aten::slow_conv_transpose2d": _SLOW_TRANSPOSED,
     "aten::slow_conv_transpose3d": _SLOW_TRANSPOSED,
-    "aten::_nnpack_spatial_convolution": Places(bias=2, padding=3, stride=4),
+    "aten::_nnpack_spatial_convolution": ConvolutionArguments(bias=2, padding=3, stride=4),
 }
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **{name: _forward(places) for name, places in _PLACES.items()},
     "aten::convolution_backward": _backward,
     "aten::convolution_backward_overrideable": _overrideable_backward,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call
+from redline.work.arguments import OperatorCall
 from redline.work.traffic import dense, like, moved
 from redline.work.work import Work
 
@@ -11,15 +11,15 @@ FAMILY = "copy"
 _FILLED = ("fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_")
 
 
-def _copy_into(call: Call) -> Work:
+def _copy_into(call: OperatorCall) -> Work:
     target, source = call.tensor(0), call.tensor(1)
     return moved(FAMILY, source.dtype, source, target)
 
 
-def _copied(dtype_place: int | None) -> Callable[[Call], Work]:
+def _copied(dtype_place: int | None) -> Callable[[OperatorCall], Work]:
     """A new tensor with the elements of another, perhaps in another type."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         source = call.tensor(0)
         dtype = None if dtype_place is None else call.dtype_argument(dtype_place)
         return moved(FAMILY, source.dtype, source, dense(source.shape, dtype or source.dtype))
@@ -27,12 +27,12 @@ def _copied(dtype_place: int | None) -> Callable[[Call], Work]:
     return rate
 
 
-def _fill(call: Call) -> Work:
+def _fill(call: OperatorCall) -> Work:
     """What was there is not read."""
     return moved(FAMILY, call.tensor(0).dtype, call.tensor(0))
 
 
-def _join(call: Call) -> Work:
+def _join(call: OperatorCall) -> Work:
     """The type of the parts is known from an `out` tensor, else from the kernel."""
     parts, out = call.tensor_list(0), call.optional(2)
     if out is None:
@@ -43,7 +43,7 @@ def _join(call: Call) -> Work:
     return Work(flops=0, bytes=2 * size, dtype=label, family=FAMILY)
 
 
-def _repeat(call: Call) -> Work:
+def _repeat(call: OperatorCall) -> Work:
     """aten::repeat"""
     source, times = call.tensor(0), call.integers(1)
     shape = (*(1,) * (len(times) - len(source.shape)), *source.shape)
@@ -51,11 +51,11 @@ def _repeat(call: Call) -> Work:
     return moved(FAMILY, source.dtype, source, dense(repeated, source.dtype))
 
 
-def _ones_like(call: Call) -> Work:
+def _ones_like(call: OperatorCall) -> Work:
     return moved(FAMILY, call.tensor(0).dtype, like(call.tensor(0)))
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::copy_": _copy_into,
     "aten::_to_copy": _copied(1),
     "aten::clone": _copied(None),

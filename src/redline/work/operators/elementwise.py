@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from redline.work.arguments import Call, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.work.dtypes import BOOL, FP32, Category, Dtype, promoted
 from redline.work.shapes import broadcast
 from redline.work.traffic import dense, like, moved
@@ -73,14 +73,14 @@ _BACKWARDS = {
 }
 
 
-def _inputs(call: Call, count: int) -> list[Tensor]:
+def _inputs(call: OperatorCall, count: int) -> list[Tensor]:
     found = [tensor for tensor in map(call.optional, range(count)) if tensor is not None]
     if not found:
         raise UnknownWorkError
     return found
 
 
-def result_dtype(call: Call, inputs: list[Tensor], count: int) -> Dtype:
+def result_dtype(call: OperatorCall, inputs: list[Tensor], count: int) -> Dtype:
     """As PyTorch promotes: tensors without dimensions and scalars count only where they are of a higher category."""
     sized = [tensor.dtype for tensor in inputs if tensor.shape]
     dtype = reduce(promoted, sized or [tensor.dtype for tensor in inputs])
@@ -90,7 +90,7 @@ def result_dtype(call: Call, inputs: list[Tensor], count: int) -> Dtype:
     return FP32 if dtype.category < Category.FLOATING and Category.FLOATING in weak else dtype
 
 
-def _is_fraction(call: Call, place: int) -> bool:
+def _is_fraction(call: OperatorCall, place: int) -> bool:
     """Whether a scalar argument is a Python float."""
     if place >= len(call.types) or call.types[place] not in {"Scalar", "Double"}:
         return False
@@ -98,10 +98,10 @@ def _is_fraction(call: Call, place: int) -> bool:
     return call.types[place] == "Double" or "." in text or "e" in text or text in {"inf", "-inf", "nan"}
 
 
-def _mapped(count: int, fixed: Dtype | None = None, *, fractional: bool = False) -> Callable[[Call], Work]:
+def _mapped(count: int, fixed: Dtype | None = None, *, fractional: bool = False) -> Callable[[OperatorCall], Work]:
     """Reads `count` arguments and writes a result of their common shape."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         inputs = _inputs(call, count)
         shape = broadcast(tensor.shape for tensor in inputs)
         out = next((tensor for tensor in map(call.optional, range(count, len(call.types))) if tensor is not None), None)
@@ -113,10 +113,10 @@ def _mapped(count: int, fixed: Dtype | None = None, *, fractional: bool = False)
     return rate
 
 
-def _in_place(count: int) -> Callable[[Call], Work]:
+def _in_place(count: int) -> Callable[[OperatorCall], Work]:
     """Reads its arguments and writes the first of them."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         target, inputs = call.tensor(0), _inputs(call, count)
         if broadcast(tensor.shape for tensor in inputs) != target.shape:
             raise UnknownWorkError
@@ -130,7 +130,7 @@ def _widest(inputs: list[Tensor]) -> Dtype:
     return max(inputs, key=lambda tensor: tensor.size_bytes).dtype
 
 
-def _where(call: Call) -> Work:
+def _where(call: OperatorCall) -> Work:
     condition, *choices = _inputs(call, 3)
     if call.optional(0) is None or not choices:
         raise UnknownWorkError
@@ -138,24 +138,24 @@ def _where(call: Call) -> Work:
     return moved(FAMILY, _widest(choices), condition, *choices, dense(shape, result_dtype(call, choices, 3)))
 
 
-def _dropout(call: Call) -> Work:
+def _dropout(call: OperatorCall) -> Work:
     """The result, and which elements were kept."""
     data = call.tensor(0)
     return moved(FAMILY, data.dtype, data, like(data), dense(data.shape, BOOL))
 
 
-def _glu(call: Call) -> Work:
+def _glu(call: OperatorCall) -> Work:
     data = call.tensor(0)
     half = dense((data.elements // 2,), data.dtype)
     return moved(FAMILY, data.dtype, data, half)
 
 
-def _log_sigmoid_forward(call: Call) -> Work:
+def _log_sigmoid_forward(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved(FAMILY, data.dtype, data, like(data))
 
 
-def _rules() -> dict[str, Callable[[Call], Work]]:
+def _rules() -> dict[str, Callable[[OperatorCall], Work]]:
     counts = {
         **dict.fromkeys(_UNARY, 1),
         **{name: 1 + scalars for name, scalars in _WITH_SCALARS.items()},
@@ -164,7 +164,7 @@ def _rules() -> dict[str, Callable[[Call], Work]]:
         **_TERNARY,
     }
     keeps_integers = {"abs", "neg", "sign", "sgn", "floor", "ceil", "trunc", "round", "square", "relu", "positive"}
-    rules: dict[str, Callable[[Call], Work]] = {}
+    rules: dict[str, Callable[[OperatorCall], Work]] = {}
     for name, count in counts.items():
         fractional = (name in _UNARY and name not in keeps_integers) or name in {"div", "true_divide"}
         fractional &= name not in {"bitwise_not", "logical_not", "conj_physical"}
@@ -181,7 +181,7 @@ def _rules() -> dict[str, Callable[[Call], Work]]:
     return rules
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **_rules(),
     "aten::where": _where,
     "aten::native_dropout": _dropout,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.work.shapes import replaced
 from redline.work.traffic import bytes_of, dense, moved
 from redline.work.work import Work
@@ -17,23 +17,23 @@ def _picked(family: str, table: Tensor, index: Tensor, out: Tensor) -> Work:
     return Work(flops=0, bytes=read + bytes_of((index, out)), dtype=table.dtype.label, family=family)
 
 
-def _index_select(call: Call) -> Work:
+def _index_select(call: OperatorCall) -> Work:
     table, index = call.tensor(0), call.tensor(2)
     shape = replaced(table.shape, call.integer(1), index.elements)
     return _picked(FAMILY, table, index, dense(shape, table.dtype))
 
 
-def _gather(call: Call) -> Work:
+def _gather(call: OperatorCall) -> Work:
     table, index = call.tensor(0), call.tensor(2)
     return _picked(FAMILY, table, index, dense(index.shape, table.dtype))
 
 
-def _embedding(call: Call) -> Work:
+def _embedding(call: OperatorCall) -> Work:
     table, index = call.tensor(0, 2), call.tensor(1)
     return _picked(EMBEDDING, table, index, dense((*index.shape, table.shape[1]), table.dtype))
 
 
-def _embedding_backward(call: Call) -> Work:
+def _embedding_backward(call: OperatorCall) -> Work:
     """A dense gradient for the whole table."""
     gradient, index, rows = call.tensor(0), call.tensor(1), call.integer(2)
     if not gradient.shape or rows < 0:
@@ -41,10 +41,10 @@ def _embedding_backward(call: Call) -> Work:
     return moved(EMBEDDING, gradient.dtype, gradient, index, dense((rows, gradient.shape[-1]), gradient.dtype))
 
 
-def _scatter(*, adds: bool) -> Callable[[Call], Work]:
+def _scatter(*, adds: bool) -> Callable[[OperatorCall], Work]:
     """In place: as many elements of the target are written (and read, to add) as the index has."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         target, index, source = call.tensor(0), call.tensor(2), call.optional(3)
         touched = index.elements * target.dtype.size_bytes
         read = 0 if source is None else min(source.size_bytes, index.elements * source.dtype.size_bytes)
@@ -54,10 +54,10 @@ def _scatter(*, adds: bool) -> Callable[[Call], Work]:
     return rate
 
 
-def _rows(*, adds: bool) -> Callable[[Call], Work]:
+def _rows(*, adds: bool) -> Callable[[OperatorCall], Work]:
     """In place: rows of the target take or add the rows of a source."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         target, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
         touched = source.elements * target.dtype.size_bytes * (2 if adds else 1)
         total = bytes_of((index, source)) + touched
@@ -66,7 +66,7 @@ def _rows(*, adds: bool) -> Callable[[Call], Work]:
     return rate
 
 
-def _put(call: Call) -> Work:
+def _put(call: OperatorCall) -> Work:
     """The indices are not recorded. A single value may go anywhere; several are at least written once."""
     target, values, adds = call.tensor(0), call.tensor(2), call.flag(3)
     if values.elements < 2:
@@ -75,7 +75,7 @@ def _put(call: Call) -> Work:
     return Work(flops=0, bytes=values.size_bytes + touched, dtype=target.dtype.label, family=FAMILY)
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::index_select": _index_select,
     "aten::gather": _gather,
     "aten::embedding": _embedding,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import prod
 
-from redline.work.arguments import Call, Shape, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
 from redline.work.dtypes import INT32, Dtype
 from redline.work.shapes import broadcast
 from redline.work.work import Work
@@ -37,23 +37,23 @@ def _matmul(left: Tensor, right: Tensor, out_dtype: Dtype | None, *further: Tens
     return _work(left, right, Tensor(shape, out_dtype or left.dtype), inner, *further)
 
 
-def _out_dtype(call: Call, index: int) -> Dtype | None:
+def _out_dtype(call: OperatorCall, index: int) -> Dtype | None:
     """The type of the result: of an out tensor, by a dtype argument, or as the inputs."""
     out = call.optional(index)
     return out.dtype if out is not None else call.dtype_argument(index)
 
 
-def _plain(dimensions: int | None, right_dimensions: int | None) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _plain(dimensions: int | None, right_dimensions: int | None) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         return _matmul(call.tensor(0, dimensions), call.tensor(1, right_dimensions), _out_dtype(call, 2))
 
     return rate
 
 
-def _added(dimensions: int, right_dimensions: int) -> Callable[[Call], Work]:
+def _added(dimensions: int, right_dimensions: int) -> Callable[[OperatorCall], Work]:
     """beta * self + alpha * left @ right; self is not read where beta is 0."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         summand = None if call.value(3) in {"0", "0."} else call.tensor(0)
         left, right = call.tensor(1, dimensions), call.tensor(2, right_dimensions)
         return _matmul(left, right, call.tensor(0).dtype, summand)
@@ -61,14 +61,14 @@ def _added(dimensions: int, right_dimensions: int) -> Callable[[Call], Work]:
     return rate
 
 
-def _addbmm(call: Call) -> Work:
+def _addbmm(call: OperatorCall) -> Work:
     left, right = call.tensor(1, 3), call.tensor(2, 3)
     shape, inner = _product(left.shape, right.shape)
     summed = _work(left, right, Tensor(shape[1:], left.dtype), inner, call.tensor(0))
     return Work(flops=2 * prod(shape) * inner, bytes=summed.bytes, dtype=summed.dtype, family=FAMILY)
 
 
-def _linear(call: Call) -> Work:
+def _linear(call: OperatorCall) -> Work:
     data, weight = call.tensor(0), call.tensor(1)
     if not data.shape or len(weight.shape) not in {1, 2} or data.shape[-1] != weight.shape[-1]:
         raise UnknownWorkError
@@ -76,25 +76,25 @@ def _linear(call: Call) -> Work:
     return _work(data, weight, out, data.shape[-1], call.optional(2))
 
 
-def _scaled(call: Call) -> Work:
+def _scaled(call: OperatorCall) -> Work:
     left, right = call.tensor(0, 2), call.tensor(1, 2)
     out = call.optional(8)
     out_dtype = out.dtype if out is not None else call.dtype_argument(6)
     return _matmul(left, right, out_dtype, call.optional(2), call.optional(3), call.optional(4))
 
 
-def _integer(call: Call) -> Work:
+def _integer(call: OperatorCall) -> Work:
     return _matmul(call.tensor(0, 2), call.tensor(1, 2), INT32)
 
 
-def _grouped(call: Call) -> Work:
+def _grouped(call: OperatorCall) -> Work:
     """Only with one matrix per group on both sides: elsewhere offsets, which are data, say how many rows count."""
     if call.optional(2) is not None:
         raise UnknownWorkError
     return _matmul(call.tensor(0, 3), call.tensor(1, 3), _out_dtype(call, 4), call.optional(3))
 
 
-def _two_products(call: Call) -> Work:
+def _two_products(call: OperatorCall) -> Work:
     """a @ b + c @ d"""
     first = _matmul(call.tensor(0, 2), call.tensor(1, 2), None)
     second = _matmul(call.tensor(2, 2), call.tensor(3, 2), None)
@@ -107,7 +107,7 @@ def _two_products(call: Call) -> Work:
     )
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::mm": _plain(2, 2),
     "aten::bmm": _plain(3, 3),
     "aten::mv": _plain(2, 1),

@@ -2,27 +2,27 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call
+from redline.work.arguments import OperatorCall
 from redline.work.traffic import like, moved
 from redline.work.work import Work
 
 FAMILY = "norm"
 
 
-def _forward(call: Call) -> Work:
+def _forward(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved(FAMILY, data.dtype, *call.tensors, like(data))
 
 
-def _statistics(call: Call) -> Work:
+def _statistics(call: OperatorCall) -> Work:
     """What synchronised batch normalisation sums up before ranks exchange it."""
     return moved(FAMILY, call.tensor(0).dtype, *call.tensors)
 
 
-def _backward(data: int, weight: int, mask: int | None = None, *, bias: bool = True) -> Callable[[Call], Work]:
+def _backward(data: int, weight: int, mask: int | None = None, *, bias: bool = True) -> Callable[[OperatorCall], Work]:
     """Gradients of the data, the weights and, where there is one, the bias; a mask says which are wanted."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         source, scale = call.tensor(data), call.optional(weight)
         wants_data, *wanted = call.flags(mask, 2 + bias) if mask is not None else (True, True, True)
         gradients = [like(source)] if wants_data else []
@@ -33,7 +33,7 @@ def _backward(data: int, weight: int, mask: int | None = None, *, bias: bool = T
     return rate
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **dict.fromkeys(
         (
             "aten::native_layer_norm",

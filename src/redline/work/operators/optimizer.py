@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, TensorList, UnknownWorkError
+from redline.work.arguments import OperatorCall, TensorList, UnknownWorkError
 from redline.work.work import Work
 
 FAMILY = "optimizer"
 
 
-def _lists(call: Call) -> list[TensorList]:
+def _lists(call: OperatorCall) -> list[TensorList]:
     """The lists of a call. As the first has tensors, another that shows none was empty and not merely too long."""
     first = call.tensor_list(0)
     others = [argument for argument in call.arguments[1:] if isinstance(argument, TensorList)]
@@ -23,24 +23,24 @@ def _moved(lists: list[TensorList]) -> Work:
     return Work(flops=0, bytes=total, dtype="" if dtype is None else dtype.label, family=FAMILY)
 
 
-def _mapped(call: Call) -> Work:
+def _mapped(call: OperatorCall) -> Work:
     """Reads all lists, writes the first or one like it."""
     lists = _lists(call)
     return _moved([*lists, lists[0]])
 
 
-def _written(call: Call) -> Work:
+def _written(call: OperatorCall) -> Work:
     return _moved(_lists(call)[:1])
 
 
-def _copied(call: Call) -> Work:
+def _copied(call: OperatorCall) -> Work:
     return _moved(_lists(call)[:2])
 
 
-def _fused(read: tuple[int, ...], written: tuple[int, ...]) -> Callable[[Call], Work]:
+def _fused(read: tuple[int, ...], written: tuple[int, ...]) -> Callable[[OperatorCall], Work]:
     """One pass over parameters, gradients and states. Step counters are left out."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         lists = dict(enumerate(_lists(call)))
         return _moved([lists[place] for place in (*read, *written) if place in lists])
 
@@ -54,7 +54,7 @@ _FOREACH = (
     "frac maximum minimum clamp_min clamp_max lerp addcmul addcdiv"
 )
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **{f"aten::_foreach_{name}{suffix}": _mapped for name in _FOREACH.split() for suffix in ("", "_")},
     "aten::_foreach_copy_": _copied,
     "aten::_foreach_zero_": _written,

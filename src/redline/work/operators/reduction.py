@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, Shape, UnknownWorkError
+from redline.work.arguments import OperatorCall, Shape, UnknownWorkError
 from redline.work.dtypes import BOOL, INT64, Category, Dtype
 from redline.work.operators.elementwise import RULES as ELEMENTWISE
 from redline.work.shapes import replaced, without
@@ -13,7 +13,7 @@ FAMILY = "reduction"
 SORTING = "sort"
 
 
-def _dimensions(call: Call, place: int) -> Shape:
+def _dimensions(call: OperatorCall, place: int) -> Shape:
     """Which dimensions are reduced: a list, one integer, or nothing for all."""
     if not call.values:  # then nothing recorded does not mean nothing passed
         raise UnknownWorkError
@@ -24,7 +24,7 @@ def _dimensions(call: Call, place: int) -> Shape:
 
 
 def _reduced(
-    call: Call, dims: int | None, dtype: Dtype | None = None, *, results: int = 1, indices: bool = False
+    call: OperatorCall, dims: int | None, dtype: Dtype | None = None, *, results: int = 1, indices: bool = False
 ) -> Work:
     """The dimensions are in place `dims`, or all are reduced."""
     data = call.tensor(0)
@@ -33,7 +33,7 @@ def _reduced(
     return moved(FAMILY, data.dtype, data, *outputs, dense(shape, INT64) if indices else None)
 
 
-def _sum(call: Call) -> Work:
+def _sum(call: OperatorCall) -> Work:
     """sum, mean, prod: (self, dtype), or (self, dimensions, keep, dtype)."""
     partial = len(call.types) > 3
     out, asked = call.optional(4 if partial else 2), call.dtype_argument(3 if partial else 1)
@@ -42,11 +42,11 @@ def _sum(call: Call) -> Work:
     return _reduced(call, 1 if partial else None, dtype)
 
 
-def _logical(call: Call) -> Work:
+def _logical(call: OperatorCall) -> Work:
     return _reduced(call, 1 if len(call.types) > 2 else None, BOOL)
 
 
-def _extreme(call: Call) -> Work:
+def _extreme(call: OperatorCall) -> Work:
     """max and min: of all elements, along a dimension with its index, or of two tensors."""
     if call.optional(1) is not None:
         return ELEMENTWISE["aten::maximum"](call)
@@ -55,38 +55,38 @@ def _extreme(call: Call) -> Work:
     return _reduced(call, 1, indices=True)
 
 
-def _along(place: int, dtype: Dtype | None = None) -> Callable[[Call], Work]:
+def _along(place: int, dtype: Dtype | None = None) -> Callable[[OperatorCall], Work]:
     return lambda call: _reduced(call, place, dtype)
 
 
-def _norm(call: Call) -> Work:
+def _norm(call: OperatorCall) -> Work:
     return _reduced(call, 2 if len(call.types) > 3 else None)
 
 
-def _spread(results: int) -> Callable[[Call], Work]:
+def _spread(results: int) -> Callable[[OperatorCall], Work]:
     """var and std: (self, unbiased), or (self, dimensions, correction, keep)."""
     return lambda call: _reduced(call, 1 if len(call.types) > 2 else None, results=results)
 
 
-def _scan(call: Call) -> Work:
+def _scan(call: OperatorCall) -> Work:
     data = call.tensor(0)
     whole = data.dtype.category < Category.FLOATING
     dtype = call.dtype_argument(2) or (INT64 if whole else data.dtype)
     return moved(FAMILY, data.dtype, data, dense(data.shape, dtype))
 
 
-def _sorted(call: Call) -> Work:
+def _sorted(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved(SORTING, data.dtype, data, like(data), dense(data.shape, INT64))
 
 
-def _top(call: Call) -> Work:
+def _top(call: OperatorCall) -> Work:
     data = call.tensor(0)
     shape = replaced(data.shape, call.integer(2), call.integer(1))
     return moved(SORTING, data.dtype, data, dense(shape, data.dtype), dense(shape, INT64))
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::sum": _sum,
     "aten::nansum": _sum,
     "aten::mean": _sum,

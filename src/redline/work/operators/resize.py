@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, Shape, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
 from redline.work.dtypes import INT64
 from redline.work.shapes import windows
 from redline.work.traffic import dense, like, moved
@@ -18,7 +18,7 @@ def _resized(data: Tensor, spatial: Shape) -> Tensor:
     return dense((*data.shape[: len(data.shape) - len(spatial)], *spatial), data.dtype)
 
 
-def _pooled(call: Call, dimensions: int, *, dilation: int | None, ceil: int) -> Tensor:
+def _pooled(call: OperatorCall, dimensions: int, *, dilation: int | None, ceil: int) -> Tensor:
     data, kernel, padding = call.tensor(0), call.spatial(1, dimensions), call.spatial(3, dimensions)
     stride = call.spatial(2, dimensions) if call.integers(2) else kernel
     spread = (1,) * dimensions if dilation is None else call.spatial(dilation, dimensions)
@@ -27,8 +27,8 @@ def _pooled(call: Call, dimensions: int, *, dilation: int | None, ceil: int) -> 
     return _resized(data, tuple(windows(*setting, ceil=rounded_up) for setting in settings))
 
 
-def _max_pool(dimensions: int) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _max_pool(dimensions: int) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         data = call.tensor(0, dimensions + 2)
         out = _pooled(call, dimensions, dilation=4, ceil=5)
         return moved(POOLING, data.dtype, data, out, dense(out.shape, INT64))
@@ -36,18 +36,18 @@ def _max_pool(dimensions: int) -> Callable[[Call], Work]:
     return rate
 
 
-def _average_pool(dimensions: int) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _average_pool(dimensions: int) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         data = call.tensor(0, dimensions + 2)
         return moved(POOLING, data.dtype, data, _pooled(call, dimensions, dilation=None, ceil=4))
 
     return rate
 
 
-def _pool_backward(indices: int | None) -> Callable[[Call], Work]:
+def _pool_backward(indices: int | None) -> Callable[[OperatorCall], Work]:
     """Of the input only the size is used."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         gradient, data = call.tensor(0), call.tensor(1)
         chosen = None if indices is None else call.tensor(indices)
         return moved(POOLING, data.dtype, gradient, chosen, like(data))
@@ -55,10 +55,10 @@ def _pool_backward(indices: int | None) -> Callable[[Call], Work]:
     return rate
 
 
-def _to_size(family: str, *, indices: bool = False) -> Callable[[Call], Work]:
+def _to_size(family: str, *, indices: bool = False) -> Callable[[OperatorCall], Work]:
     """The size of the result is an argument."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         data = call.tensor(0)
         out = _resized(data, call.integers(1))
         if not call.integers(1) or any(size < 0 for size in out.shape):
@@ -68,7 +68,7 @@ def _to_size(family: str, *, indices: bool = False) -> Callable[[Call], Work]:
     return rate
 
 
-def _upsample_backward(call: Call) -> Work:
+def _upsample_backward(call: OperatorCall) -> Work:
     gradient, shape = call.tensor(0), call.integers(2)
     if len(shape) != len(gradient.shape) or any(size < 0 for size in shape):
         raise UnknownWorkError
@@ -90,7 +90,7 @@ _UPSAMPLING = (
     "_upsample_bicubic2d_aa",
 )
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::max_pool2d_with_indices": _max_pool(2),
     "aten::max_pool3d_with_indices": _max_pool(3),
     "aten::avg_pool2d": _average_pool(2),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, UnknownWorkError
+from redline.work.arguments import OperatorCall, UnknownWorkError
 from redline.work.dtypes import FP32, FP64, Dtype
 from redline.work.traffic import bytes_of, dense, like, moved
 from redline.work.work import Work
@@ -13,19 +13,19 @@ LOSS = "loss"
 _NOT_REDUCED = 0
 
 
-def _softmax(call: Call) -> Work:
+def _softmax(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved(FAMILY, data.dtype, data, dense(data.shape, _softmax_dtype(call, data.dtype)))
 
 
-def _softmax_dtype(call: Call, dtype: Dtype) -> Dtype:
+def _softmax_dtype(call: OperatorCall, dtype: Dtype) -> Dtype:
     """A flag makes float of half; it matters to no other type."""
     if dtype in {FP32, FP64}:
         return dtype
     return FP32 if call.flag(2) else dtype
 
 
-def _softmax_backward(call: Call) -> Work:
+def _softmax_backward(call: OperatorCall) -> Work:
     gradient, result = call.tensor(0), call.tensor(1)
     saved = call.optional(3)  # up to PyTorch 1.10: the input, of which only the type is used
     dtype = saved.dtype if saved is not None else call.dtype_argument(3)
@@ -34,7 +34,7 @@ def _softmax_backward(call: Call) -> Work:
     return moved(FAMILY, gradient.dtype, gradient, result, dense(gradient.shape, dtype or gradient.dtype))
 
 
-def _picked(call: Call) -> Work:
+def _picked(call: OperatorCall) -> Work:
     """Negative log likelihood reads one number per target and reduces them."""
     scores, target = call.tensor(0), call.tensor(1)
     out = target.elements if call.integer(3) == _NOT_REDUCED else 1
@@ -42,7 +42,7 @@ def _picked(call: Call) -> Work:
     return Work(flops=0, bytes=numbers + bytes_of((target, call.optional(2))), dtype=scores.dtype.label, family=LOSS)
 
 
-def _picked_backward(call: Call) -> Work:
+def _picked_backward(call: OperatorCall) -> Work:
     """One number per target is set; the zeros around them are written by an operator of their own."""
     scores, target = call.tensor(1), call.tensor(2)
     read = bytes_of((call.tensor(0), target, call.optional(3), call.optional(6)))
@@ -50,10 +50,10 @@ def _picked_backward(call: Call) -> Work:
     return Work(flops=0, bytes=read + written, dtype=scores.dtype.label, family=LOSS)
 
 
-def _compared(reduction: int) -> Callable[[Call], Work]:
+def _compared(reduction: int) -> Callable[[OperatorCall], Work]:
     """Two tensors, element by element, and the sum or mean of that."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         data, target = call.tensor(0), call.tensor(1)
         shape = data.shape if call.integer(reduction) == _NOT_REDUCED else ()
         weights = [call.optional(place) for place in range(2, reduction)]
@@ -62,12 +62,12 @@ def _compared(reduction: int) -> Callable[[Call], Work]:
     return rate
 
 
-def _compared_backward(call: Call) -> Work:
+def _compared_backward(call: OperatorCall) -> Work:
     gradient, data, target = call.tensor(0), call.tensor(1), call.tensor(2)
     return moved(LOSS, data.dtype, gradient, data, target, like(data))
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::_softmax": _softmax,
     "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward,

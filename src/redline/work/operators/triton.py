@@ -2,7 +2,7 @@
 
 from math import prod
 
-from redline.work.arguments import Call, Tensor, UnknownWorkError
+from redline.work.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.work.traffic import bytes_of
 from redline.work.work import Work
 
@@ -14,7 +14,7 @@ _REDUCTIONS = ("per", "red")
 _TEMPLATE = "tem"
 
 
-def rate(call: Call) -> Work:
+def rate(call: OperatorCall) -> Work:
     kind = call.name.removeprefix(PREFIX).partition("_")[0]
     if kind == _TEMPLATE:
         return _product(call)
@@ -23,7 +23,7 @@ def rate(call: Call) -> Work:
     raise UnknownWorkError
 
 
-def _fused(call: Call) -> Work:
+def _fused(call: OperatorCall) -> Work:
     """Each argument once, at most one element for each step of the kernel's loops.
 
     That bound keeps a gathered table or a slice from counting as a whole. Which arguments are read and written both is
@@ -37,7 +37,7 @@ def _fused(call: Call) -> Work:
     return Work(flops=0, bytes=total, dtype=largest.dtype.label, family=FAMILY)
 
 
-def _steps(call: Call) -> int:
+def _steps(call: OperatorCall) -> int:
     """The product of the sizes of the loops, which are the scalars after the tensors."""
     last = max(place for place, found in enumerate(call.arguments) if isinstance(found, Tensor))
     sizes = [call.integer(place) for place in range(last + 1, len(call.types)) if call.value(place)]
@@ -46,7 +46,7 @@ def _steps(call: Call) -> int:
     return prod(sizes)
 
 
-def _product(call: Call) -> Work:
+def _product(call: OperatorCall) -> Work:
     """A matmul template, where the arguments can be nothing else: left, right, what is fused, and the result."""
     if "mm" not in call.name or len(call.tensors) < 3:
         raise UnknownWorkError

@@ -2,35 +2,35 @@
 
 from collections.abc import Callable, Mapping
 
-from redline.work.arguments import Call, UnknownWorkError
+from redline.work.arguments import OperatorCall, UnknownWorkError
 from redline.work.dtypes import FP32, UINT8
 from redline.work.traffic import bytes_of, dense, like, moved
 from redline.work.work import Work
 
 
-def _each_once(family: str) -> Callable[[Call], Work]:
+def _each_once(family: str) -> Callable[[OperatorCall], Work]:
     """Inputs and results are all arguments."""
 
-    def rate(call: Call) -> Work:
+    def rate(call: OperatorCall) -> Work:
         return moved(family, call.tensor(0).dtype, *call.tensors)
 
     return rate
 
 
-def _normed_in_place(call: Call) -> Work:
+def _normed_in_place(call: OperatorCall) -> Work:
     """(data, residual, weight): data becomes the norm of the sum, residual the sum."""
     data, residual = call.tensor(0), call.tensor(1)
     return moved("norm", data.dtype, *call.tensors, data, residual)
 
 
-def _new_like_first(family: str) -> Callable[[Call], Work]:
-    def rate(call: Call) -> Work:
+def _new_like_first(family: str) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
         return moved(family, call.tensor(0).dtype, *call.tensors, like(call.tensor(0)))
 
     return rate
 
 
-def _rotated(call: Call) -> Work:
+def _rotated(call: OperatorCall) -> Work:
     """(positions, query, key, head size, table of sines): in place, on the part of each head that rotates."""
     positions, query, table = call.tensor(0), call.tensor(1), call.tensor(4, 2)
     key, head = call.optional(2), call.integer(3)
@@ -42,30 +42,30 @@ def _rotated(call: Call) -> Work:
     return Work(flops=0, bytes=total, dtype=query.dtype.label, family="elementwise")
 
 
-def _to_fp8_rows(call: Call) -> Work:
+def _to_fp8_rows(call: OperatorCall) -> Work:
     """fbgemm: rows padded to 4 bytes, each followed by its scale in 8."""
     data = call.tensor(0, 2)
     rows, columns = data.shape
     return moved("copy", data.dtype, data, dense((rows, -(-columns // 4) * 4 + 8), UINT8))
 
 
-def _from_fp8_rows(call: Call) -> Work:
+def _from_fp8_rows(call: OperatorCall) -> Work:
     data = call.tensor(0, 2)
     rows, columns = data.shape
     return moved("copy", data.dtype, data, dense((rows, max(0, columns - 8)), FP32))
 
 
-def _to_fp8(call: Call) -> Work:
+def _to_fp8(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved("copy", data.dtype, data, dense(data.shape, UINT8))
 
 
-def _from_fp8(call: Call) -> Work:
+def _from_fp8(call: OperatorCall) -> Work:
     data = call.tensor(0)
     return moved("copy", data.dtype, data, dense(data.shape, FP32))
 
 
-RULES: Mapping[str, Callable[[Call], Work]] = {
+RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **dict.fromkeys(
         (
             "_C::rms_norm",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from redline.planner.job.estimate import Estimate
+from redline.planner.job.estimate import ThreePointEstimate
 from redline.planner.job.failures import band_rates, published, rate_named, recovery_named
 from redline.planner.job.goodput import (
     best_interval,
     goodput,
     mean_time_between_failures,
 )
-from redline.planner.job.whole import POWER_SHARE, Job
+from redline.planner.job.whole import POWER_SHARE, JobRequest
 
 PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "goodput.md").read_text()
 SENTENCES = " ".join(PAGE.split())
@@ -143,7 +143,9 @@ def test_the_example() -> None:
 
 
 def test_size_of_a_checkpoint_and_energy() -> None:
-    bloom = Job(step_s=Estimate.exactly(1.0), tokens_per_step=1, tokens=1, devices=1, parameters=176.2e9)
+    bloom = JobRequest(
+        step_s=ThreePointEstimate.exactly(1.0), tokens_per_step=1, tokens=1, devices=1, parameters=176.2e9
+    )
     assert f"{bloom.checkpoint_bytes_per_parameter:.0f} bytes per parameter" in SENTENCES
     assert bloom.checkpoint_bytes is not None
     assert f"that is {bloom.checkpoint_bytes / 1e12:.2f} TB" in SENTENCES

@@ -8,34 +8,34 @@ import numpy as np
 import pytest
 
 from redline.errors import UsageError
-from redline.planner.job.estimate import Estimate
+from redline.planner.job.estimate import ThreePointEstimate
 from redline.planner.job.failures import FailureRate, Recovery, Writes, recovery_named
 from redline.planner.job.goodput import goodput
-from redline.planner.job.whole import Case, Job, JobCost, whole_job
+from redline.planner.job.whole import FailureScenario, JobCost, JobRequest, whole_job
 
 NEVER = FailureRate(id="given", failures_per_node_day=0.0)
 FREE = Recovery(id="given", restart_s=0.0, checkpoint_s=0.0)
 
 
-def job(**changed: Any) -> Job:
+def job(**changed: Any) -> JobRequest:
     """Like Llama 3 405B: 16,384 GPUs, 16M tokens per step, 15T tokens."""
     given: dict[str, Any] = {
-        "step_s": Estimate(5.0, 5.5, 6.0),
+        "step_s": ThreePointEstimate(5.0, 5.5, 6.0),
         "tokens_per_step": 16e6,
         "tokens": 15e12,
         "devices": 16_384,
     }
-    return Job(**{**given, **changed})
+    return JobRequest(**{**given, **changed})
 
 
-def case_of(cost: JobCost, rate: str, recovery: str) -> Case:
+def case_of(cost: JobCost, rate: str, recovery: str) -> FailureScenario:
     return next(case for case in cost.cases if (case.rate.id, case.recovery.id) == (rate, recovery))
 
 
 def test_a_job_without_failures_is_steps_times_step_time() -> None:
     cost = whole_job(job(price_per_device_hour=2.0, device_power_w=700.0), rates=(NEVER,), recoveries=(FREE,))
     assert cost.job.steps == 937_500
-    assert cost.goodput == Estimate(1, 1, 1)
+    assert cost.goodput == ThreePointEstimate(1, 1, 1)
     assert cost.days == cost.ideal_days
     assert cost.days.likely == pytest.approx(937_500 * 5.5 / 86_400)
     assert cost.device_hours.likely == pytest.approx(16_384 * 937_500 * 5.5 / 3600)
@@ -84,7 +84,7 @@ def test_what_is_given_is_not_spanned() -> None:
     mine = FailureRate(id="given", failures_per_node_day=0.001)
     one = whole_job(job(), rates=(mine,), recoveries=(recovery_named("manual"),))
     assert len(one.cases) == 1
-    assert one.goodput == Estimate.exactly(one.cases[0].goodput)
+    assert one.goodput == ThreePointEstimate.exactly(one.cases[0].goodput)
     some = whole_job(job(), rates=(mine,))
     assert [case.in_band for case in some.cases] == [False, True, True, False]
     assert some.goodput.low < some.goodput.high
@@ -92,7 +92,7 @@ def test_what_is_given_is_not_spanned() -> None:
 
 def test_a_job_that_never_ends_is_infinite() -> None:
     cost = whole_job(job(), rates=(FailureRate(id="given", failures_per_node_day=1e6),))
-    assert cost.goodput == Estimate(0, 0, 0)
+    assert cost.goodput == ThreePointEstimate(0, 0, 0)
     assert cost.days.low == inf
 
 
@@ -142,7 +142,7 @@ def test_a_checkpoint_in_the_background_counts_once_it_is_stored() -> None:
 def test_checkpoints_are_no_rarer_than_the_job_is_long_and_no_denser_than_steps() -> None:
     short = whole_job(job(tokens=16e6 * 10, devices=8))
     assert all(case.interval_s == pytest.approx(55.0) for case in short.cases)
-    long_steps = whole_job(job(step_s=Estimate.exactly(3000.0), devices=131_072))
+    long_steps = whole_job(job(step_s=ThreePointEstimate.exactly(3000.0), devices=131_072))
     assert case_of(long_steps, "rsc-1", "standby").interval_s == 3000
     assert whole_job(job(tokens=1), rates=(NEVER,)).cases[0].interval_s == pytest.approx(5.5)
 
@@ -150,7 +150,7 @@ def test_checkpoints_are_no_rarer_than_the_job_is_long_and_no_denser_than_steps(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"step_s": Estimate(0.0, 1.0, 2.0)}, "the step time must be a number above 0, not 0"),
+        ({"step_s": ThreePointEstimate(0.0, 1.0, 2.0)}, "the step time must be a number above 0, not 0"),
         ({"tokens": 0}, "the number of tokens must be a number above 0, not 0"),
         ({"tokens_per_step": -1}, "tokens per step must be a number above 0, not -1"),
         ({"devices": 0}, "the number of devices must be a number above 0, not 0"),
@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_explained(changed: dict[str, Any], message: str)
 def test_pue_and_price_of_nothing_are_allowed() -> None:
     cost = whole_job(job(price_per_device_hour=0.0, device_power_w=700.0, pue=1.2))
     plain = whole_job(job(device_power_w=700.0))
-    assert cost.money == Estimate(0, 0, 0)
+    assert cost.money == ThreePointEstimate(0, 0, 0)
     assert cost.energy_wh is not None
     assert plain.energy_wh is not None
     assert cost.energy_wh.likely == pytest.approx(1.2 * plain.energy_wh.likely)

@@ -19,7 +19,7 @@ from redline.planner.serve.engines import constant_columns, constants_of
 from redline.planner.serve.formats import FORMATS, format_named, stacked
 from redline.planner.serve.kv_capacity import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.numbers import expert_share_touched, numbers
-from redline.planner.serve.outcome import Limit, ServeOutcome
+from redline.planner.serve.outcome import ServeOutcome, ServingLimit
 from redline.planner.serve.passes import decode_pass, peak_flops, prompt_pass
 from redline.planner.serve.setup import Setup
 from redline.planner.serve.steady import best, serve
@@ -66,7 +66,7 @@ def test_405b_on_8_mi300x_takes_three_times_what_reading_its_weights_takes() -> 
     weights_s = 405.85e9 / 8 / 5.3e12
     assert step.total_s[0] == pytest.approx(27.6e-3, rel=0.1)
     assert 9.5e-3 < weights_s < 9.7e-3
-    assert step.limit[0] == Limit.MEMORY
+    assert step.limit[0] == ServingLimit.MEMORY
 
 
 @pytest.mark.parametrize(("batch", "latency_s"), [(1, 3.53), (8, 3.974), (64, 6.919), (128, 10.34), (256, 17.75)])
@@ -79,7 +79,7 @@ def test_parts_of_a_time_add_up() -> None:
     outcome = serve(setup(), Traffic(concurrency=64, prompt=1000, output=1000))
     for each in (outcome.step, outcome.prompt):
         assert sum(part[0] for part in each.parts) == pytest.approx(each.total_s[0])
-    assert outcome.prompt.limit[0] == Limit.COMPUTE
+    assert outcome.prompt.limit[0] == ServingLimit.COMPUTE
 
 
 def test_weights_by_format() -> None:

@@ -10,7 +10,7 @@ from redline.hardware.catalogue import find
 from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import machine_rates
 from redline.planner.train.time.collectives import (
-    Group,
+    CommGroup,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -36,7 +36,7 @@ def seconds(found: object) -> float:
     return float(found)  # type: ignore[arg-type]
 
 
-def near(size: int) -> Group:
+def near(size: int) -> CommGroup:
     return group(float(size), 1.0, LINKS.devices_per_node)
 
 

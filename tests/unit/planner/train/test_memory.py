@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redline.errors import UsageError
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
@@ -92,7 +92,7 @@ def test_interleaving_holds_more_by_one_chunk_less_one_stage() -> None:
 
 def test_gpipe_holds_every_micro_batch() -> None:
     one = memory_use(llama(), BATCH, Layout(dp=16, pp=4), "").activations_bytes
-    every = memory_use(llama(), BATCH, Layout(dp=16, pp=4, schedule=Schedule.GPIPE), "").activations_bytes
+    every = memory_use(llama(), BATCH, Layout(dp=16, pp=4, schedule=PipelineSchedule.GPIPE), "").activations_bytes
     assert every / one == pytest.approx(16 / 4)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
 from redline.planner.train.stages import in_flight
 from redline.planner.train.time.pipeline import PipelineTime, Stages, pipeline_time
@@ -18,7 +18,13 @@ def column(value: float) -> np.ndarray:
 
 
 def timed(
-    schedule: Schedule, stages: int, micro_batches: int, *, chunks: int = 1, head: float = 0.0, send: float = 0.0
+    schedule: PipelineSchedule,
+    stages: int,
+    micro_batches: int,
+    *,
+    chunks: int = 1,
+    head: float = 0.0,
+    send: float = 0.0,
 ) -> PipelineTime:
     return pipeline_time(
         Stages(
@@ -37,10 +43,10 @@ def timed(
     )
 
 
-@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ONE_F_ONE_B])
+@pytest.mark.parametrize("schedule", [PipelineSchedule.GPIPE, PipelineSchedule.ONE_F_ONE_B])
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 8), (2, 1), (4, 4), (4, 16), (8, 64), (8, 3)])
 def test_by_the_book_a_pipeline_waits_for_one_micro_batch_on_all_other_stages(
-    schedule: Schedule, stages: int, micro_batches: int
+    schedule: PipelineSchedule, stages: int, micro_batches: int
 ) -> None:
     time = timed(schedule, stages, micro_batches)
     assert time.work_s == pytest.approx(micro_batches * (FORWARD + BACKWARD))
@@ -50,27 +56,29 @@ def test_by_the_book_a_pipeline_waits_for_one_micro_batch_on_all_other_stages(
 
 @pytest.mark.parametrize("chunks", [2, 4])
 def test_chunks_divide_the_bubble(chunks: int) -> None:
-    whole, interleaved = (timed(Schedule.ONE_F_ONE_B, 4, 16, chunks=each) for each in (1, chunks))
+    whole, interleaved = (timed(PipelineSchedule.ONE_F_ONE_B, 4, 16, chunks=each) for each in (1, chunks))
     assert interleaved.bubble_s == pytest.approx(whole.bubble_s / chunks)
 
 
 def test_chunks_are_sent_more_often_but_only_waited_for_at_the_ends() -> None:
-    few, many = (timed(Schedule.ONE_F_ONE_B, 4, micro_batches, chunks=2, send=0.01) for micro_batches in (8, 64))
+    few, many = (
+        timed(PipelineSchedule.ONE_F_ONE_B, 4, micro_batches, chunks=2, send=0.01) for micro_batches in (8, 64)
+    )
     assert many.sends_s == pytest.approx(few.sends_s)
-    one_by_one = timed(Schedule.ONE_F_ONE_B, 4, 64, send=0.01)
+    one_by_one = timed(PipelineSchedule.ONE_F_ONE_B, 4, 64, send=0.01)
     assert one_by_one.sends_s > 5 * many.sends_s  # who has no work ahead waits for every send
 
 
 def test_zero_bubble_is_that_of_its_paper() -> None:
     """ZB-H1: (p - 1) (F + B - W), where B is the gradient of inputs alone."""
-    time = timed(Schedule.ZERO_BUBBLE, 4, 16)
+    time = timed(PipelineSchedule.ZERO_BUBBLE, 4, 16)
     inputs = BACKWARD - WEIGHTS
     assert time.bubble_s == pytest.approx(3 * (FORWARD + inputs - WEIGHTS))
-    assert time.bubble_s < timed(Schedule.ONE_F_ONE_B, 4, 16).bubble_s
+    assert time.bubble_s < timed(PipelineSchedule.ONE_F_ONE_B, 4, 16).bubble_s
 
 
 def test_a_heavier_last_stage_is_work_not_bubble() -> None:
-    even, headed = timed(Schedule.ONE_F_ONE_B, 4, 16), timed(Schedule.ONE_F_ONE_B, 4, 16, head=0.6)
+    even, headed = timed(PipelineSchedule.ONE_F_ONE_B, 4, 16), timed(PipelineSchedule.ONE_F_ONE_B, 4, 16, head=0.6)
     assert headed.work_s - even.work_s == pytest.approx(16 * 0.6)
     assert headed.bubble_s == pytest.approx(even.bubble_s)
 
@@ -97,12 +105,12 @@ def test_rows_do_not_depend_on_each_other() -> None:
 
 
 def test_micro_batches_that_the_first_stage_keeps() -> None:
-    def kept(stages: int, micro_batches: int, schedule: Schedule, chunks: int = 1) -> float:
+    def kept(stages: int, micro_batches: int, schedule: PipelineSchedule, chunks: int = 1) -> float:
         return float(in_flight(Layout(pp=stages, chunks=chunks, schedule=schedule), micro_batches, 0))
 
-    assert kept(4, 16, Schedule.ONE_F_ONE_B) == 4
-    assert kept(4, 2, Schedule.ONE_F_ONE_B) == 2
-    assert kept(4, 16, Schedule.GPIPE) == 16
-    assert kept(4, 16, Schedule.ZERO_BUBBLE) == 4  # ZB-H1 keeps no more than 1F1B
-    assert kept(4, 16, Schedule.ONE_F_ONE_B, chunks=2) == (2 * 3 + 4 + 1) / 2  # Megatron-LM's warm-up
-    assert kept(1, 16, Schedule.GPIPE) == 1
+    assert kept(4, 16, PipelineSchedule.ONE_F_ONE_B) == 4
+    assert kept(4, 2, PipelineSchedule.ONE_F_ONE_B) == 2
+    assert kept(4, 16, PipelineSchedule.GPIPE) == 16
+    assert kept(4, 16, PipelineSchedule.ZERO_BUBBLE) == 4  # ZB-H1 keeps no more than 1F1B
+    assert kept(4, 16, PipelineSchedule.ONE_F_ONE_B, chunks=2) == (2 * 3 + 4 + 1) / 2  # Megatron-LM's warm-up
+    assert kept(1, 16, PipelineSchedule.GPIPE) == 1

@@ -12,24 +12,24 @@ from redline.errors import OutputError
 from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find
 from redline.model.describe import describe
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.columns import row_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.planned import TrainingPlan
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.drawing import Drawing, model_drawing
 from redline.planner.train.simulation.predicted import MADE_BY, PredictedStep, events_in, predicted_step
 from redline.planner.train.simulation.simulate import simulate
-from redline.planner.train.simulation.stage_run import Event
+from redline.planner.train.simulation.stage_run import SimulatedEvent
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import StepCosts, of_row, step_costs
 from redline.planner.train.transformer import Transformer
 from redline.report.diagnose.screen import screen_of
 from redline.timeline.intervals import Intervals
-from redline.timeline.timeline import Kind, Origin, Timeline
+from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
 from redline.trace.metadata import stated_origin
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
@@ -42,8 +42,8 @@ GPT = Transformer(MODEL)
 LAYOUTS: dict[str, dict[str, float]] = {
     "1F1B": {"dp": 4, "tp": 2, "pp": 4, "zero": 1},
     "interleaved": {"dp": 4, "tp": 2, "pp": 4, "chunks": 2, "recompute": 2},
-    "zero-bubble": {"dp": 8, "pp": 4, "schedule": Schedule.ZERO_BUBBLE},
-    "GPipe": {"dp": 4, "cp": 2, "pp": 4, "schedule": Schedule.GPIPE},
+    "zero-bubble": {"dp": 8, "pp": 4, "schedule": PipelineSchedule.ZERO_BUBBLE},
+    "GPipe": {"dp": 4, "cp": 2, "pp": 4, "schedule": PipelineSchedule.GPIPE},
     "ZeRO-3": {"dp": 32, "zero": 3},
 }
 
@@ -82,7 +82,7 @@ def test_the_trace_lasts_as_long_as_the_plan_says_and_says_that_it_is_predicted(
     _, read = written(predicted, tmp_path)
     for before, after in zip(predicted.timelines, read, strict=True):
         before.self_check()
-        assert after.origin is before.origin is Origin.PREDICTED
+        assert after.origin is before.origin is TimelineOrigin.PREDICTED
         assert after.metadata.synthetic == MADE_BY
         assert after.rank == before.rank
         assert (after.steps.end_ns - after.steps.start_ns).tolist() == [round(1e9 * step_s)]
@@ -183,9 +183,9 @@ def test_a_name_that_no_reader_would_look_for_is_refused(tmp_path: Path) -> None
 
 
 def test_a_plain_trace_is_still_measured() -> None:
-    assert stated_origin({}) is Origin.MEASURED
-    assert stated_origin({"timelineOrigin": "predicted"}) is Origin.PREDICTED
-    assert stated_origin({"timelineOrigin": ["odd"]}) is Origin.MEASURED
+    assert stated_origin({}) is TimelineOrigin.MEASURED
+    assert stated_origin({"timelineOrigin": "predicted"}) is TimelineOrigin.PREDICTED
+    assert stated_origin({"timelineOrigin": ["odd"]}) is TimelineOrigin.MEASURED
 
 
 def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_experts_are_gathered_among_those_that_have_the_same() -> None:
     layout = Layout(dp=32, ep=8, zero=3)
     parts = step_costs(model, BATCH, Layout(dp=np.array([32.0]), ep=8, zero=3), rates)
     drawing = model_drawing(model, BATCH, layout, rates, of_row(parts), dtype="bf16", half="bf16")
-    sent, _ = drawing.messages(Event(Activity.GATHER, 0.0, float(parts.gather_s[0]), 0, 0))
+    sent, _ = drawing.messages(SimulatedEvent(EventKind.GATHER, 0.0, float(parts.gather_s[0]), 0, 0))
     assert [(each.group, each.members) for each in sent] == [("data", 32), ("expert data", 4)]
     assert sent[1].out_elements == 3 * 2048 * 4096
     assert sum(each.seconds for each in sent) == pytest.approx(float(parts.gather_s[0]))
@@ -355,11 +355,17 @@ def test_splitting_a_pass_moves_no_kernel_of_the_schedule() -> None:
     step_s = float(time.step_s)
     simulated = simulate(parts)
     ns_per_s = 1e9 * step_s / simulated.step_s
-    kinds = (Activity.FORWARD, Activity.BACKWARD, Activity.RECOMPUTE, Activity.HEAD_FORWARD, Activity.HEAD_BACKWARD)
+    kinds = (
+        EventKind.FORWARD,
+        EventKind.BACKWARD,
+        EventKind.RECOMPUTE,
+        EventKind.HEAD_FORWARD,
+        EventKind.HEAD_BACKWARD,
+    )
     (timeline, *_) = predicted_step(parts, step_s, drawing).timelines
     kernels = timeline.spans.rows_of(Kind.KERNEL)
     drawn = Intervals.union_of(timeline.spans.start_ns[kernels], timeline.spans.end_ns[kernels])
-    events_s = [each for each in simulated.stages[0] if each.activity in {*kinds, Activity.OPTIMIZER}]
+    events_s = [each for each in simulated.stages[0] if each.activity in {*kinds, EventKind.OPTIMIZER}]
     meant = Intervals.union_of(
         *(
             np.array([round(edge * ns_per_s) for edge in edges])

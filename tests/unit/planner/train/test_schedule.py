@@ -4,22 +4,22 @@ from itertools import product
 
 import pytest
 
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
-from redline.planner.train.simulation.schedule import Pass, Work, work_order
+from redline.planner.train.simulation.schedule import MicroBatchPass, Pass, work_order
 from redline.planner.train.stages import in_flight
 
 CASES = [
     (schedule, stages, chunks, micro_batches)
-    for schedule, stages, chunks, micro_batches in product(Schedule, (2, 3, 4), (1, 2, 3), (1, 3, 4, 8, 12))
-    if chunks == 1 or schedule == Schedule.ONE_F_ONE_B
+    for schedule, stages, chunks, micro_batches in product(PipelineSchedule, (2, 3, 4), (1, 2, 3), (1, 3, 4, 8, 12))
+    if chunks == 1 or schedule == PipelineSchedule.ONE_F_ONE_B
 ]
 
 
 @pytest.mark.parametrize(("schedule", "stages", "chunks", "micro_batches"), CASES)
-def test_all_work_is_done_once(schedule: Schedule, stages: int, chunks: int, micro_batches: int) -> None:
-    kinds = list(Pass) if schedule == Schedule.ZERO_BUBBLE else [Pass.FORWARD, Pass.BACKWARD]
-    every = {Work(*one) for one in product(kinds, range(chunks), range(micro_batches))}
+def test_all_work_is_done_once(schedule: PipelineSchedule, stages: int, chunks: int, micro_batches: int) -> None:
+    kinds = list(Pass) if schedule == PipelineSchedule.ZERO_BUBBLE else [Pass.FORWARD, Pass.BACKWARD]
+    every = {MicroBatchPass(*one) for one in product(kinds, range(chunks), range(micro_batches))}
     for stage in range(stages):
         order = work_order(schedule, stages, chunks, micro_batches, stage)
         assert len(order) == len(every)
@@ -28,7 +28,7 @@ def test_all_work_is_done_once(schedule: Schedule, stages: int, chunks: int, mic
 
 @pytest.mark.parametrize(("schedule", "stages", "chunks", "micro_batches"), CASES)
 def test_the_first_stage_keeps_as_many_micro_batches_as_is_said(
-    schedule: Schedule, stages: int, chunks: int, micro_batches: int
+    schedule: PipelineSchedule, stages: int, chunks: int, micro_batches: int
 ) -> None:
     kept = most = 0
     for work in work_order(schedule, stages, chunks, micro_batches, 0):
@@ -40,7 +40,7 @@ def test_the_first_stage_keeps_as_many_micro_batches_as_is_said(
 
 
 def test_zero_bubble_puts_weights_off_by_the_number_of_the_stage() -> None:
-    order = work_order(Schedule.ZERO_BUBBLE, 4, 1, 8, 3)
+    order = work_order(PipelineSchedule.ZERO_BUBBLE, 4, 1, 8, 3)
     first = next(number for number, work in enumerate(order) if work.kind is Pass.WEIGHTS)
     assert sum(work.kind is Pass.BACKWARD for work in order[:first]) == 4
     assert [work.kind for work in order[-3:]] == [Pass.WEIGHTS] * 3

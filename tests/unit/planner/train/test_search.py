@@ -12,9 +12,9 @@ from redline.model.describe import describe
 from redline.planner.train.columns import row_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.alternatives import alternatives, changes
-from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
+from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
 from redline.planner.train.search.plan import TrainingRequest, plan_training
-from redline.planner.train.search.search import Found, frontier, safer, search
+from redline.planner.train.search.search import FoundLayouts, frontier, safer, search
 from redline.planner.train.search.space import Space, layouts
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.transformer import Transformer
@@ -22,20 +22,22 @@ from redline.planner.train.transformer import Transformer
 SMALL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
 LARGE = describe(layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256)
 H100 = find("H100-SXM5-80GB")
-JOB = Job(workload=Transformer(SMALL), batch=Batch(sequence=4096, sequences=128), rates=rates_of(H100), stack="default")
+JOB = TrainingJob(
+    workload=Transformer(SMALL), batch=Batch(sequence=4096, sequences=128), rates=rates_of(H100), stack="default"
+)
 REQUEST = TrainingRequest(workload=Transformer(SMALL), machine=H100, devices=16, sequence=4096, sequences=128)
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> FoundLayouts:
     return search(JOB, Space(devices=16))
 
 
-def fitting(found: Found) -> Evaluated:
+def fitting(found: FoundLayouts) -> Evaluated:
     return found.every.rows(np.arange(found.fitting))
 
 
-def test_the_first_is_the_fastest_that_fits(found: Found) -> None:
+def test_the_first_is_the_fastest_that_fits(found: FoundLayouts) -> None:
     every = evaluate(JOB, layouts(SMALL, JOB.batch, Space(devices=16)))
     fits = every.chance <= 0.2
     assert found.fitting == np.count_nonzero(fits)
@@ -50,18 +52,18 @@ def test_by_memory_the_first_is_the_smallest() -> None:
     assert smallest.every.peak_bytes[0] == pytest.approx(smallest.every.peak_bytes.min(), rel=1e-3)
 
 
-def test_a_layout_alone_costs_what_it_costs_among_others(found: Found) -> None:
+def test_a_layout_alone_costs_what_it_costs_among_others(found: FoundLayouts) -> None:
     for row in (0, 1, found.fitting - 1, len(found.every) - 1):
         one = evaluate(JOB, row_of_columns(found, row))
         assert one.step_s[0] == pytest.approx(found.every.step_s[row], rel=1e-12)
         assert one.peak_bytes[0] == pytest.approx(found.every.peak_bytes[row], rel=1e-12)
 
 
-def row_of_columns(found: Found, row: int) -> Layout:
+def row_of_columns(found: FoundLayouts, row: int) -> Layout:
     return found.every.rows(np.array([row])).layout
 
 
-def test_nothing_is_faster_and_smaller_than_the_frontier(found: Found) -> None:
+def test_nothing_is_faster_and_smaller_than_the_frontier(found: FoundLayouts) -> None:
     rows, every = set(frontier(found).tolist()), fitting(found)
     for row in range(0, found.fitting, 7):
         beaten = (every.step_s <= every.step_s[row]) & (every.peak_bytes <= every.peak_bytes[row])
@@ -72,7 +74,7 @@ def test_nothing_is_faster_and_smaller_than_the_frontier(found: Found) -> None:
             assert beaten.any() or np.any((every.step_s == every.step_s[row]) & (np.arange(len(every)) != row))
 
 
-def test_of_two_that_are_alike_the_simpler_comes_first(found: Found) -> None:
+def test_of_two_that_are_alike_the_simpler_comes_first(found: FoundLayouts) -> None:
     every, grade = fitting(found), np.round(np.log(fitting(found).step_s) / 1e-3)
     cut = np.asarray(every.layout.tp * every.layout.pp * every.layout.cp * every.layout.chunks)
     same = grade[1:] == grade[:-1]
@@ -80,7 +82,7 @@ def test_of_two_that_are_alike_the_simpler_comes_first(found: Found) -> None:
     assert (np.diff(cut)[same] >= 0).all()
 
 
-def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(found: Found) -> None:
+def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(found: FoundLayouts) -> None:
     row = safer(found)
     assert found.every.chance[0] > 0.02
     assert row is not None
@@ -94,7 +96,7 @@ def test_where_the_best_is_safe_nothing_is_safer() -> None:
     assert safer(roomy) is None
 
 
-def test_an_alternative_is_the_best_of_its_kind(found: Found) -> None:
+def test_an_alternative_is_the_best_of_its_kind(found: FoundLayouts) -> None:
     every = fitting(found)
     for other in alternatives(found, float(JOB.rates.device_bytes)):
         assert getattr(other.layout, other.dimension) == other.value
@@ -104,13 +106,13 @@ def test_an_alternative_is_the_best_of_its_kind(found: Found) -> None:
             assert other.slower >= 1 - 1e-3
 
 
-def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(found: Found) -> None:
+def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(found: FoundLayouts) -> None:
     beyond = next(one for one in alternatives(found, 80e9) if one.dimension == "tp" and one.value == 16)
     assert beyond.cause == "tensor"
     assert beyond.slower > 1.5
 
 
-def test_a_better_machine_is_never_slower(found: Found) -> None:
+def test_a_better_machine_is_never_slower(found: FoundLayouts) -> None:
     for change in changes(JOB, found):
         assert change.faster >= 1 - 1e-3, change.what
     assert {change.what for change in changes(JOB, found)} == {"memory", "network", "links", "compute", "host"}
@@ -123,7 +125,7 @@ def test_faster_links_help_two_devices_as_they_help_all() -> None:
     assert faster["links"] > 1.02
 
 
-def test_a_faster_host_is_faster_in_all_that_it_does(found: Found) -> None:
+def test_a_faster_host_is_faster_in_all_that_it_does(found: FoundLayouts) -> None:
     once = replace(JOB.rates, host_layer_s=0.0, host_step_s=1.0)
     slow = search(replace(JOB, rates=once), Space(devices=16))
     faster = {change.what: change.faster for change in changes(replace(JOB, rates=once), slow)}

@@ -9,11 +9,11 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.columns import rows_of
 from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.step import step_time
@@ -51,8 +51,8 @@ def of_models(each: int) -> list[StepCosts[float]]:
 
 def made_up(rng: random.Random) -> StepCosts[float]:
     """Costs of no model, in ratios that occur."""
-    stages, schedule = rng.choice((1, 2, 3, 4, 8)), rng.choice(tuple(Schedule))
-    chunks = rng.choice((1, 2)) if schedule == Schedule.ONE_F_ONE_B and stages > 1 else 1
+    stages, schedule = rng.choice((1, 2, 3, 4, 8)), rng.choice(tuple(PipelineSchedule))
+    chunks = rng.choice((1, 2)) if schedule == PipelineSchedule.ONE_F_ONE_B and stages > 1 else 1
     micro_batches = stages * rng.choice((1, 2, 3)) if chunks > 1 else rng.choice((1, 2, 4, 6, 12))
     layers, shards = chunks * rng.choice((4, 6, 8)), rng.random() < 0.3
     forward = rng.uniform(1e-3, 10e-3)
@@ -107,7 +107,7 @@ def test_a_stage_never_computes_two_things_at_once() -> None:
     rng = random.Random(3)
     for given in (made_up(rng) for _ in range(60)):
         for events in simulate(given).stages:
-            kernels = sorted((each.start_s, each.end_s) for each in events if each.activity <= Activity.EXPERT)
+            kernels = sorted((each.start_s, each.end_s) for each in events if each.activity <= EventKind.EXPERT)
             assert all(end <= start + 1e-12 for (_, end), (start, _) in pairwise(kernels))
 
 
@@ -117,8 +117,8 @@ def test_the_last_stage_computes_nothing_forward_before_it_has_arrived() -> None
         last = simulate(given).stages[-1]
         if given.stages == 1 or given.chunks > 1 or not given.send_s:
             continue
-        arrived = {each.micro_batch: each.end_s for each in last if each.activity is Activity.RECEIVE}
-        forwards = [each for each in last if each.activity is Activity.FORWARD]
+        arrived = {each.micro_batch: each.end_s for each in last if each.activity is EventKind.RECEIVE}
+        forwards = [each for each in last if each.activity is EventKind.FORWARD]
         assert len(arrived) == given.micro_batches
         assert all(each.start_s >= arrived[each.micro_batch] - 1e-12 for each in forwards)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.model.model import Model
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
 
@@ -77,9 +77,9 @@ def test_a_wish_that_cannot_be_leaves_nothing() -> None:
 
 
 def test_gpipe_is_only_for_those_who_ask() -> None:
-    assert Schedule.GPIPE not in np.asarray(layouts(MODEL, BATCH, Space(devices=16)).schedule)
-    asked = layouts(MODEL, BATCH, Space(devices=16, fixed={"schedule": (Schedule.GPIPE,), "pp": (2,)}))
-    assert set(np.asarray(asked.schedule).tolist()) == {Schedule.GPIPE}
+    assert PipelineSchedule.GPIPE not in np.asarray(layouts(MODEL, BATCH, Space(devices=16)).schedule)
+    asked = layouts(MODEL, BATCH, Space(devices=16, fixed={"schedule": (PipelineSchedule.GPIPE,), "pp": (2,)}))
+    assert set(np.asarray(asked.schedule).tolist()) == {PipelineSchedule.GPIPE}
 
 
 def test_126_layers_have_16_stages_as_the_embedding_and_the_head_count() -> None:

@@ -17,7 +17,7 @@ from redline.planner.train.columns import row_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.outcome import StepTime
 from redline.planner.train.rates import Rates
-from redline.planner.train.stacks import Stack, rates_of, spread, stack, stack_names, with_stack
+from redline.planner.train.stacks import SoftwareStack, rates_of, spread, stack, stack_names, with_stack
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
 
@@ -247,7 +247,7 @@ def test_a_stack_keeps_its_own_constants_on_a_machine_that_it_was_not_fitted_to(
 
 
 def test_shares_of_a_stack_scale_the_machine() -> None:
-    half = with_stack(RATES, Stack(sustained=0.5, nic_share=0.25))
+    half = with_stack(RATES, SoftwareStack(sustained=0.5, nic_share=0.25))
     assert half.compute_flops_per_s == 0.5 * RATES.compute_flops_per_s
     assert half.nic_bytes_per_s == 0.25 * RATES.nic_bytes_per_s
 

@@ -1,12 +1,12 @@
 """Contents before and after a collective, as they are shown to learners."""
 
-from redline.probes.collectives.shown import Shown
+from redline.probes.collectives.shown import OperationExample
 from redline.probes.collectives.textbook import OPERATIONS
 from redline.report.calibrate.collectives_shown_text import MEANINGS, render
 
 
-def shown(operation: str = "all_reduce", *, correct: bool = True, ranks: int = 2) -> Shown:
-    return Shown(
+def shown(operation: str = "all_reduce", *, correct: bool = True, ranks: int = 2) -> OperationExample:
+    return OperationExample(
         operation=operation, before=((1, 2),) * ranks, after=((2, 4), *((2, 4),) * (ranks - 1)), correct=correct
     )
 
@@ -22,8 +22,8 @@ def test_contents_by_rank() -> None:
 
 
 def test_what_is_empty_undefined_or_wrong() -> None:
-    gather = Shown(operation="gather", before=((1,), (2,)), after=((1, 2), None), correct=False)
-    scatter = Shown(operation="scatter", before=((1, 2), ()), after=((1,), (2,)), correct=True)
+    gather = OperationExample(operation="gather", before=((1,), (2,)), after=((1, 2), None), correct=False)
+    scatter = OperationExample(operation="scatter", before=((1, 2), ()), after=((1,), (2,)), correct=True)
     text = render([gather, scatter])
     assert "  WRONG: this is not what the definition says\n" in text
     assert "     1  [2]     not defined\n" in text
@@ -31,13 +31,13 @@ def test_what_is_empty_undefined_or_wrong() -> None:
 
 
 def test_a_barrier_has_no_contents() -> None:
-    nothing = Shown(operation="barrier", before=((), ()), after=((), ()), correct=True)
+    nothing = OperationExample(operation="barrier", before=((), ()), after=((), ()), correct=True)
     assert render([nothing]) == "barrier: nothing is exchanged; nobody goes on before all have come\n"
 
 
 def test_many_ranks_and_many_numbers_are_cut() -> None:
     text = render([shown(ranks=10)])
     assert "  and 2 more ranks\n" in text
-    wide = Shown(operation="new_op", before=(tuple(range(9)),), after=((0,),), correct=True)
+    wide = OperationExample(operation="new_op", before=(tuple(range(9)),), after=((0,),), correct=True)
     assert render([wide]).startswith("new op\n") or render([wide]).startswith("new_op\n")
     assert "[0 1 2 3 4 5 6 7 ...]" in render([wide])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from redline.probes.compare import Comparison, Row, Verdict, compare, figures, verdict_of
+from redline.probes.compare import Comparison, ComparisonVerdict, Row, compare, figures, verdict_of
 from redline.probes.record import FAMILIES, Calibration, Estimate, OverheadPoint
 from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.report.calibrate import compare_text as calibrate_compare_text
@@ -27,25 +27,25 @@ def between(low: float, high: float) -> Estimate:
 @pytest.mark.parametrize(
     ("first", "second", "unit", "verdict"),
     [
-        ((10, 12), (11, 14), "B/s", Verdict.SAME),
-        ((10, 12), (12, 14), "B/s", Verdict.SAME),
-        ((10, 12), (5, 20), "B/s", Verdict.SAME),
-        ((10, 12), (13, 14), "FLOP/s", Verdict.FASTER),
-        ((10, 12), (8, 9), "FLOP/s", Verdict.SLOWER),
-        ((10, 12), (13, 14), "ns", Verdict.SLOWER),
-        ((10, 12), (8, 9), "ns", Verdict.FASTER),
-        ((10, 12), (13, 14), "FLOP/byte", Verdict.DIFFERENT),
+        ((10, 12), (11, 14), "B/s", ComparisonVerdict.SAME),
+        ((10, 12), (12, 14), "B/s", ComparisonVerdict.SAME),
+        ((10, 12), (5, 20), "B/s", ComparisonVerdict.SAME),
+        ((10, 12), (13, 14), "FLOP/s", ComparisonVerdict.FASTER),
+        ((10, 12), (8, 9), "FLOP/s", ComparisonVerdict.SLOWER),
+        ((10, 12), (13, 14), "ns", ComparisonVerdict.SLOWER),
+        ((10, 12), (8, 9), "ns", ComparisonVerdict.FASTER),
+        ((10, 12), (13, 14), "FLOP/byte", ComparisonVerdict.DIFFERENT),
     ],
 )
 def test_a_verdict_needs_intervals_that_do_not_meet(
-    first: tuple[float, float], second: tuple[float, float], unit: str, verdict: Verdict
+    first: tuple[float, float], second: tuple[float, float], unit: str, verdict: ComparisonVerdict
 ) -> None:
     assert verdict_of(between(*first), between(*second), unit) is verdict
 
 
 def test_a_calibration_is_the_same_as_itself() -> None:
     found = compare(calibration(), calibration())
-    assert {row.verdict for row in found.rows} == {Verdict.SAME}
+    assert {row.verdict for row in found.rows} == {ComparisonVerdict.SAME}
     assert {row.ratio for row in found.rows} == {1.0}
     assert (found.only_first, found.only_second) == ((), ())
     assert len(found.rows) == len(list(figures(calibration())))
@@ -87,11 +87,11 @@ def test_faster_slower_and_the_ratio() -> None:
         overheads=(OverheadPoint(name="python_call", time_ns=around(96)),),
     )
     found = compare(calibration(), second)
-    assert row_of(found, "best_matmul", "fp32").verdict is Verdict.FASTER
+    assert row_of(found, "best_matmul", "fp32").verdict is ComparisonVerdict.FASTER
     assert row_of(found, "best_matmul", "fp32").ratio == pytest.approx(1.5)
-    assert row_of(found, "best_matmul", "bf16").verdict is Verdict.SLOWER
-    assert row_of(found, "python_call", "").verdict is Verdict.SLOWER
-    assert row_of(found, "law_fixed", "fp32").verdict is Verdict.SAME
+    assert row_of(found, "best_matmul", "bf16").verdict is ComparisonVerdict.SLOWER
+    assert row_of(found, "python_call", "").verdict is ComparisonVerdict.SLOWER
+    assert row_of(found, "law_fixed", "fp32").verdict is ComparisonVerdict.SAME
     assert [one.quantity for one in found.only_first] == ["dispatch"]
 
 
@@ -109,8 +109,8 @@ def test_a_fitted_constant_is_trusted_as_far_as_its_fit_predicts() -> None:
     second = replace(first, laws=tuple(replace(one, latency_ns=1.1 * one.latency_ns) for one in first.laws))
     third = replace(first, laws=tuple(replace(one, latency_ns=1.5 * one.latency_ns) for one in first.laws))
     name = "latency", "all_reduce world 4"
-    assert row_of(_with(first, second), *name).verdict is Verdict.SAME
-    assert row_of(_with(first, third), *name).verdict is Verdict.SLOWER
+    assert row_of(_with(first, second), *name).verdict is ComparisonVerdict.SAME
+    assert row_of(_with(first, third), *name).verdict is ComparisonVerdict.SLOWER
 
 
 def _with(first: object, second: object) -> Comparison:
@@ -136,7 +136,7 @@ def test_bandwidths_of_machines_with_other_caches_are_compared() -> None:
     ]
     row = row_of(compare(full, calibration(bandwidths=tuple(twice))), "memory_bandwidth", "")
     assert row.ratio == pytest.approx(2.0)
-    assert row.verdict is Verdict.FASTER
+    assert row.verdict is ComparisonVerdict.FASTER
 
 
 def test_a_value_of_zero_has_no_ratio() -> None:

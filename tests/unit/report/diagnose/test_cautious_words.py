@@ -2,14 +2,14 @@
 
 import pytest
 
-from redline.findings.thresholds import Outcome, Reading, parse
+from redline.findings.thresholds import Outcome, QuantityValue, parse
 from redline.report.diagnose.thresholds_text import crossed_line
 from redline.report.diagnose.words_losses import short_kernels
 
 
 @pytest.mark.parametrize(("is_least", "said"), [(True, "idle is at least 30.0 %"), (False, "idle is 30.0 %")])
 def test_a_lower_bound_is_called_one(is_least: bool, said: str) -> None:
-    outcome = Outcome(threshold=parse("idle>20%"), reading=Reading(value=0.3, is_least=is_least), crossed=True)
+    outcome = Outcome(threshold=parse("idle>20%"), reading=QuantityValue(value=0.3, is_least=is_least), crossed=True)
     assert crossed_line(outcome) == f"threshold idle>20% is crossed: {said}"
 
 

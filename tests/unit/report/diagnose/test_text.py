@@ -11,7 +11,7 @@ import pytest
 from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.lateness import CAUSES, Pattern
 from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
-from redline.analysis.rank.doing import Doing
+from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.ranks.failures import Failure
 from redline.report.diagnose import words_accounts, words_facts, words_losses, words_unseen
@@ -21,7 +21,7 @@ from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shape
 from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, render
 from redline.report.language import LANGUAGES, speaking
 from redline.report.layout import width_of
-from redline.testing.synthetic import JobSpec, Layout, Straggler, write_job
+from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region
 from tests.made_findings import findings
@@ -338,7 +338,7 @@ def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
-    write_job(JobSpec(ranks=2, steps=2, layout=Layout(pp=2)), tmp_path)
+    write_job(JobSpec(ranks=2, steps=2, layout=ParallelSizes(pp=2)), tmp_path)
     text = " ".join(unexplained(diagnose([tmp_path])).split())
     assert "between pairs of ranks that send and receive, as the stages of a pipeline do." in text
     assert "was last" not in text
@@ -525,9 +525,11 @@ def test_the_table_of_the_host(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     place = "/a/long/way/to/train.py(12): step"
     rows = (
-        Doing(account=Account.HOST, kind="call", name="cudaMalloc", region="fwd", site=place, time_ns=5, times=1),
-        Doing(account=Account.SYNC, kind="unrecorded", name="", region="", site="", time_ns=3, times=1),
-        Doing(
+        HostActivity(
+            account=Account.HOST, kind="call", name="cudaMalloc", region="fwd", site=place, time_ns=5, times=1
+        ),
+        HostActivity(account=Account.SYNC, kind="unrecorded", name="", region="", site="", time_ns=3, times=1),
+        HostActivity(
             account=Account.HOST,
             kind="python",
             name="<built-in method item of Tensor object at 0x7f>",

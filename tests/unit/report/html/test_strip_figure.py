@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.strip import Band, Gap, Piece, Strip, StripLane
+from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.strip import Band, Gap, Piece, StepView, StripLane
 from redline.report.html.diagnose.strip_figure import strip_figure
 from redline.report.html.diagnose.strip_words import gap_sentence, left_out
 
-DOING = Doing(
+DOING = HostActivity(
     account=Account.HOST,
     kind="operator",
     name="aten::item",
@@ -31,8 +31,8 @@ def lane(*pieces: Piece, device: int = 0, label: str = "") -> StripLane:
     return StripLane(device=device, stream=7 if device >= 0 else -1, thread="11", label=label, pieces=pieces)
 
 
-def strip(*lanes: StripLane, gaps: tuple[Gap, ...] = (GAP,)) -> Strip:
-    return Strip(
+def strip(*lanes: StripLane, gaps: tuple[Gap, ...] = (GAP,)) -> StepView:
+    return StepView(
         rank=0,
         number=1,
         label="",

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.report.html.tables import amount, sorted_table
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,18 @@ def test_amounts_of_cells(cell: str, expected: float | None) -> None:
 
 def test_columns_of_amounts_have_keys_and_words_have_none() -> None:
     found = sorted_table(
-        Shown(title="t", head=("name", "time"), rows=(("a", "1.0 ms"), ("b", "-")), notes=(), empty="")
+        ReportTable(title="t", head=("name", "time"), rows=(("a", "1.0 ms"), ("b", "-")), notes=(), empty="")
     )
     assert found.keys == {1: [1e-3, None]}
 
 
 def test_a_column_without_any_amount_is_still_one_of_amounts() -> None:
-    found = sorted_table(Shown(title="t", head=("busbw",), rows=(("-",), ("-",)), notes=(), empty=""))
+    found = sorted_table(ReportTable(title="t", head=("busbw",), rows=(("-",), ("-",)), notes=(), empty=""))
     assert found.keys == {0: [None, None]}
 
 
 def test_long_tables_are_cut_and_say_by_how_much() -> None:
     rows = tuple((str(number), "1 s") for number in range(12))
-    found = sorted_table(Shown(title="t", head=("n", "time"), rows=rows, notes=("a note",), empty=""), most=10)
+    found = sorted_table(ReportTable(title="t", head=("n", "time"), rows=rows, notes=("a note",), empty=""), most=10)
     assert len(found.rows) == 10
     assert found.notes == ["2 further rows are left out here; JSON has them all", "a note"]

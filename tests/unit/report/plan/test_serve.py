@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from redline.planner.serve.outcome import Limit
+from redline.planner.serve.outcome import ServingLimit
 from redline.planner.serve.planned import Ranged, ServingPlan
 from redline.report.language import speaking
 from redline.report.layout import width_of
@@ -68,8 +68,8 @@ def test_experts_have_two_counts() -> None:
 
 
 def test_every_limit_has_a_name() -> None:
-    assert set(say.LIMITS) == set(Limit)
-    assert (point().step_limit, point().prompt_limit) == (Limit.MEMORY, Limit.COMPUTE)
+    assert set(say.LIMITS) == set(ServingLimit)
+    assert (point().step_limit, point().prompt_limit) == (ServingLimit.MEMORY, ServingLimit.COMPUTE)
 
 
 def test_the_json_is_whole() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
 from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative
@@ -154,7 +154,7 @@ def test_a_better_machine() -> None:
         (LAYOUT, "dp 8 x tp 4 x pp 2, ZeRO-1, 1F1B with 4 chunks per stage, 3 micro-batches of 2, attention"),
         (Layout(dp=8, zero=3), "dp 8, ZeRO-3 (FSDP), 3 micro-batches of 1"),
         (Layout(dp=16, zero=3, shard=8, recompute=2), "dp 16, HSDP in groups of 8, 3 micro-batches of 1, all layers"),
-        (Layout(pp=2, schedule=Schedule.ZERO_BUBBLE), "pp 2, zero-bubble, 3 micro-batches of 1"),
+        (Layout(pp=2, schedule=PipelineSchedule.ZERO_BUBBLE), "pp 2, zero-bubble, 3 micro-batches of 1"),
         (Layout(dp=8, ep=4, offload=1, flash=0), "dp 8, ep 4, 3 micro-batches of 1, 100 % of the optimizer in host"),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -13,7 +13,7 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """Copies back into gradients can all be saved; of those into buckets most, but only where there are both."""
     spans = scene.timeline.spans
     operators = spans.rows_of(Kind.OPERATOR)

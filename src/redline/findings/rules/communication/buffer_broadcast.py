@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -16,7 +16,7 @@ from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     copies = _buffer_copies(scene)
     if not scene.on_gpu or not len(copies):
         return None
@@ -24,13 +24,13 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
 
 
-def _forward_regions(scene: Scene) -> I64:
+def _forward_regions(scene: RankAnalysis) -> I64:
     spans = scene.timeline.spans
     rows = spans.rows_of(Kind.ANNOTATION)
     return rows[matching(scene.timeline, rows, schema.is_ddp_forward)]
 
 
-def _buffer_copies(scene: Scene) -> I64:
+def _buffer_copies(scene: RankAnalysis) -> I64:
     """Copies that DDP's forward makes itself, after a broadcast and before the first operator of the model."""
     work, spans = scene.timeline.device_work, scene.timeline.spans
     forward = _forward_regions(scene)
@@ -46,7 +46,7 @@ def _buffer_copies(scene: Scene) -> I64:
     return copies
 
 
-def _broadcasting(scene: Scene, forward: I64) -> tuple[I64, I64]:
+def _broadcasting(scene: RankAnalysis, forward: I64) -> tuple[I64, I64]:
     """For each of these regions its first broadcast, and the first operator that autograd numbered after its last."""
     spans, operators = scene.timeline.spans, scene.timeline.operators
     rows = spans.rows_of(Kind.ANNOTATION)
@@ -59,7 +59,7 @@ def _broadcasting(scene: Scene, forward: I64) -> tuple[I64, I64]:
     return starts_ns[first], np.append(model_ns, never)[np.searchsorted(model_ns, starts_ns[last])]
 
 
-def _exposed_broadcast_ns(scene: Scene) -> int:
+def _exposed_broadcast_ns(scene: RankAnalysis) -> int:
     """Exposed time of broadcasts that were launched in DDP's forward."""
     work, spans, owned = scene.timeline.device_work, scene.timeline.spans, scene.activity.communication
     launch = work.launch[np.searchsorted(work.row, owned.row)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.lateness import BEFORE, Late, Lateness
+from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -51,7 +51,7 @@ def _names(lateness: Lateness) -> dict[str, str]:
     }
 
 
-def _also(lateness: Lateness) -> Late | None:
+def _also(lateness: Lateness) -> LateRank | None:
     return next((one for one in lateness.ranks[1:] if one.share >= ALSO_SHARE), None)
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import POINT_TO_POINT, Series
+from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
@@ -81,7 +81,7 @@ def _received_per_step(rank: Digest) -> int:
     return round(max(counts, default=0) / max(len(rank.ledger.start_ns), 1))
 
 
-def _is_between(edge: tuple[int, ...], series: Series) -> bool:
+def _is_between(edge: tuple[int, ...], series: CollectiveSeries) -> bool:
     return series.collective == POINT_TO_POINT and series.ranks == edge
 
 

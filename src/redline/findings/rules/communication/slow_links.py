@@ -7,7 +7,7 @@ from functools import partial
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import Series
+from redline.analysis.rank.exchanges import CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, last_part, time_of
@@ -38,11 +38,11 @@ class _Slow:
 _Kind = tuple[str, int, int]
 
 
-def _kind(one: Series | CollectiveRow) -> _Kind:
+def _kind(one: CollectiveSeries | CollectiveRow) -> _Kind:
     return one.collective, one.group_size, one.payload_bytes
 
 
-def _is_of(kind: _Kind, series: Series) -> bool:
+def _is_of(kind: _Kind, series: CollectiveSeries) -> bool:
     return _kind(series) == kind
 
 

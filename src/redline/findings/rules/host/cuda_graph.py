@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -19,11 +19,11 @@ SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     return launch_gaps(scene) if is_launch_bound(scene) and repeats(scene) else None
 
 
-def is_launch_bound(scene: Scene) -> bool:
+def is_launch_bound(scene: RankAnalysis) -> bool:
     """Idle for a notable part of the steps, mostly because the next kernel had not been launched, and it is small.
 
     Serving engines have a rule of their own.
@@ -38,7 +38,7 @@ def is_launch_bound(scene: Scene) -> bool:
     return idle_ns > IDLE_SHARE * scene.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
 
 
-def repeats(scene: Scene) -> bool:
+def repeats(scene: RankAnalysis) -> bool:
     """Whether all steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
     work = scene.timeline.device_work
     launch = work.launch[np.searchsorted(work.row, scene.activity.compute.row)]
@@ -48,7 +48,7 @@ def repeats(scene: Scene) -> bool:
     return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max() > 0)
 
 
-def launch_gaps(scene: Scene) -> RuleMatch:
+def launch_gaps(scene: RankAnalysis) -> RuleMatch:
     dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
     figures = {
         "kernels": float(len(dur_ns)),
@@ -58,7 +58,7 @@ def launch_gaps(scene: Scene) -> RuleMatch:
     return RuleMatch(claim=scene.launch_gaps, figures=figures)
 
 
-def has_stacks(scene: Scene) -> bool:
+def has_stacks(scene: RankAnalysis) -> bool:
     return "stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0
 
 

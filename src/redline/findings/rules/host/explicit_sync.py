@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
@@ -13,7 +13,7 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import NONE
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     syncs = _between_work(scene, scene.waits.take(scene.waits.cause == Cause.SYNC))
     if not scene.on_gpu or not len(syncs):
         return None
@@ -25,7 +25,7 @@ def match(scene: Scene) -> RuleMatch | None:
     )
 
 
-def _between_work(scene: Scene, syncs: Waits) -> Waits:
+def _between_work(scene: RankAnalysis, syncs: Waits) -> Waits:
     """Those that no operator made, with work before and after: the profiler synchronises where it begins and ends."""
     launch = scene.timeline.device_work.launch
     launched_ns = scene.timeline.spans.start_ns[launch[launch != NONE]]

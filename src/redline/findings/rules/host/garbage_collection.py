@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -11,7 +11,7 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """Only collections that were recorded: a slow step alone does not tell why it was slow."""
     spans = scene.timeline.spans
     rows = scene.rows_named(schema.is_garbage_collection, Kind.PYTHON)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -14,7 +14,7 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """After a break the rest of a function runs as a compiled function of its own, called from inside the first one.
 
     Functions that were compiled apart from each other follow one another and are not in it.
@@ -34,7 +34,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=scene.idle_after(between), figures=figures)
 
 
-def _broken(scene: Scene, calls: I64) -> tuple[Intervals, int]:
+def _broken(scene: RankAnalysis, calls: I64) -> tuple[Intervals, int]:
     """When compiled functions ran that another one is inside of, and how many were inside of one."""
     spans = scene.timeline.spans
     time, breaks = Intervals.empty(), 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
@@ -10,7 +10,7 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """Numbers that are on the host already are not in it: nothing waits for them."""
     reads = scene.waits.take(scene.waits.cause == Cause.READ)
     if not scene.on_gpu or not len(reads):

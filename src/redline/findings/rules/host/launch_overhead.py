@@ -1,13 +1,13 @@
 """RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade, Numerics
 from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     return launch_gaps(scene) if is_launch_bound(scene) and not repeats(scene) else None
 
 

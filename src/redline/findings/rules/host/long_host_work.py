@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.doing import doing_of
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -18,7 +18,7 @@ from redline.trace import schema
 PAUSED_SHARE = 0.05  # of the steps
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """A first step that warms up is left out; so is what other rules name: calls, compilation."""
     ledger = scene.ledger
     steps = without_warm_up(scene, scene.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
@@ -30,7 +30,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
 
 
-def _otherwise_explained(scene: Scene) -> Intervals:
+def _otherwise_explained(scene: RankAnalysis) -> Intervals:
     spans = scene.timeline.spans
     compiling = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
     calls = spans.rows_of(*CALL_KINDS)
@@ -39,7 +39,7 @@ def _otherwise_explained(scene: Scene) -> Intervals:
     )
 
 
-def _place(scene: Scene, pauses: Intervals) -> str:
+def _place(scene: RankAnalysis, pauses: Intervals) -> str:
     """Where in the program most of the time went: the function, else the region, else the operator."""
     paused = replace(
         scene.idle,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.optimizers import cost, optimizer_steps
@@ -14,7 +14,7 @@ MANY_READS = 20  # to a call
 LEAST_SHARE = 0.01  # of the steps
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """The numbers are on the host: what they cost is Python, and no wait for the device."""
     steps = optimizer_steps(scene)
     if steps is None:

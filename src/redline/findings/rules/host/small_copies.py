@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
@@ -14,12 +14,12 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 SMALL_BYTES = 64 * 1024
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes < SMALL_BYTES))
     return copying(scene, writes)
 
 
-def copying(scene: Scene, writes: Waits) -> RuleMatch | None:
+def copying(scene: RankAnalysis, writes: Waits) -> RuleMatch | None:
     """Copies to the device that the host waited for: what they took of the device's time, and what waiting cost."""
     if not scene.on_gpu or not len(writes):
         return None

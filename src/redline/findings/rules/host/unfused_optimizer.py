@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.optimizers import cost, optimizer_steps
@@ -13,7 +13,7 @@ from redline.trace import schema
 MANY_KERNELS = 40  # to a call: lists of tensors take about ten, whatever their number
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     steps = optimizer_steps(scene)
     if steps is None or len(steps.kernels) < MANY_KERNELS * steps.calls:
         return None

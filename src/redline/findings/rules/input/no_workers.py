@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -16,11 +16,11 @@ from redline.trace import schema
 WAITING_SHARE = 0.03  # of the step
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     return loading(scene, schema.is_loader_in_process)
 
 
-def loading(scene: Scene, is_meant: Callable[[str], bool]) -> RuleMatch | None:
+def loading(scene: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatch | None:
     """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
     spans = scene.timeline.spans
     rows = scene.rows_named(is_meant, Kind.ANNOTATION)

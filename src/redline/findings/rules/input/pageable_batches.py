@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import site_of
 from redline.findings.claim_order import ClaimOrder
@@ -13,7 +13,7 @@ from redline.findings.rules.host.small_copies import copying
 LARGE_BYTES = 1_000_000
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes > LARGE_BYTES))
     if len(writes) < len(scene.ledger.start_ns):
         return None

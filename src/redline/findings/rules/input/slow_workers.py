@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -10,7 +10,7 @@ from redline.findings.rules.input.no_workers import WAITING_SHARE, loading
 from redline.trace import schema
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     return loading(scene, schema.is_loader_with_workers)
 
 

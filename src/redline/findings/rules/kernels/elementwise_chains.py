@@ -8,7 +8,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -23,7 +23,7 @@ FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")
 _SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be smaller than all that they read
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     if not scene.on_gpu:
         return None
     compute = scene.activity.compute
@@ -45,7 +45,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=savings(scene, beyond(scene, chain, _kept_ns(scene, chain))), figures=figures)
 
 
-def _fusable(scene: Scene) -> Mask:
+def _fusable(scene: RankAnalysis) -> Mask:
     """Pieces of compute that a compiler fuses with their neighbours; optimizers have fused kernels of their own."""
     timeline, kernels, compute = scene.timeline, scene.kernels, scene.activity.compute
     by_work: Mask = np.append(in_families(kernels.calls, FUSABLE), False)[kernels.call_of]
@@ -57,7 +57,7 @@ def _fusable(scene: Scene) -> Mask:
     return fusable
 
 
-def chains_of(scene: Scene, fusable: Mask) -> I64:
+def chains_of(scene: RankAnalysis, fusable: Mask) -> I64:
     """For each piece of compute the chain that it is in: neighbours on a stream that work on tensors of one size."""
     compute = scene.activity.compute
     order = np.lexsort((compute.start_ns, scene.timeline.spans.lane[compute.row]))
@@ -74,7 +74,7 @@ def chains_of(scene: Scene, fusable: Mask) -> I64:
     return chain
 
 
-def _related(scene: Scene, before: I64, after: I64) -> Mask:
+def _related(scene: RankAnalysis, before: I64, after: I64) -> Mask:
     """Whether each piece may read what the piece before it wrote.
 
     Where sizes are not known it may, unless both are the same kernel: that is how a loop over tensors looks.
@@ -96,7 +96,7 @@ def _alike(before: frozenset[int], after: frozenset[int], *, shrinks: bool) -> b
     return bool(before & after) or (shrinks and max(after, default=0) < max(before, default=0))
 
 
-def _kept_ns(scene: Scene, chain: I64) -> Floats:
+def _kept_ns(scene: RankAnalysis, chain: I64) -> Floats:
     """What one kernel takes at least instead of a chain: the traffic of its largest member, else that one's time."""
     kernels, compute = scene.kernels, scene.activity.compute
     traffic_ns = np.append(np.where(kernels.calls.has_roof, kernels.calls.memory_ns, np.nan), np.nan)[kernels.call_of]

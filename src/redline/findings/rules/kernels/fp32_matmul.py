@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.kernels import Calls, Floats
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.kernels import Floats, OperatorCalls
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -19,7 +19,7 @@ WIDE = ("fp32", "tf32")
 NARROW = ("bf16", "fp16")  # the first that the device has a peak for
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     machine, calls = scene.machine, scene.kernels.calls
     target = next((dtype for dtype in NARROW if machine and machine.peak_flops_per_s(dtype)), "")
     if not scene.on_gpu or machine is None or not target:
@@ -34,7 +34,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=claim, figures=figures, names={"target": target})
 
 
-def _saved_ns(calls: Calls, machine: Machine, target: str) -> Floats:
+def _saved_ns(calls: OperatorCalls, machine: Machine, target: str) -> Floats:
     """Of a product all beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
 
     Optimizers keep fp32.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -13,7 +13,7 @@ from redline.trace import schema
 KERNEL_SHARE = 0.03  # of the kernel time
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     spans = scene.timeline.spans
     rows = spans.rows_of(Kind.KERNEL)
     rows = rows[matching(scene.timeline, rows, schema.is_layout_conversion)]

@@ -6,21 +6,21 @@ import numpy as np
 
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import of_calls, savings
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR
-from redline.work.sizes import Product, product_of
+from redline.work.sizes import BatchedMatmul, product_of
 
 RIDGE_SHARE = 0.5  # of the FLOPs per byte above which the peak is the limit
 STEP_SHARE = 0.05  # of the steps, in such products
 HEADROOM = 0.15  # of the device's memory
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """Serving engines choose their batches themselves, and have rules of their own."""
     calls = scene.kernels.calls
     engine = scene.timeline.step_anchor == ENGINE_ANCHOR
@@ -43,7 +43,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures, names={"rows": str(commonest)})
 
 
-def _sizes(scene: Scene) -> tuple[I64, Floats]:
+def _sizes(scene: RankAnalysis) -> tuple[I64, Floats]:
     """Of each call the rows of the batch, 0 where they are not the smallest size; and the traffic without weights."""
     timeline, row = scene.timeline, scene.kernels.calls.row
     operators = timeline.operators
@@ -55,7 +55,7 @@ def _sizes(scene: Scene) -> tuple[I64, Floats]:
     return rows[which], rest[which]
 
 
-def _batch_rows(product: Product | None) -> int:
+def _batch_rows(product: BatchedMatmul | None) -> int:
     """Rows of the batch are rows of the left matrix, or those that a gradient of weights sums over."""
     if product is None or product.batch != 1:
         return 0
@@ -63,7 +63,7 @@ def _batch_rows(product: Product | None) -> int:
     return smallest if smallest < product.columns else 0
 
 
-def _without_weights(product: Product | None) -> float:
+def _without_weights(product: BatchedMatmul | None) -> float:
     """The largest of the three matrices is the weights: it has the two larger sizes. All others grow with the batch."""
     if product is None:
         return 1.0
@@ -71,7 +71,7 @@ def _without_weights(product: Product | None) -> float:
     return 1 - max(sizes) / max(sum(sizes), 1)
 
 
-def headroom_of(scene: Scene) -> float | None:
+def headroom_of(scene: RankAnalysis) -> float | None:
     """The share of the device's memory that the allocator never reserved; None where that was not recorded."""
     memory, machine = scene.timeline.memory, scene.machine
     reserved_bytes = int(memory.reserved_bytes[memory.device >= 0].max(initial=0))

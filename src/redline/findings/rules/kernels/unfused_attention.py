@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
-from redline.findings.attention import UNKNOWN, Attention, attentions_of
+from redline.analysis.rank.scene import RankAnalysis
+from redline.findings.attention import UNKNOWN, AttentionSpan, attentions_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -18,7 +18,7 @@ STEP_SHARE = 0.1  # of the steps
 _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     found = attentions_of(scene.timeline) if scene.on_gpu else []
     if not found:
         return None
@@ -37,7 +37,7 @@ def match(scene: Scene) -> RuleMatch | None:
     return RuleMatch(claim=savings(scene, beyond(scene, group, kept_ns)), figures=figures, names=names)
 
 
-def _launched_by(scene: Scene, found: Sequence[Attention]) -> I64:
+def _launched_by(scene: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
     """For each piece of compute the attention that launched it."""
     work, spans, compute = scene.timeline.device_work, scene.timeline.spans, scene.activity.compute
     launch = work.launch[np.searchsorted(work.row, compute.row)]
@@ -54,7 +54,7 @@ def _launched_by(scene: Scene, found: Sequence[Attention]) -> I64:
     return group
 
 
-def _least_ns(scene: Scene, one: Attention) -> float:
+def _least_ns(scene: RankAnalysis, one: AttentionSpan) -> float:
     """What a fused attention needs at best; 0 where that is not known. A causal mask may hide half of the pairs."""
     machine, calls = scene.machine, scene.kernels.calls
     call = int(np.searchsorted(calls.row, one.product))

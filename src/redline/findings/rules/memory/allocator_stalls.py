@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -21,7 +21,7 @@ RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatev
 _MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     if not scene.on_gpu:
         return None
     spans, ledger = scene.timeline.spans, scene.ledger
@@ -46,14 +46,14 @@ def match(scene: Scene) -> RuleMatch | None:
     )
 
 
-def _in_steps(start_ns: I64, scene: Scene) -> I64:
+def _in_steps(start_ns: I64, scene: RankAnalysis) -> I64:
     """How many of these times, which are in order, lie in each step."""
     edges = np.searchsorted(start_ns, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
     number: I64 = edges[1] - edges[0]
     return number
 
 
-def _memory(scene: Scene) -> dict[str, float]:
+def _memory(scene: RankAnalysis) -> dict[str, float]:
     """The allocator of the fullest device when most was allocated; nothing where that is no trouble or not known."""
     marks = scene.timeline.memory
     known = {one.id: one.memory_bytes for one in scene.timeline.metadata.devices if one.memory_bytes}

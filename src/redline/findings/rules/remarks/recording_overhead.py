@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -13,7 +13,7 @@ from redline.timeline.intervals import Intervals
 HOST_SHARE = 0.1  # of the steps
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """Stacks cost most; allocator events and modules cost less, and are named where there are no stacks."""
     stacks, events = has_stacks(scene), len(scene.timeline.memory)
     modules = "modules" in scene.timeline.metadata.recorded

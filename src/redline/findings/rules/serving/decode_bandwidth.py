@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -18,7 +18,7 @@ _BITS = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
 _FEWEST_BITS = 4
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     decoding = steps_in(scene, "decode")
     calls, compute = scene.kernels.calls, scene.activity.compute
     if not scene.on_gpu or not len(decoding) or not len(calls):

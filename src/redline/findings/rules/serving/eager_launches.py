@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.names import matching
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -19,7 +19,7 @@ from redline.trace import schema
 BUSY_SHARE = 0.7  # of a step: above this, launching is not what limits it
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     ledger, spans = scene.ledger, scene.timeline.spans
     told = phases_of(scene) != ""
     if not scene.on_gpu or not told.any():
@@ -44,7 +44,7 @@ def match(scene: Scene) -> RuleMatch | None:
     )
 
 
-def _begun_in(scene: Scene, rows: I64) -> I64:
+def _begun_in(scene: RankAnalysis, rows: I64) -> I64:
     """How many of these spans began in each step."""
     starts = np.sort(scene.timeline.spans.start_ns[rows])
     edges = np.searchsorted(starts, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -18,7 +18,7 @@ UNKNOWN_SHARE = 0.5  # of the compute of a phase
 _FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     phases = phases_of(scene)
     figures: dict[str, float] = {}
     for phase in PHASES:

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from redline.launch.inside.counting.steps import Steps
-    from redline.launch.inside.home import Home
+    from redline.launch.inside.counting.steps import StepCounter
+    from redline.launch.inside.home import TrainingThread
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
 _CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice
 _CALLS_WITH_GRADIENTS = 64  # beside an optimizer that does not step: then it is no training that accumulates
 
 
-class Calls:
+class ModuleCalls:
     """Finds the outermost modules of a job that has no optimizer; calls of the most used one are its steps.
 
     A module reads `_compiled_call_impl` of itself first thing when it is called. Whoever lists the attributes of a
     module, as torch.jit.script does, reads it too.
     """
 
-    def __init__(self, home: Home) -> None:
-        self._steps: Steps | None = None
+    def __init__(self, home: TrainingThread) -> None:
+        self._steps: StepCounter | None = None
         self._safely: Callable[[Callable[[], None]], None] = lambda watch: watch()
         self._home = home
         self._seen = _Seen()
@@ -52,7 +52,7 @@ class Calls:
         self._inner = torch.nn.Module._call_impl.__code__
         self._noted = _Called(self)
 
-    def look_for_steps(self, steps: Steps, safely: Callable[[Callable[[], None]], None]) -> None:
+    def look_for_steps(self, steps: StepCounter, safely: Callable[[Callable[[], None]], None]) -> None:
         self._steps = steps
         self._safely = safely
         self._listen(to_all=True)
@@ -219,7 +219,7 @@ def _is_one_made(kind: type[Optimizer]) -> bool:
 class _Called:
     """Stands for `_compiled_call_impl` of modules, and tells of each call."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ModuleCalls) -> None:
         self._calls = calls
 
     def __get__(self, module: torch.nn.Module | None, kind: type | None = None) -> object:

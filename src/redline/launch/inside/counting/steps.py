@@ -25,13 +25,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
 
 
-class Steps:
+class StepCounter:
     """Counts the steps of this process and keeps how long each took, on the board."""
 
-    def __init__(self, place: Place, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]) -> None:
+    def __init__(
+        self, place: ProcessContext, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]
+    ) -> None:
         self._board = place.board
         self._number = place.number
         self._words = place.slot.words

@@ -31,7 +31,7 @@ from redline.launch.inside.blame import pass_on, tolerated
 from redline.launch.inside.counting.optimizers import Optimizers
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recording.recorder import Recorder
-from redline.launch.inside.recording.schedule import Schedule
+from redline.launch.inside.recording.schedule import WindowSchedule
 from redline.launch.inside.recording.terminate import FlushOnTerm
 from redline.launch.process import peak_bytes
 
@@ -39,8 +39,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.home import Home
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.home import TrainingThread
+    from redline.launch.inside.place import ProcessContext
 
 _LAST_STEP_NS = 2_000_000_000  # that a thread gets to come to the end of its step when the process ends
 
@@ -50,8 +50,8 @@ class Capture:
 
     def __init__(
         self,
-        place: Place,
-        home: Home,
+        place: ProcessContext,
+        home: TrainingThread,
         at_next_call: Callable[[Callable[[], None]], None],
         module: Callable[[], str | None],
     ) -> None:
@@ -63,7 +63,7 @@ class Capture:
         self._home = home
         self.optimizers = Optimizers()
         self.notes = Notes(place)
-        self._schedule = Schedule(place, self.notes)
+        self._schedule = WindowSchedule(place, self.notes)
         self._recorder = Recorder(place, self._give_way)
         self._on_term = FlushOnTerm(self._flush_now, place.settings.flush_s)
         self._is_leaving = False  # the process ends

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 
@@ -30,7 +30,7 @@ _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 class Recorder:
     """The one profiler that is ours; it gives way to any other."""
 
-    def __init__(self, place: Place, give_way: Callable[[], None]) -> None:
+    def __init__(self, place: ProcessContext, give_way: Callable[[], None]) -> None:
         self._place = place
         self._give_way = give_way
         self._profiler: Any = None

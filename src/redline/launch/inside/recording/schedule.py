@@ -22,7 +22,7 @@ from redline.launch.inside.recording.condition import Condition
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redline.launch.inside.notes import Notes
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
     from redline.launch.inside.recording.recorder import Recorder
 
 _NEVER = 1 << 62
@@ -33,10 +33,10 @@ _USUAL_OF = 8  # the last steps before a window that say how long one usually ta
 _SYNC_STEPS = 2  # ahead of the step in which a condition came true, so that all ranks begin at the same one
 
 
-class Schedule:
+class WindowSchedule:
     """The windows of this process that are to come."""
 
-    def __init__(self, place: Place, notes: Notes) -> None:
+    def __init__(self, place: ProcessContext, notes: Notes) -> None:
         self._settings = place.settings
         self._slot = place.slot
         self._words = place.slot.words

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.launch.inside.place import Place
+    from redline.launch.inside.place import ProcessContext
 
 _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
 
 
-def write_detached(place: Place, number: int, export: Callable[[str], None]) -> None:
+def write_detached(place: ProcessContext, number: int, export: Callable[[str], None]) -> None:
     """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder."""
     settings = place.settings
     folder = f"{settings.folder}/window-{number}"
@@ -70,7 +70,7 @@ def _may_fork() -> bool:
     return False
 
 
-def _in_a_child(place: Place, number: int, work: Callable[[], None]) -> None:
+def _in_a_child(place: ProcessContext, number: int, work: Callable[[], None]) -> None:
     """Fork twice: the one that does the work is a stranger to this process, which waits for the other only."""
     with untold():
         child = _fork()
@@ -106,7 +106,7 @@ def _fork() -> int:
             filters.remove(ignored)
 
 
-def _alone(place: Place, number: int, work: Callable[[], None]) -> None:
+def _alone(place: ProcessContext, number: int, work: Callable[[], None]) -> None:
     window = place.slot.window(number)
     _let_go()
     began_ns = time.perf_counter_ns()
@@ -142,12 +142,12 @@ def _let_go() -> None:
     os.nice(5)
 
 
-def _write(place: Place, number: int, export: Callable[[str], None], target: str) -> None:
+def _write(place: ProcessContext, number: int, export: Callable[[str], None], target: str) -> None:
     _compress(place, number, _export(place, export, target, limit=_limit_files), target)
 
 
 def _export(
-    place: Place, export: Callable[[str], None], target: str, limit: Callable[[int], None] | None = None
+    place: ProcessContext, export: Callable[[str], None], target: str, limit: Callable[[int], None] | None = None
 ) -> str:
     """The JSON of the trace, under a name that no reader takes for a trace."""
     folder = os.path.dirname(target)  # noqa: PTH120
@@ -184,7 +184,7 @@ def _is_whole(path: str) -> bool:
         return False
 
 
-def _compress(place: Place, number: int, raw: str, target: str) -> None:
+def _compress(place: ProcessContext, number: int, raw: str, target: str) -> None:
     settings = place.settings
     try:
         compress(raw, target, place.slot.window(number), settings)
@@ -193,7 +193,7 @@ def _compress(place: Place, number: int, raw: str, target: str) -> None:
     _make_room(place, number, target)
 
 
-def _make_room(place: Place, number: int, target: str) -> None:
+def _make_room(place: ProcessContext, number: int, target: str) -> None:
     """Of the windows that were written, the newest are kept. The others are gone from the board as well."""
     written = [window for window in place.slot.windows() if window[STATE] == WRITTEN]
     for window in written[: -min(place.settings.keep, WINDOWS - 1)]:

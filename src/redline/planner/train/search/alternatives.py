@@ -8,8 +8,8 @@ from redline.planner.train.choices import ACCEPTED_CHANCE
 from redline.planner.train.columns import row_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.outcome import StepTime
-from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
-from redline.planner.train.search.search import Found
+from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
+from redline.planner.train.search.search import FoundLayouts
 
 DIMENSIONS = ("tp", "pp", "cp", "ep", "zero", "recompute", "micro_batch", "chunks", "schedule")
 # All times of the host.
@@ -57,7 +57,7 @@ class Change:
     """Whether another layout would be the best."""
 
 
-def alternatives(found: Found, device_bytes: float) -> tuple[Alternative, ...]:
+def alternatives(found: FoundLayouts, device_bytes: float) -> tuple[Alternative, ...]:
     """For each dimension and each value in it that the best layout does not have."""
     best = found.every.row(0)
     others = []
@@ -70,7 +70,7 @@ def alternatives(found: Found, device_bytes: float) -> tuple[Alternative, ...]:
     return tuple(others)
 
 
-def _alternative(found: Found, dimension: str, value: int, rows: np.ndarray, device_bytes: float) -> Alternative:
+def _alternative(found: FoundLayouts, dimension: str, value: int, rows: np.ndarray, device_bytes: float) -> Alternative:
     """Rows are ordered, so the first is the best; where none fits, the smallest stands for them."""
     fits = bool(rows[0] < found.fitting)
     row = int(rows[0]) if fits else int(rows[np.argmin(found.every.peak_bytes[rows])])
@@ -92,7 +92,7 @@ def _grown_most(best: Evaluated, other: Evaluated) -> tuple[str, float, float]:
     return name.removesuffix("_s"), after - before, after / before if before > 0 else np.inf
 
 
-def changes(job: Job, found: Found, *, accepted_chance: float = ACCEPTED_CHANCE) -> tuple[Change, ...]:
+def changes(job: TrainingJob, found: FoundLayouts, *, accepted_chance: float = ACCEPTED_CHANCE) -> tuple[Change, ...]:
     """The search again on better machines: what would be the best layout there?"""
     best = found.every.row(0)
     seen = []

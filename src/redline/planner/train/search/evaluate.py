@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class TrainingJob:
     """What is to be laid out, and on what."""
 
     workload: Workload
@@ -67,7 +67,7 @@ class Evaluated:
         return replace(picked, **nested)
 
 
-def evaluate(job: Job, layouts: Layout) -> Evaluated:
+def evaluate(job: TrainingJob, layouts: Layout) -> Evaluated:
     """All of them, some thousands at a time."""
     count = len(np.atleast_1d(layouts.dp))
     starts = range(0, max(count, 1), ROWS_AT_ONCE)
@@ -75,7 +75,7 @@ def evaluate(job: Job, layouts: Layout) -> Evaluated:
     return parts[0] if len(parts) == 1 else _joined_evaluations(parts)
 
 
-def _evaluate(job: Job, layout: Layout) -> Evaluated:
+def _evaluate(job: TrainingJob, layout: Layout) -> Evaluated:
     time = step_time(job.workload.step_costs(job.batch, layout, job.rates))
     memory = job.workload.memory(job.batch, layout, job.foot)
     peak_bytes = memory.peak_bytes

@@ -14,9 +14,9 @@ from redline.planner.train.choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.alternatives import alternatives, changes
-from redline.planner.train.search.evaluate import Evaluated, Job
+from redline.planner.train.search.evaluate import Evaluated, TrainingJob
 from redline.planner.train.search.planned import Candidate, TrainingPlan
-from redline.planner.train.search.search import ALIKE, Found, frontier, safer, search
+from redline.planner.train.search.search import ALIKE, FoundLayouts, frontier, safer, search
 from redline.planner.train.search.space import Space
 from redline.planner.train.stacks import DEFAULT_STACK, rates_of
 from redline.planner.train.stages import micro_batches
@@ -91,7 +91,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     )
 
 
-def _job(request: TrainingRequest) -> Job:
+def _job(request: TrainingRequest) -> TrainingJob:
     rates = rates_of(
         request.machine,
         request.dtype,
@@ -103,7 +103,7 @@ def _job(request: TrainingRequest) -> Job:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
     rates = request.workload.rates(rates, request.machine)
-    return Job(
+    return TrainingJob(
         workload=request.workload,
         batch=batch,
         rates=rates,
@@ -135,7 +135,7 @@ def _nothing(request: TrainingRequest) -> str:
     )
 
 
-def _first(found: Found, count: int) -> list[Evaluated]:
+def _first(found: FoundLayouts, count: int) -> list[Evaluated]:
     """The best ones, without those that cost what a simpler one costs."""
     costs = np.stack([found.every.step_s, found.every.peak_bytes], axis=1)[: max(found.fitting, 1)]
     _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
@@ -149,7 +149,7 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.unique(np.linspace(0, len(rows) - 1, SHOWN_FRONTIER).round().astype(np.intp))]
 
 
-def _candidate(job: Job, one: Evaluated, request: TrainingRequest) -> Candidate:
+def _candidate(job: TrainingJob, one: Evaluated, request: TrainingRequest) -> Candidate:
     step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
     low, high = request.workload.spread(request.stack, request.machine)
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)

@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class MeasuredAccuracy:
     """How well the same model of the same software stack predicted measured runs that it was not fitted to."""
 
     what: str
@@ -90,7 +90,7 @@ class TrainingPlan:
     overlaps: tuple[Overlap, ...]
     alternatives: tuple[Alternative, ...]
     changes: tuple[Change, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[MeasuredAccuracy, ...]
 
     @property
     def tokens_per_step(self) -> float:

@@ -9,7 +9,7 @@ from redline.model.model import Column, Number
 from redline.planner.train.choices import ACCEPTED_CHANCE, BY
 from redline.planner.train.columns import rows_of
 from redline.planner.train.layout import Layout
-from redline.planner.train.search.evaluate import Evaluated, Job, evaluate
+from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
 from redline.planner.train.search.space import Space
 
 SURE = 0.02
@@ -20,7 +20,7 @@ ALIKE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundLayouts:
     """All layouts that can run, the fastest first; those that probably run out of memory are at the end."""
 
     every: Evaluated
@@ -28,14 +28,16 @@ class Found:
     """How many of them fit, from the first on."""
 
 
-def search(job: Job, space: Space, *, by: str = BY[0], accepted_chance: float = ACCEPTED_CHANCE) -> Found:
+def search(
+    job: TrainingJob, space: Space, *, by: str = BY[0], accepted_chance: float = ACCEPTED_CHANCE
+) -> FoundLayouts:
     """Evaluate every layout of the space, and order them by speed or by memory."""
     every = evaluate(job, _running(job, job.workload.layouts(job.batch, space)))
     fits = every.chance <= accepted_chance
     first = every.step_s if by == "speed" else every.peak_bytes
     second = every.peak_bytes if by == "speed" else every.step_s
     order = np.lexsort((second, first, np.asarray(_pieces(every.layout)), _grade(first), ~fits))
-    return Found(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+    return FoundLayouts(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
 
 
 def _grade(amounts: Column) -> Column:
@@ -48,7 +50,7 @@ def _pieces(layout: Layout) -> Number:
     return layout.tp * layout.pp * layout.cp * layout.chunks
 
 
-def safer(found: Found) -> int | None:
+def safer(found: FoundLayouts) -> int | None:
     """The row that is the least likely to run out of memory, of those that are hardly slower than the first."""
     every = found.every.rows(np.arange(found.fitting))
     if not found.fitting or every.chance[0] <= SURE:
@@ -58,13 +60,13 @@ def safer(found: Found) -> int | None:
     return row if every.chance[row] <= SURE else None
 
 
-def _running(job: Job, possible: Layout) -> Layout:
+def _running(job: TrainingJob, possible: Layout) -> Layout:
     """Those that the stack does not refuse."""
     runs = job.workload.runnable(job.batch, possible, job.foot)
     return rows_of(possible, runs)
 
 
-def frontier(found: Found) -> NDArray[np.intp]:
+def frontier(found: FoundLayouts) -> NDArray[np.intp]:
     """Rows of the layouts that fit and than which none is both faster and smaller, the fastest first."""
     steps, peaks = found.every.step_s[: found.fitting], found.every.peak_bytes[: found.fitting]
     order = np.lexsort((peaks, steps))

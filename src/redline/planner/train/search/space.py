@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from redline.model.model import Column, Model
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Batch, Layout
 
 # Beyond these nobody has run, and the model has no evidence.
@@ -55,7 +55,7 @@ def module_layouts(batch: Batch, space: Space) -> Layout:
     alone = all(_allowed(name, [1], space) for name in ("tp", "pp", "cp", "ep", "chunks"))
     sizes = [each for each in divisors(share) if each <= LARGEST_SAMPLES] if alone and not rest else []
     rows = [
-        (dp, 1, 1, 1, 1, micro_batch, 1, Schedule.ONE_F_ONE_B, *sharding)
+        (dp, 1, 1, 1, 1, micro_batch, 1, PipelineSchedule.ONE_F_ONE_B, *sharding)
         for dp in _allowed("dp", [space.devices], space)
         for micro_batch in _allowed("micro_batch", sizes, space)
         for sharding in _shardings((dp, 1, 1, 1, 1), space)
@@ -128,13 +128,13 @@ def _orders(
     """Chunks and schedule of the pipeline."""
     dp, pp = split[0], split[2]
     if pp == 1:
-        yield 1, Schedule.ONE_F_ONE_B
+        yield 1, PipelineSchedule.ONE_F_ONE_B
         return
     micro_batches = int(batch.sequences) // (dp * micro_batch)
     # GPipe is never faster than 1F1B and needs more memory: only who asks for it gets it.
-    usual = [Schedule.ONE_F_ONE_B, Schedule.ZERO_BUBBLE]
-    for schedule in _allowed("schedule", list(Schedule) if "schedule" in space.fixed else usual, space):
-        interleaved = schedule == Schedule.ONE_F_ONE_B and micro_batches % pp == 0
+    usual = [PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE]
+    for schedule in _allowed("schedule", list(PipelineSchedule) if "schedule" in space.fixed else usual, space):
+        interleaved = schedule == PipelineSchedule.ONE_F_ONE_B and micro_batches % pp == 0
         several = [each for each in range(2, LARGEST_CHUNKS + 1) if interleaved and _evenly(model, pp * each)]
         for chunks in _allowed("chunks", [1, *several], space):
             yield chunks, schedule

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from redline.hardware.machine import Machine
-from redline.planner.train.search.planned import Evidence
+from redline.planner.train.search.planned import MeasuredAccuracy
 from redline.planner.train.stacks import DEFAULT_STACK, spread
 
 EVERY = "all"
@@ -22,7 +22,7 @@ def spread_of(stack: str, machine: Machine, *, unusual: bool = False) -> tuple[f
     return min(low, usual["low"]), max(high, usual["high"])
 
 
-def evidence(stack: str, machine: Machine) -> tuple[Evidence, ...]:
+def evidence(stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
     """Of step time and of memory: runs of the stack itself, or of all where it has none, or none on such a machine."""
     own = stack if _is_measured(machine) else EVERY
     held_out = _file()["held_out"]
@@ -33,10 +33,10 @@ def _is_measured(machine: Machine) -> bool:
     return (machine.base or machine.name) in _file()["machines"]
 
 
-def _evidence(what: str, known: dict[str, dict[str, float]], stack: str) -> Evidence:
+def _evidence(what: str, known: dict[str, dict[str, float]], stack: str) -> MeasuredAccuracy:
     name = stack if stack in known else EVERY
     found = known[name]
-    return Evidence(what=what, stack=name, rows=int(found["rows"]), median=found["median"], p90=found["p90"])
+    return MeasuredAccuracy(what=what, stack=name, rows=int(found["rows"]), median=found["median"], p90=found["p90"])
 
 
 @cache

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Activity(IntEnum):
+class EventKind(IntEnum):
     """Computing, sending, or moving memory."""
 
     FORWARD = 0

@@ -26,7 +26,7 @@ _TENSORS_OF_SUM = 3  # two are read, one is written
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class SimulatedCall:
     """One operator with one kernel."""
 
     name: str
@@ -39,7 +39,7 @@ class Call:
     """Alone; a trace scales what belongs together to what it takes together."""
 
 
-class Work(Protocol):
+class SimulatedWork(Protocol):
     """Something that a pass does."""
 
     @property
@@ -49,7 +49,7 @@ class Work(Protocol):
     @property
     def flops(self) -> float: ...
 
-    def call(self, kernel: str, layers: float) -> Call: ...
+    def call(self, kernel: str, layers: float) -> SimulatedCall: ...
 
 
 class Role(Enum):
@@ -61,7 +61,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product:
+class MatmulCall:
     """A matmul of one layer, or of many matrices that share the rows (experts)."""
 
     label: str
@@ -80,7 +80,7 @@ class Product:
     def flops(self) -> float:
         return 2 * self.rows * self.k * self.n
 
-    def call(self, kernel: str, layers: float) -> Call:
+    def call(self, kernel: str, layers: float) -> SimulatedCall:
         repeated = _whole(layers)
         groups = self.matrices * (repeated or 1)
         rows = max(1, round(self.rows * (1 if repeated else layers) / self.matrices))
@@ -96,7 +96,7 @@ class Product:
         more = {Role.INPUTS: ", gradient of inputs", Role.WEIGHTS: ", gradient of weights"}.get(self.role, "")
         return self._called(f"{name}{more}", shapes, layers)
 
-    def _called(self, kernel: str, shapes: list[Shape], layers: float) -> Call:
+    def _called(self, kernel: str, shapes: list[Shape], layers: float) -> SimulatedCall:
         number, both = str(_TYPE_NUMBERS[self.out]), [TENSOR_TYPES[self.dtype]] * 2
         seconds = layers * self.seconds
         if len(shapes[0]) == 3 and (self.routed or self.dtype in _SHORT):
@@ -112,7 +112,7 @@ class Product:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class AttentionCall:
     """Fused attention of one layer. Where it is not causal, `keys` are those that a query meets on average."""
 
     sequences: int
@@ -133,7 +133,7 @@ class Attention:
         products = (3 * self.size + 2 * self.value_size) if self.backward else self.size + self.value_size
         return 2 * pairs * products
 
-    def call(self, kernel: str, layers: float) -> Call:
+    def call(self, kernel: str, layers: float) -> SimulatedCall:
         repeated = _whole(layers)
         sequences = self.sequences * (repeated or 1)
         queries = max(1, round(self.queries * (1 if repeated else layers)))
@@ -162,7 +162,7 @@ class Softmax:
     seconds: float
     flops: float = 0.0
 
-    def call(self, kernel: str, layers: float) -> Call:
+    def call(self, kernel: str, layers: float) -> SimulatedCall:
         first = max(1, round(self.shape[0] * layers))
         shape, tensor = [first, *self.shape[1:]], TENSOR_TYPES[self.dtype]
         seconds, kernel = layers * self.seconds, f"{kernel}: softmax of attention"
@@ -183,16 +183,16 @@ class Moved:
     seconds: float
     flops: float = 0.0
 
-    def call(self, kernel: str, layers: float) -> Call:
+    def call(self, kernel: str, layers: float) -> SimulatedCall:
         elements = max(1, round(layers * self.moved_bytes / _TENSORS_OF_SUM / _TYPE_BYTES[self.dtype]))
         types, values = [*([TENSOR_TYPES[self.dtype]] * 2), "Scalar"], ["", "", "1"]
         shapes: list[Shape] = [[elements], [elements], []]
         return _call("aten::add", f"{kernel}: {self.label}", shapes, types, values, layers * self.seconds)
 
 
-def as_one(work: Sequence[Work]) -> list[Work]:
+def as_one(work: Sequence[SimulatedWork]) -> list[SimulatedWork]:
     """All that a pass does as the largest of its matmuls, with as many rows as have the FLOPs of everything."""
-    products = [each for each in work if isinstance(each, Product)]
+    products = [each for each in work if isinstance(each, MatmulCall)]
     if not products:
         return list(work)
     largest = max(products, key=lambda each: each.flops)
@@ -206,7 +206,11 @@ def _whole(layers: float) -> int:
     return round(layers) if layers >= 1 and abs(layers - round(layers)) < 1e-6 else 0
 
 
-def _call(name: str, kernel: str, shapes: Sequence[Shape], types: list[str], values: list[str], seconds: float) -> Call:
+def _call(
+    name: str, kernel: str, shapes: Sequence[Shape], types: list[str], values: list[str], seconds: float
+) -> SimulatedCall:
     texts = (json.dumps(each) for each in (shapes, types, values))
     shapes_text, types_text, values_text = texts
-    return Call(name=name, kernel=kernel, shapes=shapes_text, dtypes=types_text, values=values_text, seconds=seconds)
+    return SimulatedCall(
+        name=name, kernel=kernel, shapes=shapes_text, dtypes=types_text, values=values_text, seconds=seconds
+    )

@@ -9,24 +9,24 @@ from redline.model.parameters import layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.simulation import calls, messages
-from redline.planner.train.simulation.activity import Activity
-from redline.planner.train.simulation.calls import Call, Moved, Work
+from redline.planner.train.simulation.activity import EventKind
+from redline.planner.train.simulation.calls import Moved, SimulatedCall, SimulatedWork
 from redline.planner.train.simulation.layer_pass import puts_weights_off
-from redline.planner.train.simulation.messages import Copies, Direction, Message, copy_messages, layer_messages
+from redline.planner.train.simulation.messages import Copies, Direction, SimulatedMessage, copy_messages, layer_messages
 from redline.planner.train.simulation.pass_work import OneLayout, pass_work
-from redline.planner.train.simulation.stage_run import Event
+from redline.planner.train.simulation.stage_run import SimulatedEvent
 from redline.planner.train.stages import first_stage
 from redline.planner.train.time.step_costs import OFFLOADED_BYTES, StepCosts, apart, ends, optimizer_states
 
 KERNELS = {
-    Activity.FORWARD: "forward",
-    Activity.RECOMPUTE: "recompute",
-    Activity.BACKWARD: "backward",
-    Activity.WEIGHTS: "weight gradients",
-    Activity.HEAD_FORWARD: "logits and loss",
-    Activity.HEAD_BACKWARD: "logits and loss, backward",
-    Activity.OPTIMIZER: "optimizer",
-    Activity.OFFLOAD: "Memcpy HtoD (offloaded optimizer)",
+    EventKind.FORWARD: "forward",
+    EventKind.RECOMPUTE: "recompute",
+    EventKind.BACKWARD: "backward",
+    EventKind.WEIGHTS: "weight gradients",
+    EventKind.HEAD_FORWARD: "logits and loss",
+    EventKind.HEAD_BACKWARD: "logits and loss, backward",
+    EventKind.OPTIMIZER: "optimizer",
+    EventKind.OFFLOAD: "Memcpy HtoD (offloaded optimizer)",
 }
 _DIGITS = 6  # of a number of layers
 
@@ -37,8 +37,8 @@ class Drawing:
     def __init__(
         self,
         costs: StepCosts[float],
-        work: Mapping[Activity, Sequence[Work]],
-        messages: Mapping[Direction, Sequence[Message]],
+        work: Mapping[EventKind, Sequence[SimulatedWork]],
+        messages: Mapping[Direction, Sequence[SimulatedMessage]],
         offloaded_bytes: float = 0.0,
         offloading_s: float = 0.0,
     ) -> None:
@@ -48,7 +48,7 @@ class Drawing:
         self.offloaded_bytes = round(offloaded_bytes)
         self.offloading_s = offloading_s
         """What copying these takes. Then the device waits for Adam on the host."""
-        self._known: dict[tuple[Activity, float], tuple[Call, ...]] = {}
+        self._known: dict[tuple[EventKind, float], tuple[SimulatedCall, ...]] = {}
 
     def coarse(self) -> "Drawing":
         """With one operator for each kernel, and one collective for all that a pass sends."""
@@ -60,7 +60,7 @@ class Drawing:
             self.offloading_s,
         )
 
-    def calls(self, event: Event) -> tuple[Call, ...]:
+    def calls(self, event: SimulatedEvent) -> tuple[SimulatedCall, ...]:
         """The operators of a kernel, in order."""
         key = (event.activity, self._share(event))
         if key not in self._known:
@@ -68,23 +68,23 @@ class Drawing:
             self._known[key] = tuple(each.call(name, key[1]) for each in work if each.seconds > 0)
         return self._known[key]
 
-    def messages(self, event: Event) -> tuple[Sequence[Message], float]:
+    def messages(self, event: SimulatedEvent) -> tuple[Sequence[SimulatedMessage], float]:
         """The collectives of an event in order, and how much of each."""
         found = self._messages.get((event.activity, event.backward)) or self._messages.get((event.activity, False), ())
         return found, self._share(event)
 
-    def takes_s(self, event: Event) -> float:
+    def takes_s(self, event: SimulatedEvent) -> float:
         """What the traffic of a layer takes, with the part that hides behind its kernels."""
         messages, share = self.messages(event)
         return share * sum(each.seconds for each in messages)
 
-    def spans(self, activity: Activity) -> int:
+    def spans(self, activity: EventKind) -> int:
         """About how many spans an event of this kind has: operators, launches and what they launch."""
         if activity in KERNELS:
             return 3 * sum(1 for each in self._work.get(activity, ()) if each.seconds > 0) or 2
         return 2 * max(1, len(self._messages.get((activity, True)) or self._messages.get((activity, False), ())))
 
-    def _share(self, event: Event) -> float:
+    def _share(self, event: SimulatedEvent) -> float:
         """How many layers an event stands for, or which part of what happens once."""
         whole_s = self._seconds.get((event.activity, event.backward), 0.0)
         return round((event.end_s - event.start_s) / whole_s, _DIGITS) if whole_s > 0 else 1.0
@@ -94,21 +94,21 @@ class Drawing:
         costs = self._costs
         later_s = costs.weight_gradient_s if puts_weights_off(costs) else 0.0
         found: dict[Direction, float] = {
-            (Activity.FORWARD, False): costs.forward_s,
-            (Activity.RECOMPUTE, True): costs.recompute_s,
-            (Activity.BACKWARD, True): costs.backward_s - later_s,
-            (Activity.WEIGHTS, True): costs.weight_gradient_s,
-            (Activity.TENSOR, False): costs.tensor_forward_s,
-            (Activity.TENSOR, True): costs.tensor_backward_s,
-            (Activity.CONTEXT, False): costs.context_forward_s,
-            (Activity.CONTEXT, True): costs.context_backward_s,
-            (Activity.EXPERT, False): costs.expert_forward_s,
-            (Activity.EXPERT, True): costs.expert_backward_s,
+            (EventKind.FORWARD, False): costs.forward_s,
+            (EventKind.RECOMPUTE, True): costs.recompute_s,
+            (EventKind.BACKWARD, True): costs.backward_s - later_s,
+            (EventKind.WEIGHTS, True): costs.weight_gradient_s,
+            (EventKind.TENSOR, False): costs.tensor_forward_s,
+            (EventKind.TENSOR, True): costs.tensor_backward_s,
+            (EventKind.CONTEXT, False): costs.context_forward_s,
+            (EventKind.CONTEXT, True): costs.context_backward_s,
+            (EventKind.EXPERT, False): costs.expert_forward_s,
+            (EventKind.EXPERT, True): costs.expert_backward_s,
         }
         either = {
-            Activity.GATHER: costs.gather_s,
-            Activity.SCATTER: costs.scatter_s,
-            Activity.REDUCE: costs.reduce_s,
+            EventKind.GATHER: costs.gather_s,
+            EventKind.SCATTER: costs.scatter_s,
+            EventKind.REDUCE: costs.reduce_s,
         }
         return found | {(each, back): seconds for each, seconds in either.items() for back in (False, True)}
 
@@ -151,8 +151,8 @@ def model_drawing(
 def _drawing(
     costs: StepCosts[float],
     copies: Copies,
-    work: Mapping[Activity, Sequence[Work]],
-    messages: Mapping[Direction, Sequence[Message]],
+    work: Mapping[EventKind, Sequence[SimulatedWork]],
+    messages: Mapping[Direction, Sequence[SimulatedMessage]],
 ) -> Drawing:
     """With what the optimizer moves: its share of the states, on the device or over the link to the host."""
     layout, rates = copies.layout, copies.rates
@@ -162,7 +162,7 @@ def _drawing(
     update = Moved(label="update", moved_bytes=moved_bytes, dtype="fp32", seconds=float(costs.optimizer_s))
     return Drawing(
         costs,
-        {**work, Activity.OPTIMIZER: [update] if moved_bytes > 0 else []},
+        {**work, EventKind.OPTIMIZER: [update] if moved_bytes > 0 else []},
         {**messages, **copy_messages(copies)},
         offloaded * OFFLOADED_BYTES,
         offloaded * OFFLOADED_BYTES / float(rates.host_link_bytes_per_s),

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from redline.planner.train.choices import Schedule
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.choices import PipelineSchedule
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.schedule import Pass
 from redline.planner.train.time.step_costs import StepCosts
 
@@ -11,7 +11,7 @@ from redline.planner.train.time.step_costs import StepCosts
 class LayerPass(NamedTuple):
     """Seconds. What is sent takes its turn after what is computed; gathers come before the pass, scatters after it."""
 
-    parts: tuple[tuple[Activity, float], ...]
+    parts: tuple[tuple[EventKind, float], ...]
     host_s: float
     gather_s: float = 0.0
     scatter_s: float = 0.0
@@ -51,7 +51,7 @@ def has_chunks(costs: StepCosts[float]) -> bool:
 
 def puts_weights_off(costs: StepCosts[float]) -> bool:
     """Whether gradients of weights are computed in a pass of their own."""
-    return costs.schedule == Schedule.ZERO_BUBBLE and costs.stages > 1 and not has_chunks(costs)
+    return costs.schedule == PipelineSchedule.ZERO_BUBBLE and costs.stages > 1 and not has_chunks(costs)
 
 
 def layer_pass(costs: StepCosts[float], kind: Pass) -> LayerPass:
@@ -60,15 +60,15 @@ def layer_pass(costs: StepCosts[float], kind: Pass) -> LayerPass:
     apart = puts_weights_off(costs)
     if kind is Pass.BACKWARD:
         return _backward(costs, apart=apart)
-    return LayerPass(((Activity.WEIGHTS, costs.weight_gradient_s),), 0.0, 0.0, costs.scatter_s)
+    return LayerPass(((EventKind.WEIGHTS, costs.weight_gradient_s),), 0.0, 0.0, costs.scatter_s)
 
 
 def _forward(costs: StepCosts[float]) -> LayerPass:
     parts = (
-        (Activity.FORWARD, costs.forward_s),
-        (Activity.CONTEXT, costs.context_forward_s),
-        (Activity.TENSOR, costs.tensor_forward_s),
-        (Activity.EXPERT, costs.expert_forward_s),
+        (EventKind.FORWARD, costs.forward_s),
+        (EventKind.CONTEXT, costs.context_forward_s),
+        (EventKind.TENSOR, costs.tensor_forward_s),
+        (EventKind.EXPERT, costs.expert_forward_s),
     )
     return LayerPass(parts, costs.host_forward_s, costs.gather_s)
 
@@ -76,11 +76,11 @@ def _forward(costs: StepCosts[float]) -> LayerPass:
 def _backward(costs: StepCosts[float], *, apart: bool) -> LayerPass:
     later_s = costs.weight_gradient_s if apart else 0.0
     parts = (
-        (Activity.RECOMPUTE, costs.recompute_s),
-        (Activity.BACKWARD, costs.backward_s - later_s),
-        (Activity.EXPERT, costs.expert_backward_s),
-        (Activity.TENSOR, costs.tensor_backward_s),
-        (Activity.CONTEXT, costs.context_backward_s),
+        (EventKind.RECOMPUTE, costs.recompute_s),
+        (EventKind.BACKWARD, costs.backward_s - later_s),
+        (EventKind.EXPERT, costs.expert_backward_s),
+        (EventKind.TENSOR, costs.tensor_backward_s),
+        (EventKind.CONTEXT, costs.context_backward_s),
     )
     host_s = max(costs.host_backward_s - later_s, 0.0)
     return LayerPass(parts, host_s, costs.gather_s, 0.0 if apart else costs.scatter_s)

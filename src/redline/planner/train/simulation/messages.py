@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Layout
 from redline.planner.train.rates import Rates
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.pass_work import OneLayout
 from redline.planner.train.time.collectives import (
-    Group,
+    CommGroup,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -28,12 +28,12 @@ STAGES = "stages"
 TYPES = {"bf16": "BFloat16", "fp16": "Half", "fp32": "Float"}
 """As c10d writes them."""
 _FLOAT_BYTES = 4
-Direction = tuple[Activity, bool]
+Direction = tuple[EventKind, bool]
 """What is sent, and whether in the backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class SimulatedMessage:
     """One collective, send or receive, of one member of its group."""
 
     collective: str
@@ -51,7 +51,7 @@ class Message:
         return max(1, round(share * self.in_elements)), max(1, round(share * self.out_elements))
 
 
-def as_one(messages: Sequence[Message]) -> list[Message]:
+def as_one(messages: Sequence[SimulatedMessage]) -> list[SimulatedMessage]:
     """Several as the longest of them, with the elements of all."""
     if not any(each.seconds for each in messages):
         return list(messages[:1])
@@ -68,28 +68,28 @@ def as_one(messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[Message]]:
+def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Inside one average layer, and between stages."""
     again = one.layout.recompute == Recompute.FULL
     tensor, context, expert = list(_tensor(one)), list(_context(one)), list(_expert(one))
     tensor_back, context_back = list(_tensor_backward(one, tensor)), list(_context_backward(context))
     repeated = 2 if again else 1
     return {
-        (Activity.TENSOR, False): tensor,
-        (Activity.TENSOR, True): [*(tensor if again else []), *tensor_back],
-        (Activity.CONTEXT, False): context,
-        (Activity.CONTEXT, True): [*(context if again else []), *context_back],
-        (Activity.EXPERT, False): expert,
-        (Activity.EXPERT, True): expert * repeated,
-        (Activity.SEND, False): [_exchange(one, "send")],
-        (Activity.RECEIVE, False): [_exchange(one, "receive")],
-        (Activity.MEET, False): [meeting(round(float(one.layout.pp)))],
+        (EventKind.TENSOR, False): tensor,
+        (EventKind.TENSOR, True): [*(tensor if again else []), *tensor_back],
+        (EventKind.CONTEXT, False): context,
+        (EventKind.CONTEXT, True): [*(context if again else []), *context_back],
+        (EventKind.EXPERT, False): expert,
+        (EventKind.EXPERT, True): expert * repeated,
+        (EventKind.SEND, False): [_exchange(one, "send")],
+        (EventKind.RECEIVE, False): [_exchange(one, "receive")],
+        (EventKind.MEET, False): [meeting(round(float(one.layout.pp)))],
     }
 
 
-def meeting(stages: int) -> Message:
+def meeting(stages: int) -> SimulatedMessage:
     """All stages add up the norms of their gradients."""
-    return Message(
+    return SimulatedMessage(
         collective="all_reduce",
         group=STAGES,
         members=stages,
@@ -100,7 +100,7 @@ def meeting(stages: int) -> Message:
     )
 
 
-def _tensor(one: OneLayout) -> Iterator[Message]:
+def _tensor(one: OneLayout) -> Iterator[SimulatedMessage]:
     """One exchange after attention and one after the feed-forward part, as far as layers have a dense one."""
     model, rates = one.model, one.rates
     among = group(one.layout.tp, 1, rates.devices_per_node)
@@ -114,7 +114,7 @@ def _tensor(one: OneLayout) -> Iterator[Message]:
             yield reduced(one, "tensor", among, part * whole, one.half)
 
 
-def _tensor_backward(one: OneLayout, forward: Sequence[Message]) -> Iterator[Message]:
+def _tensor_backward(one: OneLayout, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
     """The same; with sequence parallel, inputs are gathered once more for the gradients of weights."""
     for each in forward:
         yield each
@@ -122,7 +122,7 @@ def _tensor_backward(one: OneLayout, forward: Sequence[Message]) -> Iterator[Mes
             yield each
 
 
-def _context(one: OneLayout) -> Iterator[Message]:
+def _context(one: OneLayout) -> Iterator[SimulatedMessage]:
     """Keys and values of all members."""
     model, layout = one.model, one.layout
     among = group(layout.cp, layout.tp, one.rates.devices_per_node)
@@ -132,20 +132,20 @@ def _context(one: OneLayout) -> Iterator[Message]:
     yield replace(gathered(one, "context", among, elements), seconds=seconds)
 
 
-def _context_backward(forward: Sequence[Message]) -> Iterator[Message]:
+def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
     """And their gradients to where they belong."""
     for each in forward:
         yield each
         yield replace(each, collective="reduce_scatter", in_elements=each.out_elements, out_elements=each.in_elements)
 
 
-def _expert(one: OneLayout) -> Iterator[Message]:
+def _expert(one: OneLayout) -> Iterator[SimulatedMessage]:
     """Tokens to their experts, and back."""
     model, layout = one.model, one.layout
     among = group(layout.ep, layout.tp, one.rates.devices_per_node)
     rows = one.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
     elements = rows * float(model.hidden)
-    message = Message(
+    message = SimulatedMessage(
         collective="all_to_all",
         group="expert",
         members=round(float(layout.ep)),
@@ -157,10 +157,10 @@ def _expert(one: OneLayout) -> Iterator[Message]:
     yield from (message, message)
 
 
-def _exchange(one: OneLayout, word: str) -> Message:
+def _exchange(one: OneLayout, word: str) -> SimulatedMessage:
     split = float(one.layout.tp) if one.layout.sequence_parallel == 1 else 1.0
     elements = one.tokens * float(one.model.hidden) / split
-    return Message(
+    return SimulatedMessage(
         collective=word,
         group=STAGES,
         members=round(float(one.layout.pp)),
@@ -192,7 +192,7 @@ class Copies:
     trained_experts: float = 0.0
 
 
-def copy_messages(one: Copies) -> Mapping[Direction, Sequence[Message]]:
+def copy_messages(one: Copies) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Routed experts follow the rest, among fewer devices."""
     every, some = held(one.layout, one.rates), held_experts(one.layout, one.rates)
     found = _sent_among(one, every, "", one.layer, one.trained_layer, one.trained)
@@ -204,30 +204,30 @@ def copy_messages(one: Copies) -> Mapping[Direction, Sequence[Message]]:
 
 def _sent_among(
     one: Copies, by: Held, prefix: str, layer: float, trained_layer: float, trained: float
-) -> dict[Activity, list[Message]]:
+) -> dict[EventKind, list[SimulatedMessage]]:
     gradients = "fp32" if float(one.rates.gradient_bytes) >= _FLOAT_BYTES else one.half
     left = max(1.0 - float(one.rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
     plain = [reduced(one, f"{prefix}data", by.copies, trained, gradients)]
     scatter = list(_scattered_over(one, by, prefix, trained, gradients))
     return {
-        Activity.GATHER: [gathered(one, f"{prefix}data", by.shards, layer)],
-        Activity.SCATTER: list(_scattered_over(one, by, prefix, trained_layer, gradients)),
-        Activity.REDUCE: plain if one.layout.zero == 0 else scatter,
-        Activity.BROADCAST: [gathered(one, f"{prefix}data", by.shards, trained * left)],
+        EventKind.GATHER: [gathered(one, f"{prefix}data", by.shards, layer)],
+        EventKind.SCATTER: list(_scattered_over(one, by, prefix, trained_layer, gradients)),
+        EventKind.REDUCE: plain if one.layout.zero == 0 else scatter,
+        EventKind.BROADCAST: [gathered(one, f"{prefix}data", by.shards, trained * left)],
     }
 
 
-def _scattered_over(one: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[Message]:
+def _scattered_over(one: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[SimulatedMessage]:
     """Over the devices that split the states, then over those that hold the same shard (HSDP)."""
     yield scattered(one, f"{prefix}data", by.shards, elements, dtype)
     if float(by.replicas.size) > 1:
         yield reduced(one, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
-def gathered(one: OneLayout | Copies, name: str, among: Group, elements: float) -> Message:
+def gathered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
     members = float(among.size)
     seconds = float(all_gather_s(elements * NUMBER_BYTES, among, one.rates))
-    return Message(
+    return SimulatedMessage(
         collective="all_gather",
         group=name,
         members=round(members),
@@ -238,10 +238,10 @@ def gathered(one: OneLayout | Copies, name: str, among: Group, elements: float) 
     )
 
 
-def scattered(one: OneLayout | Copies, name: str, among: Group, elements: float, dtype: str) -> Message:
+def scattered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
     seconds = float(reduce_scatter_s(elements * size, among, one.rates))
-    return Message(
+    return SimulatedMessage(
         collective="reduce_scatter",
         group=name,
         members=round(members),
@@ -252,10 +252,10 @@ def scattered(one: OneLayout | Copies, name: str, among: Group, elements: float,
     )
 
 
-def reduced(one: OneLayout | Copies, name: str, among: Group, elements: float, dtype: str) -> Message:
+def reduced(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     size = _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
     seconds = float(all_reduce_s(elements * size, among, one.rates))
-    return Message(
+    return SimulatedMessage(
         collective="all_reduce",
         group=name,
         members=round(float(among.size)),

@@ -13,8 +13,8 @@ from redline.model.parameters import layer_parameters
 from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
-from redline.planner.train.simulation.activity import Activity
-from redline.planner.train.simulation.calls import Attention, Moved, Product, Role, Softmax, Work
+from redline.planner.train.simulation.activity import EventKind
+from redline.planner.train.simulation.calls import AttentionCall, MatmulCall, Moved, Role, SimulatedWork, Softmax
 from redline.planner.train.time.layer import (
     NUMBER_BYTES,
     PASSES_BACKWARD,
@@ -55,7 +55,7 @@ class OneLayout:
         return float(self.rates.memory_bytes_per_s)
 
 
-def pass_work(one: OneLayout, *, weights_apart: bool) -> Mapping[Activity, Sequence[Work]]:
+def pass_work(one: OneLayout, *, weights_apart: bool) -> Mapping[EventKind, Sequence[SimulatedWork]]:
     """Of one average layer, and of the head. `weights_apart`: gradients of weights have a pass of their own."""
     times = layer_times(one.model, one.batch, one.layout, one.rates)
     products = [_product(one, each) for each in layer_matmuls(one.model)]
@@ -63,19 +63,19 @@ def pass_work(one: OneLayout, *, weights_apart: bool) -> Mapping[Activity, Seque
     forward = [*_around(products, attention), _moved(one, _REST, float(times.passes_s))]
     weights = list(_weights(one, products))
     return {
-        Activity.FORWARD: forward,
-        Activity.RECOMPUTE: _recomputed(one, forward, attention),
-        Activity.BACKWARD: [*_inputs(one, products, times), *([] if weights_apart else weights)],
-        Activity.WEIGHTS: weights,
-        Activity.HEAD_FORWARD: _head(one),
-        Activity.HEAD_BACKWARD: _head_backward(one),
+        EventKind.FORWARD: forward,
+        EventKind.RECOMPUTE: _recomputed(one, forward, attention),
+        EventKind.BACKWARD: [*_inputs(one, products, times), *([] if weights_apart else weights)],
+        EventKind.WEIGHTS: weights,
+        EventKind.HEAD_FORWARD: _head(one),
+        EventKind.HEAD_BACKWARD: _head_backward(one),
     }
 
 
-def _product(one: OneLayout, matmul: Matmul) -> Product:
+def _product(one: OneLayout, matmul: Matmul) -> MatmulCall:
     """What only some layers have is a smaller one in the average layer."""
     rows, n, k, matrices = (float(each) for each in on_device(matmul, one.tokens, one.layout))
-    whole = Product(
+    whole = MatmulCall(
         label=matmul.name,
         rows=rows,
         k=max(1, round(k)),
@@ -89,7 +89,7 @@ def _product(one: OneLayout, matmul: Matmul) -> Product:
     return _smaller(whole, float(matmul.layers) / float(one.model.layers))
 
 
-def _smaller(product: Product, share: float) -> Product:
+def _smaller(product: MatmulCall, share: float) -> MatmulCall:
     """With so much of its FLOPs: smaller in all three sizes, so that it is bound by the same roof as before."""
     if share == 1:
         return product
@@ -102,7 +102,7 @@ def _moved(one: OneLayout, label: str, seconds: float) -> Moved:
     return Moved(label=label, moved_bytes=seconds * one.memory_bytes_per_s, dtype=one.half, seconds=seconds)
 
 
-def _around(products: Sequence[Product], attention: Sequence[Work]) -> Iterator[Work]:
+def _around(products: Sequence[MatmulCall], attention: Sequence[SimulatedWork]) -> Iterator[SimulatedWork]:
     """Attention between the matmuls that make its inputs and the one that reads its result."""
     names = [each.label for each in products]
     at = names.index(_AFTER_ATTENTION) if _AFTER_ATTENTION in names else len(names)
@@ -111,14 +111,14 @@ def _around(products: Sequence[Product], attention: Sequence[Work]) -> Iterator[
     yield from products[at:]
 
 
-def _inputs(one: OneLayout, products: Sequence[Product], times: LayerTimes) -> Iterator[Work]:
+def _inputs(one: OneLayout, products: Sequence[MatmulCall], times: LayerTimes) -> Iterator[SimulatedWork]:
     """The backward pass without the gradients of weights: the last layer's comes first."""
     yield _moved(one, _REST, PASSES_BACKWARD * float(times.passes_s))
     gradients = [replace(each, role=Role.INPUTS) for each in products]
     yield from reversed(list(_around(gradients, _attention(one, times, backward=True))))
 
 
-def _weights(one: OneLayout, products: Sequence[Product]) -> Iterator[Work]:
+def _weights(one: OneLayout, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
     if one.layout.frozen == 1:
         return
     yield from (replace(each, role=Role.WEIGHTS) for each in reversed(products))
@@ -126,15 +126,17 @@ def _weights(one: OneLayout, products: Sequence[Product]) -> Iterator[Work]:
     yield _moved(one, "gradients added up", added / one.memory_bytes_per_s)
 
 
-def _recomputed(one: OneLayout, forward: Sequence[Work], attention: Sequence[Work]) -> list[Work]:
+def _recomputed(
+    one: OneLayout, forward: Sequence[SimulatedWork], attention: Sequence[SimulatedWork]
+) -> list[SimulatedWork]:
     if one.layout.recompute == Recompute.FULL:
         return list(forward)
     share = float(one.rates.selective_share)
     return [*attention, *(_part(each, share) for each in forward if each not in attention and share > 0)]
 
 
-def _part(work: Work, share: float) -> Work:
-    if isinstance(work, Product):
+def _part(work: SimulatedWork, share: float) -> SimulatedWork:
+    if isinstance(work, MatmulCall):
         return replace(_smaller(work, share), seconds=work.seconds * share)
     if isinstance(work, Moved):
         return replace(work, moved_bytes=work.moved_bytes * share, seconds=work.seconds * share)
@@ -144,19 +146,19 @@ def _part(work: Work, share: float) -> Work:
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
-def _attention(one: OneLayout, times: LayerTimes, *, backward: bool) -> list[Work]:
+def _attention(one: OneLayout, times: LayerTimes, *, backward: bool) -> list[SimulatedWork]:
     seconds = float(times.attention_backward_s if backward else times.attention_s)
     if not seconds > 0:
         return []
     return [_fused(one, seconds, backward)] if one.layout.flash == 1 else _unfused(one, seconds, backward)
 
 
-def _fused(one: OneLayout, seconds: float, backward: bool) -> Attention:
+def _fused(one: OneLayout, seconds: float, backward: bool) -> AttentionCall:
     model, layout, batch = one.model, one.layout, one.batch
     share = float(model.attention_layers / model.layers)
     plain = share == 1 and layout.cp == 1 and not model.cross_tokens and not model.window_layers
     heads, kv_heads = (max(1, round(float(each / layout.tp))) for each in (model.heads, model.kv_heads))
-    return Attention(
+    return AttentionCall(
         sequences=max(1, round(float(layout.micro_batch))),
         queries=float(batch.sequence / layout.cp) * share,
         keys=max(1, round(float(seen_tokens(model, batch)))),
@@ -171,7 +173,7 @@ def _fused(one: OneLayout, seconds: float, backward: bool) -> Attention:
     )
 
 
-def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[Work]:
+def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[SimulatedWork]:
     """Scores of all pairs, their softmax, and the sums that they weigh."""
     model, layout, batch = one.model, one.layout, one.batch
     sequences, heads = max(1, round(float(layout.micro_batch))), max(1, round(float(model.heads / layout.tp)))
@@ -186,9 +188,9 @@ def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[Work]:
     softmax = Softmax(shape=shape, backward=backward, dtype=one.half, seconds=moved_s)
     size, value_size = round(float(model.head_dim)), round(float(model.value_dim))
     left_s = (seconds - moved_s) / len(roles)
-    found: list[list[Work]] = []
+    found: list[list[SimulatedWork]] = []
     for label, k, n, width in (("scores", size, keys, size), ("values", keys, value_size, value_size)):
-        product = Product(
+        product = MatmulCall(
             label=label,
             rows=sequences * heads * queries * share,
             k=k,
@@ -205,14 +207,14 @@ def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[Work]:
 # --- the head ---------------------------------------------------------------------------------------------------------
 
 
-def _head(one: OneLayout) -> list[Work]:
+def _head(one: OneLayout) -> list[SimulatedWork]:
     """Logits and loss."""
     n = float(one.model.vocab / one.layout.tp)
     passes_s = float(one.rates.logit_passes * NUMBER_BYTES * one.tokens * n) / one.memory_bytes_per_s
     seconds = float(head_forward_s(one.model, one.batch, one.layout, one.rates))
     if not n > 0:
         return []
-    logits = Product(
+    logits = MatmulCall(
         label="logits",
         rows=one.tokens,
         k=round(float(one.model.hidden)),
@@ -224,12 +226,12 @@ def _head(one: OneLayout) -> list[Work]:
     return [logits, _moved(one, "loss", passes_s)]
 
 
-def _head_backward(one: OneLayout) -> list[Work]:
+def _head_backward(one: OneLayout) -> list[SimulatedWork]:
     """Twice the forward pass, or once where the head isn't trained."""
     frozen = one.layout.frozen == 1
-    found: list[Work] = []
+    found: list[SimulatedWork] = []
     for each in reversed(_head(one)):
-        if isinstance(each, Product):
+        if isinstance(each, MatmulCall):
             roles = (Role.INPUTS,) if frozen else (Role.INPUTS, Role.WEIGHTS)
             found.extend(replace(each, role=role) for role in roles)
         else:

@@ -8,7 +8,7 @@ whole. What was done is said in words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.drawing import Drawing
 from redline.planner.train.simulation.host_spans import spans_of_stage
 from redline.planner.train.simulation.layer_pass import layer_pass, layers_of_stage
@@ -82,8 +82,8 @@ def events_in(costs: StepCosts[float], drawing: Drawing, *, layers_together: boo
     for kind in (Pass.FORWARD, Pass.BACKWARD):
         one = layer_pass(costs, kind).times(1.0)
         each_layer += sum(drawing.spans(activity) for activity, _ in one.parts)
-        each_layer += drawing.spans(Activity.GATHER) if one.gather_s > 0 else 0
-        each_layer += drawing.spans(Activity.SCATTER) if one.scatter_s > 0 else 0
+        each_layer += drawing.spans(EventKind.GATHER) if one.gather_s > 0 else 0
+        each_layer += drawing.spans(EventKind.SCATTER) if one.scatter_s > 0 else 0
     layers = sum(layers_of_stage(costs, stage) for stage in range(int(costs.stages)))
     passes = 2 * costs.stages * costs.chunks
     each = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS

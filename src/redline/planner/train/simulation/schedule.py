@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 
 
 class Pass(IntEnum):
@@ -14,7 +14,7 @@ class Pass(IntEnum):
     WEIGHTS = 2
 
 
-class Work(NamedTuple):
+class MicroBatchPass(NamedTuple):
     """One pass of one micro-batch through one chunk of layers."""
 
     kind: Pass
@@ -22,7 +22,9 @@ class Work(NamedTuple):
     micro_batch: int
 
 
-def work_order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[Work]:
+def work_order(
+    schedule: PipelineSchedule, stages: int, chunks: int, micro_batches: int, stage: int
+) -> list[MicroBatchPass]:
     """All work of a stage. Chunks make it the interleaved 1F1B, whatever the schedule."""
     if chunks > 1:
         # In groups of as many micro-batches as there are stages; what is missing in the last group is left out.
@@ -31,30 +33,30 @@ def work_order(schedule: Schedule, stages: int, chunks: int, micro_batches: int,
         order = _alternating(_forwards(stages, chunks, whole), chunks, ahead)
         return [work for work in order if work.micro_batch < micro_batches]
     forwards = _forwards(stages, 1, micro_batches)
-    order = _alternating(forwards, 1, micro_batches if schedule == Schedule.GPIPE else stages - 1 - stage)
-    return _with_weights_put_off(order, stage) if schedule == Schedule.ZERO_BUBBLE else order
+    order = _alternating(forwards, 1, micro_batches if schedule == PipelineSchedule.GPIPE else stages - 1 - stage)
+    return _with_weights_put_off(order, stage) if schedule == PipelineSchedule.ZERO_BUBBLE else order
 
 
-def _forwards(stages: int, chunks: int, micro_batches: int) -> list[Work]:
+def _forwards(stages: int, chunks: int, micro_batches: int) -> list[MicroBatchPass]:
     """A group of micro-batches through one chunk after the other, then the next group."""
     return [
-        Work(Pass.FORWARD, chunk, micro_batch)
+        MicroBatchPass(Pass.FORWARD, chunk, micro_batch)
         for first in range(0, micro_batches, stages)
         for chunk in range(chunks)
         for micro_batch in range(first, min(first + stages, micro_batches))
     ]
 
 
-def _alternating(forwards: list[Work], chunks: int, ahead: int) -> list[Work]:
+def _alternating(forwards: list[MicroBatchPass], chunks: int, ahead: int) -> list[MicroBatchPass]:
     """Some forward passes ahead, then one forward and one backward, then the backward passes that are left."""
     order = forwards[:ahead]
     for number, (_, chunk, micro_batch) in enumerate(forwards):
         order += forwards[ahead + number : ahead + number + 1]
-        order.append(Work(Pass.BACKWARD, chunks - 1 - chunk, micro_batch))
+        order.append(MicroBatchPass(Pass.BACKWARD, chunks - 1 - chunk, micro_batch))
     return order
 
 
-def _with_weights_put_off(order: list[Work], by: int) -> list[Work]:
+def _with_weights_put_off(order: list[MicroBatchPass], by: int) -> list[MicroBatchPass]:
     """Gradients of weights follow the backward pass of `by` micro-batches later (ZB-H1)."""
     weights = [work._replace(kind=Pass.WEIGHTS) for work in order if work.kind is Pass.BACKWARD]
     found, done = [], 0

@@ -7,8 +7,8 @@ rank stands for all of its stage: they do the same at the same time.
 from dataclasses import dataclass
 
 from redline.planner.train.simulation.layer_pass import has_chunks
-from redline.planner.train.simulation.schedule import Pass, Work
-from redline.planner.train.simulation.stage_run import Event, StageRun
+from redline.planner.train.simulation.schedule import MicroBatchPass, Pass
+from redline.planner.train.simulation.stage_run import SimulatedEvent, StageRun
 from redline.planner.train.time.step_costs import StepCosts
 
 
@@ -17,7 +17,7 @@ class Simulated:
     """All events of one rank per stage, in the order in which each stage takes them up."""
 
     step_s: float
-    stages: tuple[tuple[Event, ...], ...]
+    stages: tuple[tuple[SimulatedEvent, ...], ...]
 
 
 def simulate(costs: StepCosts[float], *, layers_together: bool = False) -> Simulated:
@@ -48,7 +48,7 @@ def _play(runs: list[StageRun], stages: int, chunks: int) -> None:
                 ended[work.kind, place, work.micro_batch] = run.do(work, sent_s)
 
 
-def _source(work: Work, place: int, places: int) -> int | None:
+def _source(work: MicroBatchPass, place: int, places: int) -> int | None:
     """The chunk of layers, counted over all stages, whose result a pass waits for; none: it has all it needs."""
     if work.kind is Pass.FORWARD:
         return place - 1 if place > 0 else None

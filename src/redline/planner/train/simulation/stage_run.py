@@ -8,8 +8,8 @@ or scatter holds up the next layer, the rest of the reduction follows the last b
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from redline.planner.train.choices import Schedule
-from redline.planner.train.simulation.activity import Activity
+from redline.planner.train.choices import PipelineSchedule
+from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.layer_pass import (
     LayerPass,
     has_chunks,
@@ -17,14 +17,14 @@ from redline.planner.train.simulation.layer_pass import (
     layers_of_chunks,
     puts_weights_off,
 )
-from redline.planner.train.simulation.schedule import Pass, Work, work_order
+from redline.planner.train.simulation.schedule import MicroBatchPass, Pass, work_order
 from redline.planner.train.time.step_costs import StepCosts
 
 
-class Event(NamedTuple):
+class SimulatedEvent(NamedTuple):
     """Something that a device does for a while."""
 
-    activity: Activity
+    activity: EventKind
     start_s: float
     end_s: float
     micro_batch: int
@@ -53,14 +53,14 @@ class StageRun:
 
     def __init__(self, costs: StepCosts[float], number: int, *, layers_together: bool) -> None:
         self.number = number
-        self.events: list[Event] = []
+        self.events: list[SimulatedEvent] = []
         self.now_s = 0.0
         self._beside_s = 0.0  # when the second stream is free
         self._costs = costs
         self._stages = int(costs.stages)
         self._chunks = int(costs.chunks) if has_chunks(costs) else 1
         self._micro_batches = round(costs.micro_batches)
-        schedule = Schedule(int(costs.schedule)) if self._stages > 1 else Schedule.ONE_F_ONE_B
+        schedule = PipelineSchedule(int(costs.schedule)) if self._stages > 1 else PipelineSchedule.ONE_F_ONE_B
         self._order = work_order(schedule, self._stages, self._chunks, self._micro_batches, number)
         self._done = 0
         layers = layers_of_chunks(costs, number)
@@ -74,25 +74,25 @@ class StageRun:
         self._unscattered_s = 0.0  # its gradients
         self._held_up = 1 - costs.overlap  # share of what runs beside that compute waits for
 
-    def upcoming(self) -> Iterator[Work]:
+    def upcoming(self) -> Iterator[MicroBatchPass]:
         """The work that is left; what was asked for and not done is asked for again."""
         while self._done < len(self._order):
             yield self._order[self._done]
 
-    def do(self, work: Work, sent_s: float | None) -> float:
+    def do(self, work: MicroBatchPass, sent_s: float | None) -> float:
         """One pass, whose input was sent then; gives when its result is there to be sent."""
         arrived_s = self._receive(work, sent_s) if sent_s is not None else 0.0
         head = self._is_last and work.chunk == self._chunks - 1
         if head and work.kind is Pass.BACKWARD:
-            self._head(Activity.HEAD_BACKWARD, self._costs.head_backward_s, work)
+            self._head(EventKind.HEAD_BACKWARD, self._costs.head_backward_s, work)
         self._layers(self._parts[work.chunk], work, arrived_s)
         if head and work.kind is Pass.FORWARD:
-            self._head(Activity.HEAD_FORWARD, self._costs.head_forward_s, work)
+            self._head(EventKind.HEAD_FORWARD, self._costs.head_forward_s, work)
         self._send(work)
         self._done += 1
         return self.now_s
 
-    def _layers(self, chunk: "_Chunk", work: Work, arrived_s: float) -> None:
+    def _layers(self, chunk: "_Chunk", work: MicroBatchPass, arrived_s: float) -> None:
         if not chunk.layers:
             self._wait_for_input(work, arrived_s, first=True)
         for index in range(chunk.layers):
@@ -106,21 +106,21 @@ class StageRun:
     def _is_last(self) -> bool:
         return self.number == self._stages - 1
 
-    def _receive(self, work: Work, sent_s: float) -> float:
+    def _receive(self, work: MicroBatchPass, sent_s: float) -> float:
         """A device that has nothing else to do waits in the receive."""
         arrived_s = sent_s + self._costs.send_s
         source = (self.number + (-1 if work.kind is Pass.FORWARD else 1)) % self._stages
-        self._note(Activity.RECEIVE, min(self.now_s, sent_s), arrived_s, work, partner=source)
+        self._note(EventKind.RECEIVE, min(self.now_s, sent_s), arrived_s, work, partner=source)
         return arrived_s
 
-    def _send(self, work: Work) -> None:
+    def _send(self, work: MicroBatchPass) -> None:
         step = 1 if work.kind is Pass.FORWARD else -1
         target = self.number + self._stages * work.chunk + step
         if work.kind is not Pass.WEIGHTS and 0 <= target < self._stages * self._chunks:
             end_s = self.now_s + self._costs.send_s
-            self._note(Activity.SEND, self.now_s, end_s, work, partner=target % self._stages)
+            self._note(EventKind.SEND, self.now_s, end_s, work, partner=target % self._stages)
 
-    def _gather_and_scatter(self, one: LayerPass, work: Work, layer: int) -> None:
+    def _gather_and_scatter(self, one: LayerPass, work: MicroBatchPass, layer: int) -> None:
         """The weights of this layer, asked for when the one before began; then the gradients of the one before."""
         if one.gather_s > 0:
             begin_s = max(self._beside_s, self._began_s)
@@ -128,25 +128,25 @@ class StageRun:
                 begin_s = max(begin_s, self.now_s - (1 - self._held_up) * one.gather_s)
             self._beside_s = begin_s + one.gather_s
             self.now_s = max(self.now_s, self._beside_s)
-            self._note(Activity.GATHER, begin_s, self._beside_s, work, layer)
+            self._note(EventKind.GATHER, begin_s, self._beside_s, work, layer)
         self._scatter(work)
 
-    def _scatter(self, work: Work) -> None:
+    def _scatter(self, work: MicroBatchPass) -> None:
         if self._unscattered_s > 0:
             begin_s = max(self._computed_s, self._beside_s)
             self._beside_s = begin_s + self._unscattered_s
-            self._note(Activity.SCATTER, begin_s, self._beside_s, work)
+            self._note(EventKind.SCATTER, begin_s, self._beside_s, work)
             self.now_s += self._held_up * self._unscattered_s
             self._unscattered_s = 0.0
 
-    def _wait_for_input(self, work: Work, arrived_s: float, *, first: bool) -> None:
+    def _wait_for_input(self, work: MicroBatchPass, arrived_s: float, *, first: bool) -> None:
         self.now_s = max(self.now_s, arrived_s)
         host_s = self._costs.host_micro_batch_s / self._chunks
         if first and work.kind is Pass.FORWARD and host_s > 0:
-            self._note(Activity.HOST, self.now_s, self.now_s + host_s, work)
+            self._note(EventKind.HOST, self.now_s, self.now_s + host_s, work)
             self.now_s += host_s
 
-    def _compute(self, one: LayerPass, work: Work, layer: int) -> None:
+    def _compute(self, one: LayerPass, work: MicroBatchPass, layer: int) -> None:
         """Kernels and traffic in turn; where the host is slower, each starts when it is launched."""
         self._began_s = self.now_s
         device_s = sum(seconds for _, seconds in one.parts)
@@ -158,17 +158,17 @@ class StageRun:
         self.now_s += max(device_s, one.host_s)
         self._unscattered_s, self._computed_s = one.scatter_s, self.now_s
 
-    def _head(self, activity: Activity, seconds: float, work: Work) -> None:
+    def _head(self, activity: EventKind, seconds: float, work: MicroBatchPass) -> None:
         self._note(activity, self.now_s, self.now_s + seconds, work)
         self.now_s += seconds
 
-    def _reduce(self, work: Work) -> None:
+    def _reduce(self, work: MicroBatchPass) -> None:
         """Once the gradients of a layer are complete, the part of their reduction that may run beside kernels."""
         hidden_s = self._costs.overlap * self._reduce_s
         if hidden_s > 0 and work.kind is self._gradients_from and work.micro_batch == self._micro_batches - 1:
             begin_s = max(self.now_s, self._beside_s)
             self._beside_s = begin_s + hidden_s
-            self._note(Activity.REDUCE, begin_s, self._beside_s, work)
+            self._note(EventKind.REDUCE, begin_s, self._beside_s, work)
 
     def reduced(self) -> float:
         """After the last pass: what is left of scattering and reducing; gives when gradients are complete."""
@@ -176,27 +176,33 @@ class StageRun:
         self._scatter(last)
         self.now_s = max(self.now_s, self._beside_s)
         left_s = self._held_up * self._costs.reduce_s
-        self._note(Activity.REDUCE, self.now_s, self.now_s + left_s, last)
+        self._note(EventKind.REDUCE, self.now_s, self.now_s + left_s, last)
         self.now_s += left_s
         return self.now_s
 
     def finish(self, ready_s: float) -> None:
         """What happens once per step, after all stages have agreed on the norm of their gradients."""
         if self._stages > 1:
-            self._note_once(Activity.MEET, ready_s - self.now_s)
-        self._note_once(Activity.OFFLOAD, self._costs.offload_s)
-        self._note_once(Activity.OPTIMIZER, self._costs.optimizer_s)
-        self._note_once(Activity.BROADCAST, self._costs.broadcast_s)
-        self._note_once(Activity.HOST, self._costs.host_step_s)
+            self._note_once(EventKind.MEET, ready_s - self.now_s)
+        self._note_once(EventKind.OFFLOAD, self._costs.offload_s)
+        self._note_once(EventKind.OPTIMIZER, self._costs.optimizer_s)
+        self._note_once(EventKind.BROADCAST, self._costs.broadcast_s)
+        self._note_once(EventKind.HOST, self._costs.host_step_s)
 
-    def _note_once(self, activity: Activity, seconds: float) -> None:
+    def _note_once(self, activity: EventKind, seconds: float) -> None:
         if seconds > 0:
-            self.events.append(Event(activity, self.now_s, self.now_s + seconds, -1, -1))
+            self.events.append(SimulatedEvent(activity, self.now_s, self.now_s + seconds, -1, -1))
             self.now_s += seconds
 
     def _note(
-        self, activity: Activity, start_s: float, end_s: float, work: Work, layer: int = -1, partner: int = -1
+        self,
+        activity: EventKind,
+        start_s: float,
+        end_s: float,
+        work: MicroBatchPass,
+        layer: int = -1,
+        partner: int = -1,
     ) -> None:
         if end_s > start_s:
             backward = work.kind is not Pass.FORWARD
-            self.events.append(Event(activity, start_s, end_s, work.micro_batch, layer, partner, backward))
+            self.events.append(SimulatedEvent(activity, start_s, end_s, work.micro_batch, layer, partner, backward))

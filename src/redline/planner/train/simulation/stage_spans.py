@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from redline.planner.train.simulation.activity import Activity
-from redline.planner.train.simulation.calls import Call
+from redline.planner.train.simulation.activity import EventKind
+from redline.planner.train.simulation.calls import SimulatedCall
 from redline.planner.train.simulation.drawing import KERNELS, Drawing
-from redline.planner.train.simulation.messages import Message
-from redline.planner.train.simulation.stage_run import Event
+from redline.planner.train.simulation.messages import SimulatedMessage
+from redline.planner.train.simulation.stage_run import SimulatedEvent
 from redline.timeline.timeline import NONE, Kind
 
 _TRAFFIC = {
@@ -21,13 +21,13 @@ _TRAFFIC = {
 }
 """NCCL's words for ours."""
 _KERNEL_STREAM, _LAYER_STREAM, _BESIDE_STREAM, _MEETING_STREAM, _FIRST_PARTNER_STREAM = 7, 13, 17, 20, 21
-_BESIDE = (Activity.GATHER, Activity.SCATTER, Activity.REDUCE, Activity.BROADCAST)
-_EXCHANGES = (Activity.SEND, Activity.RECEIVE)
-_HIDES = (Activity.TENSOR, Activity.CONTEXT)
+_BESIDE = (EventKind.GATHER, EventKind.SCATTER, EventKind.REDUCE, EventKind.BROADCAST)
+_EXCHANGES = (EventKind.SEND, EventKind.RECEIVE)
+_HIDES = (EventKind.TENSOR, EventKind.CONTEXT)
 """Traffic of a layer of which a part runs behind the layer's kernels."""
 
 
-class Span(NamedTuple):
+class SimulatedSpan(NamedTuple):
     """A span to be; times in nanoseconds since the step began."""
 
     start_ns: int
@@ -38,10 +38,10 @@ class Span(NamedTuple):
     """NONE: on the thread of the host."""
     correlation: int = NONE
     """Of a launch, of what was launched, and of the operator around it."""
-    event: Event | None = None
+    event: SimulatedEvent | None = None
     """What is drawn, on the device."""
-    call: Call | None = None
-    message: Message | None = None
+    call: SimulatedCall | None = None
+    message: SimulatedMessage | None = None
     share: float = 1.0
     """Of the message."""
     bytes: int = NONE
@@ -63,18 +63,18 @@ def stream_name(stream: int) -> str:
     return fixed.get(stream, f"from stage {partner}" if receives else f"to stage {partner}")
 
 
-def device_spans(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> list[Span]:
+def device_spans(events: Sequence[SimulatedEvent], drawing: Drawing, ns_per_s: float) -> list[SimulatedSpan]:
     """What a stage's device does, in order of start."""
     spans = list(_one_at_a_time(list(_on_device(events, drawing, ns_per_s))))
     spans.sort(key=_order)
     return [span._replace(correlation=number) for number, span in enumerate(spans, start=1)]
 
 
-def _order(span: Span) -> tuple[int, int, int]:
+def _order(span: SimulatedSpan) -> tuple[int, int, int]:
     return span.start_ns, span.end_ns, span.stream
 
 
-def _on_device(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> Iterator[Span]:
+def _on_device(events: Sequence[SimulatedEvent], drawing: Drawing, ns_per_s: float) -> Iterator[SimulatedSpan]:
     began_s: dict[tuple[int, int, bool], float] = {}  # when kernels of a layer began
     free_s = 0.0  # when the stream of its traffic is free
     for event in events:
@@ -86,37 +86,37 @@ def _on_device(events: Sequence[Event], drawing: Drawing, ns_per_s: float) -> It
             hidden_s = max(drawing.takes_s(event) - (event.end_s - event.start_s), 0.0)
             start_s = min(max(event.start_s - hidden_s, behind_s), event.start_s)
             yield from _traffic(event, drawing, start_s, ns_per_s)
-        elif event.activity is not Activity.HOST:
+        elif event.activity is not EventKind.HOST:
             yield from _traffic(event, drawing, event.start_s, ns_per_s)
         if _stream(event) == _LAYER_STREAM:
             free_s = event.end_s
 
 
-def _kernels(event: Event, drawing: Drawing, ns_per_s: float) -> Iterator[Span]:
+def _kernels(event: SimulatedEvent, drawing: Drawing, ns_per_s: float) -> Iterator[SimulatedSpan]:
     start_ns, end_ns = round(event.start_s * ns_per_s), round(event.end_s * ns_per_s)
-    if event.activity is Activity.OFFLOAD:
+    if event.activity is EventKind.OFFLOAD:
         name, size = KERNELS[event.activity], drawing.offloaded_bytes
         copied_ns = min(start_ns + round(drawing.offloading_s * ns_per_s), end_ns)
-        yield Span(start_ns, copied_ns, Kind.COPY, name, _KERNEL_STREAM, event=event, bytes=size)
+        yield SimulatedSpan(start_ns, copied_ns, Kind.COPY, name, _KERNEL_STREAM, event=event, bytes=size)
         return
     calls = drawing.calls(event)
     if not calls:
-        yield Span(start_ns, end_ns, Kind.KERNEL, KERNELS[event.activity], _KERNEL_STREAM, event=event)
+        yield SimulatedSpan(start_ns, end_ns, Kind.KERNEL, KERNELS[event.activity], _KERNEL_STREAM, event=event)
         return
     for call, (begin_ns, until_ns) in zip(
         calls, _divided(start_ns, end_ns, [call.seconds for call in calls]), strict=True
     ):
-        yield Span(begin_ns, until_ns, Kind.KERNEL, call.kernel, _KERNEL_STREAM, event=event, call=call)
+        yield SimulatedSpan(begin_ns, until_ns, Kind.KERNEL, call.kernel, _KERNEL_STREAM, event=event, call=call)
 
 
-def _traffic(event: Event, drawing: Drawing, start_s: float, ns_per_s: float) -> Iterator[Span]:
+def _traffic(event: SimulatedEvent, drawing: Drawing, start_s: float, ns_per_s: float) -> Iterator[SimulatedSpan]:
     messages, share = drawing.messages(event)
     edges = _divided(
         round(start_s * ns_per_s), round(event.end_s * ns_per_s), [message.seconds for message in messages]
     )
     for message, (begin_ns, until_ns) in zip(messages, edges, strict=True):
         name = f"ncclDevKernel_{_TRAFFIC[message.collective]} ({event.activity.name.lower()})"
-        yield Span(
+        yield SimulatedSpan(
             begin_ns,
             until_ns,
             Kind.COMMUNICATION,
@@ -139,17 +139,17 @@ def _divided(start_ns: int, end_ns: int, weights: Sequence[float]) -> Iterator[t
         begin_ns = until_ns
 
 
-def _stream(event: Event) -> int:
+def _stream(event: SimulatedEvent) -> int:
     if event.activity in KERNELS:
         return _KERNEL_STREAM
     if event.activity in _EXCHANGES:
-        return _FIRST_PARTNER_STREAM + 2 * event.partner + (event.activity is Activity.RECEIVE)
-    if event.activity is Activity.MEET:
+        return _FIRST_PARTNER_STREAM + 2 * event.partner + (event.activity is EventKind.RECEIVE)
+    if event.activity is EventKind.MEET:
         return _MEETING_STREAM
     return _BESIDE_STREAM if event.activity in _BESIDE else _LAYER_STREAM
 
 
-def _one_at_a_time(spans: list[Span]) -> Iterator[Span]:
+def _one_at_a_time(spans: list[SimulatedSpan]) -> Iterator[SimulatedSpan]:
     """A stream runs one thing at a time: what would begin before the end of another begins with it."""
     free_ns: dict[int, int] = {}
     for span in sorted(spans, key=_order):

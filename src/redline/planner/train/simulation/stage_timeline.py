@@ -6,14 +6,13 @@ import numpy as np
 
 from redline.planner.train.simulation.host_spans import STEP
 from redline.planner.train.simulation.messages import STAGES
-from redline.planner.train.simulation.stage_spans import Span, stream_name
+from redline.planner.train.simulation.stage_spans import SimulatedSpan, stream_name
 from redline.timeline.nesting import parents_of
 from redline.timeline.table import I32
 from redline.timeline.timeline import (
     BUSY_KINDS,
     NESTED_KINDS,
     NONE,
-    Calls,
     Communications,
     DeviceWork,
     Kind,
@@ -21,16 +20,17 @@ from redline.timeline.timeline import (
     MemoryMarks,
     Metadata,
     Operators,
-    Origin,
     PythonCalls,
+    RuntimeCalls,
     Source,
     Spans,
-    Steps,
+    StepWindows,
     Timeline,
+    TimelineOrigin,
 )
 
 
-def stage_timeline(spans: list[Span], stage: int, about: Metadata) -> Timeline:
+def stage_timeline(spans: list[SimulatedSpan], stage: int, about: Metadata) -> Timeline:
     """`spans` are in order of start; the rank is the number of the stage."""
     streams = sorted({span.stream for span in spans} - {NONE})
     words = _Words()
@@ -38,7 +38,7 @@ def stage_timeline(spans: list[Span], stage: int, about: Metadata) -> Timeline:
     at = np.flatnonzero(every.name == words[STEP])
     operators, calls = _operators(spans, words), _calls(spans)
     return Timeline(
-        origin=Origin.PREDICTED,
+        origin=TimelineOrigin.PREDICTED,
         rank=stage,
         rank_origin="stage of the pipeline",
         zero_ns=0,
@@ -51,7 +51,7 @@ def stage_timeline(spans: list[Span], stage: int, about: Metadata) -> Timeline:
         communications=communications,
         python_calls=PythonCalls.empty(),
         memory=MemoryMarks.empty(),
-        steps=Steps(start_ns=every.start_ns[at], end_ns=every.end_ns[at], label=every.name[at]),
+        steps=StepWindows(start_ns=every.start_ns[at], end_ns=every.end_ns[at], label=every.name[at]),
         step_anchor="ProfilerStep",
         metadata=about,
         source=Source(path=about.synthetic),
@@ -70,7 +70,7 @@ def _lane(stream: int) -> Lane:
     return Lane(process="0", thread=str(stream), label=stream_name(stream), device=0, stream=stream)
 
 
-def _spans(spans: list[Span], streams: list[int], words: _Words) -> Spans:
+def _spans(spans: list[SimulatedSpan], streams: list[int], words: _Words) -> Spans:
     lane_of = {stream: number for number, stream in enumerate([NONE, *streams])}
     start_ns, end_ns = (np.array([span[place] for span in spans], np.int64) for place in (0, 1))
     kind = np.array([span.kind for span in spans], np.uint8)
@@ -88,7 +88,7 @@ def _spans(spans: list[Span], streams: list[int], words: _Words) -> Spans:
     )
 
 
-def _operators(spans: list[Span], words: _Words) -> Operators:
+def _operators(spans: list[SimulatedSpan], words: _Words) -> Operators:
     rows = [row for row, span in enumerate(spans) if span.kind is Kind.OPERATOR]
     chosen = [spans[row] for row in rows]
     texts = {
@@ -106,13 +106,13 @@ def _operators(spans: list[Span], words: _Words) -> Operators:
     )
 
 
-def _calls(spans: list[Span]) -> Calls:
+def _calls(spans: list[SimulatedSpan]) -> RuntimeCalls:
     rows = [row for row, span in enumerate(spans) if span.kind is Kind.RUNTIME]
     correlation = np.array([spans[row].correlation for row in rows], np.int64)
-    return Calls(row=np.array(rows, np.int32), correlation=correlation, external_id=correlation)
+    return RuntimeCalls(row=np.array(rows, np.int32), correlation=correlation, external_id=correlation)
 
 
-def _device_work(spans: list[Span], calls: Calls) -> DeviceWork:
+def _device_work(spans: list[SimulatedSpan], calls: RuntimeCalls) -> DeviceWork:
     rows = [row for row, span in enumerate(spans) if span.kind in BUSY_KINDS]
     call_of = dict(zip(calls.correlation.tolist(), calls.row.tolist(), strict=True))
     operator_of = {
@@ -134,7 +134,7 @@ def _device_work(spans: list[Span], calls: Calls) -> DeviceWork:
     )
 
 
-def _communications(spans: list[Span], stage: int, stages: int, words: _Words) -> Communications:
+def _communications(spans: list[SimulatedSpan], stage: int, stages: int, words: _Words) -> Communications:
     """Of groups, only the one of all stages has several members in the file."""
     rows = [row for row, span in enumerate(spans) if span.message is not None]
     sent = [(span.message, span.share, span.event) for row in rows for span in (spans[row],)]

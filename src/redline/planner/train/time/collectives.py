@@ -14,7 +14,7 @@ from redline.planner.train.rates import Rates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class CommGroup:
     """Devices that communicate: how many, and how they lie in nodes."""
 
     size: Number
@@ -26,13 +26,13 @@ class Group:
         return self.size / self.per_node
 
 
-def group(size: Number, stride: Number, devices_per_node: Number) -> Group:
+def group(size: Number, stride: Number, devices_per_node: Number) -> CommGroup:
     """Every `stride`-th device: neighbours (tensor parallel) have 1, copies of a model that fills 8 devices have 8."""
     per_node = np.clip(np.floor(devices_per_node / stride), 1, size)
-    return Group(size=size, per_node=per_node)
+    return CommGroup(size=size, per_node=per_node)
 
 
-def bus_bytes_per_s(among: Group, rates: Rates, share: Number = 1.0) -> Number:
+def bus_bytes_per_s(among: CommGroup, rates: Rates, share: Number = 1.0) -> Number:
     """What a ring through the group sustains: the slower of its links.
 
     Inside a node without a switch, only the links to other members count: (members - 1) pairs of them. Across nodes,
@@ -46,41 +46,41 @@ def bus_bytes_per_s(among: Group, rates: Rates, share: Number = 1.0) -> Number:
     return np.where(among.nodes > 1, np.where(alone, across, np.minimum(inside, across)), inside)
 
 
-def _decay(among: Group, rates: Rates) -> Number:
+def _decay(among: CommGroup, rates: Rates) -> Number:
     decay: NDArray[np.float64] = np.maximum(among.nodes, 1) ** -np.asarray(rates.across_decay, np.float64)
     return decay
 
 
-def _latency_s(among: Group, rates: Rates, *, tree: bool) -> Number:
+def _latency_s(among: CommGroup, rates: Rates, *, tree: bool) -> Number:
     """Rings pass every node one after the other, trees double their reach with every level."""
     levels = np.log2(np.maximum(among.nodes, 1)) if tree else among.nodes - 1
     return rates.node_latency_s + rates.across_latency_s * levels
 
 
-def _time_s(volume: Number, among: Group, rates: Rates, *, tree: bool, messages: Number = 1.0) -> Number:
+def _time_s(volume: Number, among: CommGroup, rates: Rates, *, tree: bool, messages: Number = 1.0) -> Number:
     share = 1.0 if tree else rates.gather_share
     moved_s = volume / bus_bytes_per_s(among, rates, share)
     return np.where(among.size > 1, moved_s + messages * _latency_s(among, rates, tree=tree), 0.0)
 
 
-def all_reduce_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
+def all_reduce_s(size_bytes: Number, among: CommGroup, rates: Rates, messages: Number = 1.0) -> Number:
     """Of `size_bytes` on every device, in so many messages. A tree moves as much as a ring, with less latency."""
     volume = size_bytes * 2 * (among.size - 1) / among.size
     return _time_s(volume, among, rates, tree=True, messages=messages)
 
 
-def all_gather_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
+def all_gather_s(size_bytes: Number, among: CommGroup, rates: Rates, messages: Number = 1.0) -> Number:
     """Until every device has all `size_bytes`, of which each had its share."""
     volume = size_bytes * (among.size - 1) / among.size
     return _time_s(volume, among, rates, tree=False, messages=messages)
 
 
-def reduce_scatter_s(size_bytes: Number, among: Group, rates: Rates, messages: Number = 1.0) -> Number:
+def reduce_scatter_s(size_bytes: Number, among: CommGroup, rates: Rates, messages: Number = 1.0) -> Number:
     """The sum of `size_bytes` on every device, of which each keeps its share: an all-gather backwards."""
     return all_gather_s(size_bytes, among, rates, messages)
 
 
-def ring_pass_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+def ring_pass_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
     """Until the parts of all members, `size_bytes` together, have passed every device, from neighbour to neighbour.
 
     One ring goes through the group: it leaves a node over one device's network card, however many members are inside.
@@ -93,11 +93,11 @@ def ring_pass_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
     return np.where(among.size > 1, moved_s + _latency_s(among, rates, tree=False), 0.0)
 
 
-def broadcast_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+def broadcast_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
     return _time_s(size_bytes, among, rates, tree=True)
 
 
-def all_to_all_s(size_bytes: Number, among: Group, rates: Rates) -> Number:
+def all_to_all_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
     """Each device sends `size_bytes` in equal parts to all, itself included. Nothing is passed on, so every device has
     its own links alone: what leaves the node goes over one network card per device.
     """

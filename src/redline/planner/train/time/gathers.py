@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.time.step_costs import StepCosts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Late:
+class ExposedGathers:
     """Seconds that compute waits for this traffic."""
 
     forward_s: Column
@@ -38,22 +38,22 @@ def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
     return exposed
 
 
-def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
+def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> ExposedGathers:
     """Given what one layer takes without it, forward and backward."""
     chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
-    in_turn = (costs.stages <= 1) | (chunks > 1) | (costs.schedule == Schedule.ONE_F_ONE_B)
-    apart = ~in_turn & (costs.schedule == Schedule.ZERO_BUBBLE)
+    in_turn = (costs.stages <= 1) | (chunks > 1) | (costs.schedule == PipelineSchedule.ONE_F_ONE_B)
+    apart = ~in_turn & (costs.schedule == PipelineSchedule.ZERO_BUBBLE)
     found = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s)]
     found.append(_all_forward_first(costs, forward_s, backward_s))
-    names = tuple(Late.__dataclass_fields__)
+    names = tuple(ExposedGathers.__dataclass_fields__)
     chosen = {
         name: np.select([in_turn, apart], [getattr(each, name) for each in found[:2]], getattr(found[2], name))
         for name in names
     }
-    return Late(**chosen)
+    return ExposedGathers(**chosen)
 
 
-def _in_turn(costs: StepCosts[Column], forward_s: Column, backward_s: Column, chunks: Column) -> Late:
+def _in_turn(costs: StepCosts[Column], forward_s: Column, backward_s: Column, chunks: Column) -> ExposedGathers:
     """1F1B, or no pipeline: the last scatter of a backward pass is beside the first layer of a forward pass."""
     gather, both, overlap = costs.gather_s, costs.gather_s + costs.scatter_s, costs.overlap
     others = costs.layers_per_stage - chunks
@@ -63,7 +63,7 @@ def _in_turn(costs: StepCosts[Column], forward_s: Column, backward_s: Column, ch
     beside_head = np.where(others == 0, both, gather)
     # Interleaved stages do many forward passes ahead, so as many passes follow one of their own direction.
     ahead = np.minimum((chunks - 1) * costs.stages / (costs.micro_batches * chunks), 1.0)
-    return Late(
+    return ExposedGathers(
         forward_s=chunks * ((1 - ahead) * first_s + ahead * usual_s) + others * usual_s,
         backward_s=chunks * ((1 - ahead) * first_back_s + ahead * usual_back_s) + others * usual_back_s,
         weights_s=np.zeros_like(gather),
@@ -73,12 +73,12 @@ def _in_turn(costs: StepCosts[Column], forward_s: Column, backward_s: Column, ch
     )
 
 
-def _all_forward_first(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
+def _all_forward_first(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> ExposedGathers:
     """GPipe: passes of one direction follow each other."""
     gather, both, overlap = costs.gather_s, costs.gather_s + costs.scatter_s, costs.overlap
     usual_s, usual_back_s = exposed_s(gather, forward_s, overlap), exposed_s(both, backward_s, overlap)
     behind_s = _hidden_behind(costs.head_forward_s, gather, forward_s, overlap)
-    return Late(
+    return ExposedGathers(
         forward_s=costs.layers_per_stage * usual_s,
         backward_s=costs.layers_per_stage * usual_back_s,
         weights_s=np.zeros_like(gather),
@@ -88,7 +88,7 @@ def _all_forward_first(costs: StepCosts[Column], forward_s: Column, backward_s: 
     )
 
 
-def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Late:
+def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> ExposedGathers:
     """Zero-bubble: gradients are scattered in the pass that computes them, which needs no weights."""
     gather, scatter, overlap = costs.gather_s, costs.scatter_s, costs.overlap
     weight_s = costs.weight_gradient_s
@@ -99,7 +99,7 @@ def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> L
     last_s = exposed_s(scattered + gather, weight_s, overlap) - exposed_s(scattered, weight_s, overlap)
     weights_s = others * exposed_s(scatter, weight_s, overlap) + last_s
     head = costs.head_forward_s + costs.head_backward_s
-    return Late(
+    return ExposedGathers(
         forward_s=first_s + others * usual_s,
         backward_s=others * exposed_s(gather, input_s, overlap) + weights_s,
         weights_s=weights_s,

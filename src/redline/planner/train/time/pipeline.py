@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ def _duration(given: Stages) -> Column:
     cases = (
         (given.stages <= 1, _work),
         (given.chunks > 1, _interleaved),
-        (given.schedule == Schedule.GPIPE, _gpipe),
-        (given.schedule == Schedule.ZERO_BUBBLE, _zero_bubble),
+        (given.schedule == PipelineSchedule.GPIPE, _gpipe),
+        (given.schedule == PipelineSchedule.ZERO_BUBBLE, _zero_bubble),
     )
     durations: Column = np.select([case for case, _ in cases], [form(given) for _, form in cases], _one_by_one(given))
     return durations
@@ -78,7 +78,7 @@ def _work(given: Stages) -> Column:
     """Of the slowest stage. GPipe waits for the slowest of each direction."""
     by_direction = np.maximum(given.head_forward_s, 0.0) + np.maximum(given.head_backward_s, 0.0)
     together = np.maximum(given.head_forward_s + given.head_backward_s, 0.0)
-    gpipe = (given.schedule == Schedule.GPIPE) & (given.stages > 1) & (given.chunks <= 1)
+    gpipe = (given.schedule == PipelineSchedule.GPIPE) & (given.stages > 1) & (given.chunks <= 1)
     longer = np.where(given.stages > 1, np.where(gpipe, by_direction, together), _head(given))
     work: Column = given.micro_batches * (given.forward_s + given.backward_s + longer)
     return work

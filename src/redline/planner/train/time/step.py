@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import Schedule
+from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.outcome import StepTime
-from redline.planner.train.time.gathers import Late, late
+from redline.planner.train.time.gathers import ExposedGathers, late
 from redline.planner.train.time.pipeline import Stages, pipeline_time
 from redline.planner.train.time.step_costs import StepCosts
 
@@ -38,7 +38,7 @@ def exposed_reduction_s(costs: StepCosts[Column], stages: Stages) -> Column:
 
     With chunks the last micro-batch passes one chunk after the other, and others in between.
     """
-    apart = (costs.schedule == Schedule.ZERO_BUBBLE) & (costs.stages > 1) & (costs.chunks <= 1)
+    apart = (costs.schedule == PipelineSchedule.ZERO_BUBBLE) & (costs.stages > 1) & (costs.chunks <= 1)
     pass_s = np.where(apart, stages.weight_gradient_s, stages.backward_s)
     beside_s, layers = costs.overlap * costs.reduce_s, costs.layers_per_stage
     chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
@@ -49,7 +49,7 @@ def exposed_reduction_s(costs: StepCosts[Column], stages: Stages) -> Column:
     return np.where(costs.reduce_s > 0, exposed, 0.0)
 
 
-def stages_of(costs: StepCosts[Column], layer: LayerDuration, gathers: Late) -> Stages:
+def stages_of(costs: StepCosts[Column], layer: LayerDuration, gathers: ExposedGathers) -> Stages:
     """What the pipeline is made of: every stage but the last has as many layers as the fullest."""
     many = costs.layers_per_stage
     forward_s = many * layer.forward_s + gathers.forward_s

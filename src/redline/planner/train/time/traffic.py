@@ -8,7 +8,7 @@ from redline.model.model import Model, Number
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.rates import Rates
 from redline.planner.train.time.collectives import (
-    Group,
+    CommGroup,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -69,11 +69,11 @@ def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Nu
 class Held:
     """Devices that hold the same part of the model, and how ZeRO divides it among them."""
 
-    copies: Group
+    copies: CommGroup
     """All of them: they reduce its gradients."""
-    shards: Group
+    shards: CommGroup
     """Those that ZeRO splits over: all copies, or neighbours among them."""
-    replicas: Group
+    replicas: CommGroup
     """Those that hold the same shard (HSDP): one where all copies are in one group."""
 
 

@@ -28,7 +28,7 @@ _LABEL_LIMIT = 28
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class MeasuredPoint:
     """One measured point with its interval."""
 
     x: float
@@ -41,24 +41,24 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class PointSeries:
     """Points that belong together."""
 
     name: str
-    marks: list[Mark]
+    marks: list[MeasuredPoint]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ReferenceLine:
     """A level that is drawn across, such as a peak."""
 
     name: str
     value: float
 
 
-def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> Mark:
+def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> MeasuredPoint:
     low, value, high = (_digits(one) for one in (estimate.low, estimate.value, estimate.high))
-    return Mark(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
+    return MeasuredPoint(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
 
 
 def _digits(value: float) -> float:
@@ -70,26 +70,26 @@ def _digits(value: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernels:
+class KernelChart:
     """The measured kernels of one family and type."""
 
     dtype: str
     family: str
     family_name: str
-    marks: list[Mark]
+    marks: list[MeasuredPoint]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoofsFigure:
     """Kernels by intensity (FLOP per byte) and rate (FLOP/s) under the measured roofs, and the experiment's points."""
 
-    kernels: list[Kernels]
-    peaks: list[Line]
+    kernels: list[KernelChart]
+    peaks: list[ReferenceLine]
     bytes_per_s: float | None
     bandwidth: str
-    experiment: list[Mark]
+    experiment: list[MeasuredPoint]
     experiment_name: str
-    ridge: Mark | None
+    ridge: MeasuredPoint | None
 
 
 def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
@@ -101,7 +101,7 @@ def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
     return RoofsFigure(
         kernels=_kernels(calibration.kernels),
         peaks=[
-            Line(
+            ReferenceLine(
                 name=f"{one.dtype} {say.amount(one.burst_flops_per_s.value, work_unit(one.dtype))}",
                 value=_digits(one.burst_flops_per_s.value),
             )
@@ -119,18 +119,18 @@ def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
     )
 
 
-def _kernels(points: Sequence[KernelPoint]) -> list[Kernels]:
-    groups: dict[tuple[str, str], list[Mark]] = {}
+def _kernels(points: Sequence[KernelPoint]) -> list[KernelChart]:
+    groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
     for point in points:
         if point.bytes:
             groups.setdefault((point.dtype, point.family), []).append(_kernel(point))
     return [
-        Kernels(dtype=dtype, family=family, family_name=say.named(say.KERNELS, family), marks=marks)
+        KernelChart(dtype=dtype, family=family, family_name=say.named(say.KERNELS, family), marks=marks)
         for (dtype, family), marks in groups.items()
     ]
 
 
-def _kernel(point: KernelPoint) -> Mark:
+def _kernel(point: KernelPoint) -> MeasuredPoint:
     text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
         family=say.named(say.KERNELS, point.family),
         shape=clipped(point.shape, _NAME_LIMIT),
@@ -141,7 +141,7 @@ def _kernel(point: KernelPoint) -> Mark:
     return _mark(point.flops / point.bytes, point.flops_per_s, text, clipped(point.shape, _LABEL_LIMIT))
 
 
-def _intensity(point: IntensityPoint) -> Mark:
+def _intensity(point: IntensityPoint) -> MeasuredPoint:
     flops_per_s = rate(point.flops, point.time_ns)
     text = _("{intensity:.3g} FLOP per byte\n{rate}\n{time}").format(
         intensity=point.flops_per_byte,
@@ -151,7 +151,7 @@ def _intensity(point: IntensityPoint) -> Mark:
     return _mark(point.flops_per_byte, flops_per_s, text)
 
 
-def _ridge(calibration: Calibration) -> Mark | None:
+def _ridge(calibration: Calibration) -> MeasuredPoint | None:
     found = calibration.roofline
     if found is None:
         return None
@@ -166,7 +166,7 @@ def _ridge(calibration: Calibration) -> Mark | None:
 class CurvesFigure:
     """Curves over a size, or over time."""
 
-    curves: list[Series]
+    curves: list[PointSeries]
 
 
 def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
@@ -177,11 +177,13 @@ def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
             (point for point in calibration.bandwidths if point.kind == kind), key=lambda one: one.working_bytes
         )
         if points:
-            curves.append(Series(name=say.named(say.MOVEMENTS, kind), marks=[_bandwidth(point) for point in points]))
+            curves.append(
+                PointSeries(name=say.named(say.MOVEMENTS, kind), marks=[_bandwidth(point) for point in points])
+            )
     return CurvesFigure(curves=curves) if curves else None
 
 
-def _bandwidth(point: BandwidthPoint) -> Mark:
+def _bandwidth(point: BandwidthPoint) -> MeasuredPoint:
     text = _("{kind}, working set {size}\n{rate}").format(
         kind=say.named(say.MOVEMENTS, point.kind),
         size=format_buffer(point.working_bytes),
@@ -199,7 +201,7 @@ def sustained_figure(calibration: Calibration) -> CurvesFigure | None:
     for peak in calibration.peaks:
         burst = peak.burst_flops_per_s.value
         marks = [
-            Mark(
+            MeasuredPoint(
                 x=_digits(second),
                 y=_digits(100 * flops / burst),
                 low=_digits(100 * flops / burst),
@@ -211,7 +213,7 @@ def sustained_figure(calibration: Calibration) -> CurvesFigure | None:
             for second, flops in peak.curve
         ]
         if len(marks) > 1:
-            curves.append(Series(name=peak.dtype, marks=marks))
+            curves.append(PointSeries(name=peak.dtype, marks=marks))
     return CurvesFigure(curves=curves) if curves else None
 
 
@@ -223,7 +225,7 @@ class CollectiveCurve:
     """One operation among all ranks."""
 
     name: str
-    marks: list[Mark]
+    marks: list[MeasuredPoint]
     ring: list[list[float]]
     """Size and bus bandwidth by the ring model; empty where no message between two ranks was measured."""
 
@@ -273,7 +275,7 @@ def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
     return [float(point.size_bytes), _digits(point.size_bytes / time_ns * 1e9 * factor)]
 
 
-def _bus(point: CollectivePoint) -> Mark:
+def _bus(point: CollectivePoint) -> MeasuredPoint:
     text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
         operation=clipped(point.operation, 40),
         size=format_buffer(point.size_bytes),

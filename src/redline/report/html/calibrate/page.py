@@ -1,7 +1,7 @@
 """A calibration as one HTML file that needs nothing else: charts, tables, and how each number is defined."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from redline.hardware import catalogue
@@ -15,23 +15,15 @@ from redline.report.calibrate.words_usable import unusable
 from redline.report.figure_words import label_of, why_unusable
 from redline.report.html.calibrate import figures
 from redline.report.html.calibrate.definitions import definitions
+from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
 from redline.report.html.tables import sorted_table, table_words
 from redline.report.language import _, listed
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped
 from redline.units import format_buffer
 
 _MOST_FACTS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact:
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-    detail: str
 
 
 def render(calibration: Calibration, machine: Machine) -> str:
@@ -74,7 +66,7 @@ def _charts(calibration: Calibration) -> dict[str, Any]:
     return {name: asdict(figure) for name, figure in found.items() if figure is not None}
 
 
-def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, Shown]]:
+def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, ReportTable]]:
     """Those that have rows."""
     made = {
         "kernels": tables.kernels(calibration, machine),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from redline.findings.evidence import Grade
-from redline.findings.finding import Finding, Place
+from redline.findings.finding import ClaimedTime, Finding
 from redline.findings.pages import SECTIONS
 from redline.report.diagnose.findings_screen import Card, card_of
 from redline.report.diagnose.findings_table import grade_words, numerics_words
@@ -104,7 +104,7 @@ def _on_ranks(seen: int, ranks: int) -> str:
     return _("on {seen:,} of {ranks:,} ranks").format(seen=seen, ranks=ranks)
 
 
-def _place(place: Place) -> str:
+def _place(place: ClaimedTime) -> str:
     return _("rank {rank}: {time}, from {start} after its window began").format(
         rank=place.rank, time=format_ns(place.end_ns - place.start_ns), start=format_ns(place.start_ns)
     )

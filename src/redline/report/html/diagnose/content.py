@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.strip import Strip
+from redline.analysis.rank.strip import StepView
 from redline.report.diagnose.tables import TABLES
 from redline.report.html.diagnose import figures
 from redline.report.html.diagnose.reading import sources_table
@@ -17,7 +17,7 @@ _MOST_RANK_ROWS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class PageContent:
     """By name; plain values, as the scripts of the page get them."""
 
     charts: Mapping[str, Mapping[str, Any]]
@@ -29,7 +29,7 @@ class Content:
         return self.charts[chart][value] if chart in self.charts else None
 
 
-def content_of(diagnosis: Diagnosis, strip: Strip | None) -> Content:
+def content_of(diagnosis: Diagnosis, strip: StepView | None) -> PageContent:
     found = {
         "steps": figures.steps_figure(diagnosis) if _most_steps(diagnosis) > 1 else None,
         "strip": strip_figure(strip) if strip is not None else None,
@@ -37,7 +37,7 @@ def content_of(diagnosis: Diagnosis, strip: Strip | None) -> Content:
         "roofline": figures.roofline_figure(diagnosis),
         "collectives": figures.collectives_figure(diagnosis),
     }
-    return Content(
+    return PageContent(
         charts={name: asdict(figure) for name, figure in found.items() if figure is not None},
         tables={name: asdict(table) for name, table in _tables(diagnosis)},
         missing=tuple(_why_missing(name) for name, figure in found.items() if figure is None),

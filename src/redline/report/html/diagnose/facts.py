@@ -1,7 +1,6 @@
 """The headline figures of a job: each a short value under its name, with a line that explains it."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
@@ -10,16 +9,10 @@ from redline.findings.finding import Verdict
 from redline.launch.captured import Captured
 from redline.report.diagnose.words_captured import span
 from redline.report.diagnose.words_facts import anchor_words, mfu_line, no_mfu_line, sibling_of
+from redline.report.html.fact import Fact
 from redline.report.language import _, listed
 from redline.report.words import clipped, percent
 from redline.units import format_count, format_ns
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact:
-    name: str
-    value: str
-    detail: str
 
 
 def facts_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict, captured: Captured | None = None) -> list[Fact]:

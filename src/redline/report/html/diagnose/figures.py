@@ -31,7 +31,7 @@ _LEAST_SHARE = 0.0005  # of the step: less has no row in the heat map
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class StackedSeries:
     """One account through all bars or columns."""
 
     code: str
@@ -49,7 +49,7 @@ class StepsFigure:
     unit: str
     labels: list[str]  # of the bars: the number of a step, or of the first and last where a bar is several
     names: list[str]  # of the steps in the trace
-    stacks: list[Stack]
+    stacks: list[StackedSeries]
     longest: list[float]  # of any rank; empty where there is one rank
     steps_per_bar: int
 
@@ -65,7 +65,7 @@ def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
         labels=[_span(group[0].number, group[-1].number) for group in groups],
         names=[clipped(group[0].label, _NAME_LIMIT) for group in groups],
         stacks=[
-            Stack(
+            StackedSeries(
                 code=accounts.code(account),
                 name=accounts.name(account),
                 values=scaled(amounts[:, place(account)].tolist(), unit_ns),
@@ -99,7 +99,7 @@ class RanksFigure:
 
     unit: str
     labels: list[str]  # of the columns: a rank, or the first and last of several
-    percent: list[Stack]
+    percent: list[StackedSeries]
     times: list[list[str]]  # the same as times, for [account][column]
     caused: list[float]  # empty where nobody is known to be late
     caused_unit: str
@@ -120,7 +120,7 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
         unit=_("% of the average step"),
         labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
         percent=[
-            Stack(
+            StackedSeries(
                 code=accounts.code(one),
                 name=accounts.name(one),
                 values=[round(100 * value / step_ns, 2) for value in amounts[:, place(one)].tolist()],
@@ -155,7 +155,7 @@ def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class ScatterPoint:
     """One mark of a scatter chart."""
 
     x: float
@@ -168,7 +168,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Roof:
+class CeilingLine:
     """A line that no point can be above."""
 
     name: str
@@ -179,11 +179,11 @@ class Roof:
 class RooflineFigure:
     """Operators by intensity (FLOP per byte) and rate (FLOP/s)."""
 
-    points: list[Point]
+    points: list[ScatterPoint]
     groups: dict[str, str]  # regime: its name
     bytes_per_s: float
     bandwidth: str
-    peaks: list[Roof]
+    peaks: list[CeilingLine]
     left_out: str  # which operators are not among the points; "" for none
 
 
@@ -215,7 +215,7 @@ def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
     peaks = {one.dtype: one.peak_flops_per_s for rank in diagnosis.ranks for one in rank.arithmetic}
     return RooflineFigure(
         points=[
-            Point(
+            ScatterPoint(
                 x=float(f"{row.flops / row.bytes:.4g}"),
                 y=float(f"{row.flops / row.time_ns * 1e9:.4g}"),
                 size=round(sqrt(row.time_ns / longest_ns), 3),
@@ -228,7 +228,11 @@ def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
         groups={REGIME_CODES[regime]: regime_name(regime) for regime in REGIME_CODES},
         bytes_per_s=bytes_per_s,
         bandwidth=format_rate(bytes_per_s, "B"),
-        peaks=[Roof(name=f"{dtype} {format_rate(peak, 'FLOP')}", value=peak) for dtype, peak in peaks.items() if peak],
+        peaks=[
+            CeilingLine(name=f"{dtype} {format_rate(peak, 'FLOP')}", value=peak)
+            for dtype, peak in peaks.items()
+            if peak
+        ],
         left_out=_without_arithmetic(rated, len(rows)),
     )
 
@@ -277,9 +281,9 @@ def _without_arithmetic(rated: Sequence[KernelRow], shown: int) -> str:
 class CollectivesFigure:
     """Collectives by size (bytes) and bus bandwidth (bytes per second)."""
 
-    points: list[Point]
+    points: list[ScatterPoint]
     groups: list[str]  # kinds of collectives, those with most time first
-    links: list[Roof]
+    links: list[CeilingLine]
     left_out: int  # rows without a known size
     hollow: bool  # some points have waiting in their time
 
@@ -295,7 +299,7 @@ def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
         times[row.collective] += row.residence_ns
     return CollectivesFigure(
         points=[
-            Point(
+            ScatterPoint(
                 x=float(row.payload_bytes),
                 y=float(f"{row.bus_bytes_per_s or 0:.4g}"),
                 size=round(sqrt(row.residence_ns / longest_ns), 3),
@@ -330,7 +334,7 @@ def _ranks(count: int) -> str:
     return counted.ranks(count) if count else _("an unknown number of ranks")
 
 
-def _links(diagnosis: Diagnosis) -> list[Roof]:
+def _links(diagnosis: Diagnosis) -> list[CeilingLine]:
     """Links of the machine, where the catalogue has it and all ranks have the same."""
     machines = {rank.facts.machine for rank in diagnosis.ranks}
     machine = catalogue.record(machines.pop()) if len(machines) == 1 else None
@@ -338,7 +342,7 @@ def _links(diagnosis: Diagnosis) -> list[Roof]:
         return []
     found = ((machine.link or _("link"), machine.fabric_bytes_per_s), (_("network"), machine.nic_bytes_per_s))
     return [
-        Roof(name=f"{name} {format_rate(figure.value, 'B')}", value=figure.value)
+        CeilingLine(name=f"{name} {format_rate(figure.value, 'B')}", value=figure.value)
         for name, figure in found
         if figure is not None
     ]

@@ -7,13 +7,13 @@ from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
-from redline.analysis.rank.strip import Strip
+from redline.analysis.rank.strip import StepView
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.failures import Failure
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose.cards import page_cards
-from redline.report.html.diagnose.content import Content, content_of, script_words
+from redline.report.html.diagnose.content import PageContent, content_of, script_words
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import facts_of, on_cpu
 from redline.report.html.diagnose.headline import headline_of
@@ -34,7 +34,7 @@ def render(
     findings: Findings,
     failures: Sequence[Failure] = (),
     *,
-    strip: Strip | None = None,
+    strip: StepView | None = None,
     trace_link: str | None = None,
     removed: Sequence[Removed] | None = None,
     captured: Captured | None = None,
@@ -63,7 +63,7 @@ def render(
     )
 
 
-def _notes(content: Content) -> dict[str, Any]:
+def _notes(content: PageContent) -> dict[str, Any]:
     """What is said about charts beside them."""
     return {
         "missing": content.missing,

@@ -8,7 +8,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.ranks.failures import Failure
 from redline.report.language import _
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped
 from redline.timeline.problems import Reason
 from redline.units import format_count, format_ns
@@ -17,8 +17,8 @@ _NAME_LIMIT = 80
 _MOST_FAILURES = 20
 
 
-def sources_table(diagnosis: Diagnosis) -> Shown:
-    return Shown(
+def sources_table(diagnosis: Diagnosis) -> ReportTable:
+    return ReportTable(
         title=_("files"),
         empty="",
         head=(_("rank"), _("file"), _("host"), _("steps"), _("window"), _("dropped"), _("recorded"), _("versions")),

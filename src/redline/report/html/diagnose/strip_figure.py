@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank.strip import Piece, Strip, StripLane
+from redline.analysis.rank.strip import Piece, StepView, StripLane
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.diagnose import accounts
 from redline.report.html.diagnose.strip_words import gap_sentence
@@ -56,7 +56,7 @@ class Caption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class GapLabel:
     """The number of a gap, above the device."""
 
     number: int
@@ -72,7 +72,7 @@ class StripFigure:
     height: float  # of everything, in rows
     boxes: list[Boxes]
     captions: list[Caption]
-    marks: list[Mark]
+    marks: list[GapLabel]
     texts: list[str]
 
 
@@ -98,7 +98,7 @@ class _Box:
     label: str
 
 
-def strip_figure(strip: Strip) -> StripFigure:
+def strip_figure(strip: StepView) -> StripFigure:
     unit, unit_ns = time_unit(strip.length_ns)
     marks, top = _marks(strip, unit_ns)
     captions = [Caption(text=_("device, by account"), y=top)]
@@ -122,7 +122,7 @@ def strip_figure(strip: Strip) -> StripFigure:
     )
 
 
-def _device(strip: Strip, top: float) -> Iterator[_Box]:
+def _device(strip: StepView, top: float) -> Iterator[_Box]:
     for band in strip.bands:
         whole = _("{account}: {share} of {time}").format(
             account=accounts.name(band.account),
@@ -205,9 +205,9 @@ def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 
 
-def _marks(strip: Strip, unit_ns: float) -> tuple[list[Mark], float]:
+def _marks(strip: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
     """Numbers of the gaps, and where the device begins below them."""
-    marks: list[Mark] = []
+    marks: list[GapLabel] = []
     reached: list[float] = []  # for each row of numbers where the last one is
     rows: list[int] = []
     for gap in strip.gaps:
@@ -218,5 +218,5 @@ def _marks(strip: Strip, unit_ns: float) -> tuple[list[Mark], float]:
     top = _MARK_HEIGHT * len(reached)
     for number, (gap, row) in enumerate(zip(strip.gaps, rows, strict=True), start=1):
         x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
-        marks.append(Mark(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
+        marks.append(GapLabel(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
     return marks, top

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.rank.doing import Doing
-from redline.analysis.rank.strip import Gap, Strip
+from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.strip import Gap, StepView
 from redline.report.diagnose.tables import unwrapped
 from redline.report.diagnose.words_losses import NAME_LIMIT, doing, site
 from redline.report.html.diagnose import accounts
@@ -26,7 +26,7 @@ class StripWords:
     left_out: str
 
 
-def strip_words(strip: Strip) -> StripWords:
+def strip_words(strip: StepView) -> StripWords:
     gaps_ns = sum(gap.end_ns - gap.start_ns for gap in strip.gaps)
     return StripWords(
         rank=strip.rank,
@@ -52,13 +52,13 @@ def gap_sentence(gap: Gap) -> str:
     return _("{gap}; then {work}").format(gap=text, work=clipped(unwrapped(gap.next_name), NAME_LIMIT))
 
 
-def _doing(row: Doing) -> str:
+def _doing(row: HostActivity) -> str:
     """What the host did, and where: at a call site, else in a region."""
     what, where = doing(row), site(row.site) or clipped(row.region, NAME_LIMIT)
     return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
 
 
-def left_out(strip: Strip) -> str:
+def left_out(strip: StepView) -> str:
     """What of the step is not drawn; "" for nothing."""
     parts = []
     if strip.more_streams:

@@ -2,31 +2,31 @@
 
 from collections.abc import Callable, Sequence
 
-from redline.planner.serve.outcome import Limit
+from redline.planner.serve.outcome import ServingLimit
 from redline.planner.serve.planned import ServingPlan, ServingPoint
 from redline.report.language import _, marked
 from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import words as say
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 
-def passes(plan: ServingPlan) -> Shown:
+def passes(plan: ServingPlan) -> ReportTable:
     """What the passes of the best way consist of."""
-    head = (_("pass"), *(_(say.LIMITS[limit]) for limit in Limit), _("in all"), _("limited by"))
+    head = (_("pass"), *(_(say.LIMITS[limit]) for limit in ServingLimit), _("in all"), _("limited by"))
     rows: list[tuple[str, ...]] = []
     if plan.best is not None:
         rows = [
             _pass_row(_("over one prompt"), plan.best.prompt_s, plan.best.prompt_limit),
             _pass_row(_("one decode step"), plan.best.step_s, plan.best.step_limit),
         ]
-    return Shown(title=_("what a pass takes, alone"), head=head, rows=tuple(rows), notes=(), empty="")
+    return ReportTable(title=_("what a pass takes, alone"), head=head, rows=tuple(rows), notes=(), empty="")
 
 
-def _pass_row(name: str, parts: Sequence[float], limit: Limit) -> tuple[str, ...]:
+def _pass_row(name: str, parts: Sequence[float], limit: ServingLimit) -> tuple[str, ...]:
     return (name, *(seconds(part) if part else "-" for part in parts), seconds(sum(parts)), _(say.LIMITS[limit]))
 
 
-def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brief: bool) -> Shown:
+def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brief: bool) -> ReportTable:
     """Ways to serve, with what a user and a GPU get. `brief` is narrow enough for a terminal."""
     columns = [name for name in _columns(plan) if not brief or name not in _WIDE]
     rows = tuple(tuple(_columns(plan)[name](one) for name in columns) for one in found)
@@ -35,7 +35,7 @@ def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brie
         notes.append(_("ep 8, dp 8: experts are shared by 8 GPUs, attention is on each"))
     if any(not one.meets for one in found):
         notes.append(_("*: misses a limit"))
-    return Shown(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
+    return ReportTable(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
 
 
 _WIDE = (marked("in a step"), marked("room for"), marked("GPU memory"))
@@ -65,10 +65,10 @@ def _size(one: ServingPoint) -> str:
     return f"tp {one.tp}" if one.attention_dp == 1 else f"ep {one.tp}, dp {one.attention_dp}"
 
 
-def frontier(plan: ServingPlan, *, brief: bool) -> Shown:
+def frontier(plan: ServingPlan, *, brief: bool) -> ReportTable:
     title = _("Pareto frontier of speed per user and throughput per GPU")
     return points(plan, plan.frontier, title, brief=brief)
 
 
-def every(plan: ServingPlan) -> Shown:
+def every(plan: ServingPlan) -> ReportTable:
     return points(plan, plan.points, _("all ways that fit"), brief=False)

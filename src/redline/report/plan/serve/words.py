@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
-from redline.planner.serve.outcome import Limit
+from redline.planner.serve.outcome import ServingLimit
 from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_words import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.plan.amounts import count, gigabytes, interval, parameters, seconds, share
 from redline.report.words import clipped
 
-LIMITS: Mapping[Limit, str] = {
-    Limit.COMPUTE: marked("compute"),
-    Limit.MEMORY: marked("memory"),
-    Limit.COMMUNICATION: marked("communication"),
-    Limit.OVERHEAD: marked("overhead"),
+LIMITS: Mapping[ServingLimit, str] = {
+    ServingLimit.COMPUTE: marked("compute"),
+    ServingLimit.MEMORY: marked("memory"),
+    ServingLimit.COMMUNICATION: marked("communication"),
+    ServingLimit.OVERHEAD: marked("overhead"),
 }
 METRICS: Mapping[str, str] = {
     "ttft_s": marked("first token"),

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from math import isinf
 
-from redline.planner.job.estimate import Estimate
-from redline.planner.job.whole import Case, JobCost
+from redline.planner.job.estimate import ThreePointEstimate
+from redline.planner.job.whole import FailureScenario, JobCost
 from redline.report.language import _
 from redline.report.plan.amounts import count, share
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -27,7 +27,7 @@ def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
         yield _("energy"), text.format(energy=span(cost.energy_wh, watt_hours), share=share(job.power_share))
 
 
-def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> Shown:
+def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
     """Failure rates and ways to recover, each with its best time between checkpoints."""
     head = (
         _("failures as"), _("one every"), _("recovery"), _("restart"), _("checkpoint"), _("best every"),
@@ -38,10 +38,10 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> Shown:
     text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
     title = text.format(tokens=count(cost.job.tokens))
     note = _("from and to: the interval of the step time, and all of these failure rates and recoveries")
-    return Shown(title=title, head=head, rows=rows, notes=(note,), empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty="")
 
 
-def _row(one: Case) -> tuple[str, ...]:
+def _row(one: FailureScenario) -> tuple[str, ...]:
     return (
         clipped(one.rate.id, 30),
         duration(one.mean_time_between_failures_s),
@@ -57,7 +57,7 @@ def _row(one: Case) -> tuple[str, ...]:
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 
-def span(found: Estimate, shown: Callable[[float], str]) -> str:
+def span(found: ThreePointEstimate, shown: Callable[[float], str]) -> str:
     """The likely value, from the least to the most."""
     low, likely, high = shown(found.low), shown(found.likely), shown(found.high)
     return (

@@ -5,7 +5,7 @@ from typing import Any
 
 from redline.artifacts import Envelope
 from redline.planner.job.whole import JobCost
-from redline.planner.train.choices import Recompute, Schedule
+from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.planned import Candidate, TrainingPlan
@@ -61,7 +61,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 def _layout(layout: Layout) -> dict[str, Any]:
     """Choices by name, not by number."""
     names = {
-        "schedule": Schedule(int(layout.schedule)).name.lower(),
+        "schedule": PipelineSchedule(int(layout.schedule)).name.lower(),
         "recompute": Recompute(int(layout.recompute)).name.lower(),
     }
     return {**plain(layout), **names}

@@ -10,13 +10,13 @@ from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import tables
 from redline.report.plan.train import words as say
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 _FAINT = 0.0005  # of the whole: less has no bar of its own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class StackedPart:
     """One part of a whole; positions are shares of it."""
 
     code: str
@@ -32,7 +32,7 @@ class Bars:
     """A whole by its parts."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[StackedPart, ...]
     total_name: str
     total: str
     total_share: str = ""
@@ -54,11 +54,11 @@ class TrainScreen:
     facts: tuple[tuple[str, str], ...]
     step: Bars
     memory: Bars
-    overlaps: Shown
-    ranked: Shown
-    alternatives: Shown
+    overlaps: ReportTable
+    ranked: ReportTable
+    alternatives: ReportTable
     changes: tuple[str, ...]
-    job: Shown | None
+    job: ReportTable | None
     job_facts: tuple[tuple[str, str], ...]
     trust: tuple[str, ...]
 
@@ -132,12 +132,12 @@ def _bars(
     whole: float,
     amount: Callable[[float], str],
     hundred: float | None = None,
-) -> Iterator[Bar]:
+) -> Iterator[StackedPart]:
     """Drawn against `whole`; shares are of `hundred`, or of the same."""
     before = 0.0
     for name, value in parts.items():
         if value >= _FAINT * whole:
-            yield Bar(
+            yield StackedPart(
                 code=name.rpartition("_")[0],
                 name=_(names[name]),
                 amount=amount(value),

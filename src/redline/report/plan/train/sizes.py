@@ -9,7 +9,7 @@ from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
 from redline.report.plan.blocks import table_block
 from redline.report.plan.train import units
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped
 
 
@@ -18,7 +18,7 @@ def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], ch
     return as_text([table_block(sizes(plans, refused, chosen))]) + "\n"
 
 
-def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> Shown:
+def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> ReportTable:
     speed = units.per_second(chosen), units.per_second_and_gpu(chosen)
     head = (
         _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("OOM"),
@@ -29,7 +29,7 @@ def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], cho
         *(text.format(count=devices, why=clipped(why, 200)) for devices, why in refused),
         _("what follows is the plan for {count:,} GPUs").format(count=chosen.devices),
     )
-    return Shown(title=_("by number of GPUs"), head=head, rows=rows, notes=notes, empty="")
+    return ReportTable(title=_("by number of GPUs"), head=head, rows=rows, notes=notes, empty="")
 
 
 def _row(plan: TrainingPlan) -> tuple[str, ...]:

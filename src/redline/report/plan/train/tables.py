@@ -9,12 +9,12 @@ from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
 from redline.report.plan.train import units
 from redline.report.plan.train import words as say
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 _NEAR = 2  # values of a dimension on either side of the best that a person asks for first
 
 
-def overlaps(plan: TrainingPlan) -> Shown:
+def overlaps(plan: TrainingPlan) -> ReportTable:
     """Compute per traffic, and whether it hides."""
     head = (_("traffic"), _("compute"), _("traffic takes"), _("ratio"), _("so it is"))
     rows = tuple(
@@ -23,10 +23,10 @@ def overlaps(plan: TrainingPlan) -> Shown:
     )
     note = _("A ratio of 1 or more can hide all traffic; how much does is what such software was measured to hide.")
     title = _("traffic, and the compute that it can hide behind")
-    return Shown(title=title, head=head, rows=rows, notes=(note,), empty=_("no traffic: one GPU works alone"))
+    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty=_("no traffic: one GPU works alone"))
 
 
-def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
+def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     """The best, and those after it. `brief` is narrow enough for a terminal."""
     names = [name for name in layouts.DIMENSIONS if any(getattr(one.layout, name) > 1 for one in plan.ranked)]
     has_pipeline = any(one.layout.pp > 1 for one in plan.ranked)
@@ -42,7 +42,7 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> Shown:
     ]
     if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
-    return Shown(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes), empty="")
+    return ReportTable(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes), empty="")
 
 
 def _ranked_row(
@@ -62,7 +62,7 @@ def _ranked_row(
     )
 
 
-def alternatives(plan: TrainingPlan, *, brief: bool) -> Shown:
+def alternatives(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     """Each value that the best layout has not, in one dimension."""
     found = [one for one in plan.alternatives if not brief or _is_near(one, plan)]
     head = (_("instead"), _("then"), _("because"))
@@ -71,7 +71,7 @@ def alternatives(plan: TrainingPlan, *, brief: bool) -> Shown:
     )
     title = _("why not another: the best layout that has it")
     empty = _("no other layout was considered") if plan.fits else ""
-    return Shown(title=title, head=head, rows=rows, notes=(), empty=empty)
+    return ReportTable(title=title, head=head, rows=rows, notes=(), empty=empty)
 
 
 def _is_near(one: Alternative, plan: TrainingPlan) -> bool:

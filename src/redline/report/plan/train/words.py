@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
 from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.planned import Candidate, Evidence, TrainingPlan
+from redline.planner.train.search.planned import Candidate, MeasuredAccuracy, TrainingPlan
 from redline.planner.train.stacks import DEFAULT_STACK
 from redline.planner.train.time.overlap import Overlap
 from redline.report.figure_words import unused_of
@@ -272,7 +272,7 @@ def held_out() -> str:
     )
 
 
-def evidence(found: Evidence | None, stack: str) -> str:
+def evidence(found: MeasuredAccuracy | None, stack: str) -> str:
     if found is None or not found.rows:
         return _("no measured run stands behind it; take it as a guess")
     text = ngettext(

@@ -7,7 +7,7 @@ from redline.planner.validation.step_accuracy import Accuracy
 from redline.planner.validation.validate import Validation
 from redline.report.language import _, marked
 from redline.report.plan.serve.words import METRICS
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 from redline.report.words import clipped
 
 GROUPS: Mapping[str, str] = {
@@ -20,7 +20,7 @@ GROUPS: Mapping[str, str] = {
 }
 
 
-def every(found: Validation, *, brief: bool) -> dict[str, Shown]:
+def every(found: Validation, *, brief: bool) -> dict[str, ReportTable]:
     """All tables by name, in the order in which they are shown."""
     return {
         "steps": steps(found),
@@ -61,51 +61,53 @@ def _accuracies(found: Iterable[Accuracy], names: Mapping[str, str]) -> tuple[tu
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def steps(found: Validation) -> Shown:
+def steps(found: Validation) -> ReportTable:
     step = found.step
     rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
     note = _("{share} of the measured runs of language models can be expressed").format(share=share(step.expressible))
-    return Shown(title=_("step time"), head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
+    return ReportTable(title=_("step time"), head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
 
 
-def stacks(found: Validation) -> Shown:
+def stacks(found: Validation) -> ReportTable:
     rows = _accuracies(found.step.stacks, {})
-    return Shown(title=_("step time by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(title=_("step time by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
 
 
-def left_out(found: Validation) -> Shown:
+def left_out(found: Validation) -> ReportTable:
     rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in found.step.reasons)
     head = (_("why"), _("runs"))
-    return Shown(title=_("runs that cannot be expressed"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("runs that cannot be expressed"), head=head, rows=rows, notes=(), empty="")
 
 
-def choices(found: Validation) -> Shown:
+def choices(found: Validation) -> ReportTable:
     choice = found.step.choice
     head = (_("models and sizes"), _("median loss"), _("p90"))
     rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
     title = _("choice of layout: throughput lost against the best that was measured")
-    return Shown(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
 
 
-def each_choice(found: Validation) -> Shown:
+def each_choice(found: Validation) -> ReportTable:
     """Model by model: which size goes wrong."""
     head = (_("model"), _("GPUs"), _("layouts"), _("lost"))
     rows = tuple(
         (clipped(one.model, 60), f"{one.devices:,}", f"{one.layouts:,}", share(one.lost))
         for one in found.step.choice.choices
     )
-    return Shown(title=_("choice of layout, by model and size"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("choice of layout, by model and size"), head=head, rows=rows, notes=(), empty="")
 
 
-def memory(found: Validation) -> Shown:
+def memory(found: Validation) -> ReportTable:
     rows = tuple(
         _row(_("all runs") if one.stack == "all" else one.stack, one.rows, one.bias, one.median, one.p90, one.covered)
         for one in found.memory.peaks
     )
-    return Shown(title=_("peak of memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(
+        title=_("peak of memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty=""
+    )
 
 
-def verdicts(found: Validation) -> Shown:
+def verdicts(found: Validation) -> ReportTable:
     """What was predicted against what happened."""
     one = found.memory.verdicts
     head = (_("predicted"), _("ran"), _("died"))
@@ -120,18 +122,18 @@ def verdicts(found: Validation) -> Shown:
         _("{count:,} of the layouts that were said to fit died here and ran elsewhere").format(count=one.contradicted),
     )
     title = _("what fits: {count:,} layouts of nanotron").format(count=one.ran + one.failed)
-    return Shown(title=title, head=head, rows=rows, notes=notes, empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=notes, empty="")
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------
 
 
-def serving(found: Validation, *, brief: bool) -> Shown:
+def serving(found: Validation, *, brief: bool) -> ReportTable:
     """`brief` has the runs of all GPUs together."""
     shown = [one for one in found.serving if not brief or one.group == "held out"]
     head = (_("engine"), _("figure"), *([] if brief else [_("runs of")]), *_head("")[1:])
     rows = tuple(_serving_row(one, brief=brief) for one in shown)
-    return Shown(title=_("serving"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("serving"), head=head, rows=rows, notes=(), empty="")
 
 
 def _serving_row(one: ServingAccuracy, *, brief: bool) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, Layout, write_job
+from redline.testing.synthetic import JobSpec, ParallelSizes, write_job
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, op
 from tests.unit.findings.conftest import found, launched, step
@@ -64,7 +64,7 @@ def test_p01_is_silent_without_waiting() -> None:
 
 
 def test_p01_finds_the_bubble_of_a_synthetic_pipeline(tmp_path: Path) -> None:
-    spec = JobSpec(ranks=4, steps=2, layers=4, layout=Layout(pp=4), microbatches=2, step_compute_us=4000)
+    spec = JobSpec(ranks=4, steps=2, layers=4, layout=ParallelSizes(pp=4), microbatches=2, step_compute_us=4000)
     write_job(spec, tmp_path)
     findings = {one.code: one for one in diagnose([tmp_path], options=JobOptions(use_cache=False)).findings.findings}
     known = values(findings["RL-P01"])

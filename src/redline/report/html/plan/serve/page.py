@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
@@ -11,20 +12,11 @@ from redline.report.language import _
 from redline.report.plan.amounts import count, gigabytes, interval, seconds
 from redline.report.plan.serve import tables
 from redline.report.plan.serve import words as say
-from redline.report.shown import Shown
+from redline.report.shown import ReportTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fact:
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
+class LoadPoint:
     """One load: what a user gets (x) and what a GPU gives (y)."""
 
     x: float
@@ -37,7 +29,7 @@ class Curve:
     """One size and format, from few requests to many."""
 
     name: str
-    points: list[Point]
+    points: list[LoadPoint]
 
 
 def render(plan: ServingPlan) -> str:
@@ -79,7 +71,7 @@ def _interval(figure: Ranged) -> str:
     return _("80 % interval: {interval}").format(interval=interval(seconds(figure.low), seconds(figure.high)))
 
 
-def _tables(plan: ServingPlan) -> Iterator[tuple[str, Shown]]:
+def _tables(plan: ServingPlan) -> Iterator[tuple[str, ReportTable]]:
     """Those that have rows."""
     made = {
         "passes": tables.passes(plan),
@@ -91,7 +83,7 @@ def _tables(plan: ServingPlan) -> Iterator[tuple[str, Shown]]:
 
 def curves(plan: ServingPlan) -> list[Curve]:
     """Of each size and format that fits."""
-    groups: dict[str, list[Point]] = {}
+    groups: dict[str, list[LoadPoint]] = {}
     for one in plan.points:
         text = _("{way}\nfirst token {first}, then {each} each\n{user} tokens/s for a user, {gpu} per GPU").format(
             way=say.way(one),
@@ -100,7 +92,7 @@ def curves(plan: ServingPlan) -> list[Curve]:
             user=count(one.tokens_per_s_user),
             gpu=count(one.tokens_per_s_device),
         )
-        point = Point(x=_digits(one.tokens_per_s_user), y=_digits(one.tokens_per_s_device), text=text)
+        point = LoadPoint(x=_digits(one.tokens_per_s_user), y=_digits(one.tokens_per_s_device), text=text)
         groups.setdefault(f"{say.size(one)}, {one.dtype}", []).append(point)
     return [Curve(name=name, points=points) for name, points in groups.items()]
 

@@ -19,7 +19,7 @@ COLOURS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class LayoutPoint:
     """One layout by what it needs and what it gives, with the interval of both."""
 
     x: float
@@ -36,10 +36,10 @@ class Point:
 class FrontierFigure:
     """Layouts by memory (GB) and speed (tokens per second and GPU)."""
 
-    frontier: list[Point]
-    others: list[Point]
+    frontier: list[LayoutPoint]
+    others: list[LayoutPoint]
     """That were ranked, and have a better one beside them."""
-    best: Point
+    best: LayoutPoint
     device: float
     device_name: str
 
@@ -58,11 +58,11 @@ def frontier_figure(plan: TrainingPlan) -> FrontierFigure | None:
     )
 
 
-def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[Point]:
+def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[LayoutPoint]:
     return [_point(plan, one) for one in found]
 
 
-def _point(plan: TrainingPlan, one: Candidate) -> Point:
+def _point(plan: TrainingPlan, one: Candidate) -> LayoutPoint:
     tokens = plan.tokens_per_step / plan.devices
     text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
         layout=layouts.in_words(one.layout, one.micro_batches),
@@ -72,7 +72,7 @@ def _point(plan: TrainingPlan, one: Candidate) -> Point:
         memory=gigabytes(one.peak_bytes),
         chance=chance(one.chance),
     )
-    return Point(
+    return LayoutPoint(
         x=_digits(one.peak_bytes / 1e9),
         x_low=_digits(one.peak_low_bytes / 1e9),
         x_high=_digits(one.peak_high_bytes / 1e9),

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from redline.planner.job.whole import JobCost
 from redline.planner.train.search.planned import TrainingPlan
+from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.train.definitions import definitions
 from redline.report.html.plan.train.figures import COLOURS, frontier_figure
@@ -17,16 +18,7 @@ from redline.report.plan.train import units
 from redline.report.plan.train import words as say
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 from redline.report.plan.train.sizes import sizes as sizes_table
-from redline.report.shown import Shown
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact:
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-    detail: str
+from redline.report.shown import ReportTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +123,11 @@ def _rows(bars: Bars) -> Iterator[BarRow]:
         )
 
 
-def _tables(screen: TrainScreen, plan: TrainingPlan, sizes: Sequence[TrainingPlan]) -> Iterator[tuple[str, Shown]]:
+def _tables(
+    screen: TrainScreen, plan: TrainingPlan, sizes: Sequence[TrainingPlan]
+) -> Iterator[tuple[str, ReportTable]]:
     """Those that have rows."""
-    made: dict[str, Shown | None] = {
+    made: dict[str, ReportTable | None] = {
         "overlaps": screen.overlaps,
         "ranked": screen.ranked,
         "alternatives": screen.alternatives,

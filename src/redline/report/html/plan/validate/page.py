@@ -1,26 +1,18 @@
 """The accuracy of plans as one HTML file that needs nothing else."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from redline.planner.validation.validate import Scatter, Validation
+from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
 from redline.report.plan.validate import tables, text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact:
-    """One figure at the top of the page."""
-
-    name: str
-    value: str
-    detail: str
 
 
 def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]) -> str:
