@@ -22,7 +22,7 @@ MODULE = '''\
 from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.scene import Scene
+from redline.analysis.rank.rank_analysis import Scene
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from redline.report.html.calibrate import page as calibrate_page
 from redline.report.language import speaking
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 from tests.browsing import PAYLOADS, check_page, opened
 from tests.made_calibrations import NOISY, calibration, collectives, cpu_machine, gpu_calibration, gpu_machine
 

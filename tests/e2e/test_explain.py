@@ -7,7 +7,7 @@ from redline.findings import pages
 from redline.findings.rule_modules import FOLDERS
 from redline.report.explain.text import HEADINGS
 from redline.report.language import LANGUAGES
-from redline.report.layout import width_of
+from redline.report.terminal import width_of
 from tests.conftest import ROOT
 
 PAGES = ROOT / "docs" / "findings"

@@ -15,7 +15,7 @@ from redline.findings.aggregate import findings_of
 from tests.made_digests import distinct_digests, write_distinct
 
 MOST_BYTES_PER_RANK = 60_000  # with so few ranks, what is made on the way counts as well
-NOT_FOR_TEXT = ("jinja2", "plotly", "markdown_it", "multiprocessing", "numpy.random", "redline.analysis.rank.strip")
+NOT_FOR_TEXT = ("jinja2", "plotly", "markdown_it", "multiprocessing", "numpy.random", "redline.analysis.rank.step_view")
 
 
 def test_memory_per_rank_is_small_and_does_not_grow() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch
-from redline.analysis.rank.scene import RankAnalysis
 from redline.cli import main
 from redline.errors import UnexpectedError
 from redline.findings.match import match_rules
@@ -141,7 +141,7 @@ def test_a_drawing_that_fails_costs_the_drawing(folder: Path, monkeypatch: pytes
     def fails(*_: object) -> None:
         raise LookupError("planted by a test")
 
-    monkeypatch.setattr("redline.analysis.rank.strip.strip_of", fails)
+    monkeypatch.setattr("redline.analysis.rank.step_view.strip_of", fails)
     found = diagnose([folder / "good.json"], options=JobOptions(use_cache=False), draw_step=True)
     assert found.strip is None
     assert [Path(failure.path).name for failure in found.failures] == ["good.json"]

@@ -12,7 +12,7 @@ from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
 from redline.report.language import speaking
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 from tests.browsing import PAYLOADS, check_page, opened
 from tests.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
 

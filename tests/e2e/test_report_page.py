@@ -15,7 +15,7 @@ from redline.findings.pages import codes
 from redline.report.html.diagnose import page as report
 from redline.report.html.diagnose.headline import headline_of
 from redline.report.language import speaking
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
 from tests.browsing import PAYLOADS, opened, until

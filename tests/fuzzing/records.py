@@ -27,7 +27,7 @@ from redline.hardware.profile import save_profile
 from redline.launch.captured import captured_of
 from redline.launch.run_record import to_json
 from redline.model.known import known_config, known_models
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 from redline.testing.synthetic import JobSpec, simulate_job, write_rank
 from redline.timeline.intervals import Intervals
 from redline.trace.reader import read_file

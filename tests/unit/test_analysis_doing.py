@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.doing import HOST_ACCOUNTS, HostActivity
+from redline.analysis.rank.host_activity import HOST_ACCOUNTS, HostActivity
 from tests.conftest import Event, document, kernel, launch, op, read_one, region, span
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

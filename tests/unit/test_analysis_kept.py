@@ -16,8 +16,8 @@ from redline.analysis.job.digests import digest_job
 from redline.analysis.rank import file_digests
 from redline.analysis.rank.digest import Digest, Observer
 from redline.analysis.rank.kept import ANALYSING, SCHEMA_VERSION, kept_digests
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch
-from redline.analysis.rank.scene import RankAnalysis
 from redline.errors import InputError
 from redline.findings.match import match_rules
 from redline.hardware.machine import Figure, FigureSource, Machine

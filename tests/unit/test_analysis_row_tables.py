@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from redline.analysis.job.row_tables import KernelTable, doing_of_all, kernels_of
-from redline.analysis.rank.doing import added
+from redline.analysis.rank.host_activity import added
 from redline.analysis.rank.kernel_table import merged
 from tests.made_digests import distinct_digests
 

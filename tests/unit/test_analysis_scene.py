@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from redline.analysis.rank.scene import PAUSE_NS, scene_of
+from redline.analysis.rank.rank_analysis import PAUSE_NS, scene_of
 from tests.conftest import document, kernel, launch, op, read_one, region
 
 

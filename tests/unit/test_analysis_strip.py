@@ -9,10 +9,10 @@ import pytest
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.combine import combine
 from redline.analysis.job.typical import typical_place
-from redline.analysis.rank import strip as strip_module
+from redline.analysis.rank import step_view as strip_module
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.scene import RankAnalysis, scene_of
-from redline.analysis.rank.strip import MOST_BANDS, PIXELS, StepView, strip_of
+from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
+from redline.analysis.rank.step_view import MOST_BANDS, PIXELS, StepView, strip_of
 from redline.timeline.intervals import Intervals
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest

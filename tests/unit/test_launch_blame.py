@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.inside import blame
-from redline.launch.inside.blame import arrived, pass_on, tolerated
+from redline.launch.inside import exception_origin
+from redline.launch.inside.exception_origin import arrived, pass_on, tolerated
 
 Act = Callable[[], object]
 
@@ -248,7 +248,7 @@ def test_only_what_is_named_is_tolerated() -> None:
 def test_where_no_room_is_left_to_tell_only_what_ends_a_process_goes_on(
     error: BaseException, goes_on: bool, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, calls = blame._first_arrived, list[BaseException]()
+    plain, calls = exception_origin._first_arrived, list[BaseException]()
 
     def without_room(one: BaseException) -> BaseException | None:
         calls.append(one)
@@ -256,7 +256,7 @@ def test_where_no_room_is_left_to_tell_only_what_ends_a_process_goes_on(
             raise RecursionError("no room")
         return plain(one)
 
-    monkeypatch.setattr(blame, "_first_arrived", without_room)
+    monkeypatch.setattr(exception_origin, "_first_arrived", without_room)
     assert arrived(error) is (error if goes_on else None)
 
 
@@ -264,6 +264,6 @@ def test_what_arrives_while_we_look_whose_another_is_goes_on(monkeypatch: pytest
     ours = OSError(24, "Too many")
     with alarm(plain):
         lookups: Iterator[Act] = iter([busy, tuple])
-        monkeypatch.setattr(blame, "_entries", lambda _: next(lookups)())
-        monkeypatch.setattr(blame, "_is_from_outside", lambda error: isinstance(error, Alarm))
+        monkeypatch.setattr(exception_origin, "_entries", lambda _: next(lookups)())
+        monkeypatch.setattr(exception_origin, "_is_from_outside", lambda error: isinstance(error, Alarm))
         assert isinstance(arrived(ours), Alarm)

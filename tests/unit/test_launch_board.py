@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from redline.launch import board as at
-from redline.launch.board import FACTS_BYTES, WINDOWS, SharedState
+from redline.launch import shared_state as at
 from redline.launch.outside.record import rank_record
 from redline.launch.outside.supervise import facts_of
 from redline.launch.settings import Settings
+from redline.launch.shared_state import FACTS_BYTES, WINDOWS, SharedState
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 from torch.optim import SGD, Optimizer  # noqa: E402
 
-from redline.launch.board import BY_CALLS, KIND, STEPS, SharedState  # noqa: E402
 from redline.launch.inside.counting import calls as module  # noqa: E402
 from redline.launch.inside.counting.calls import ModuleCalls  # noqa: E402
 from redline.launch.inside.counting.steps import StepCounter  # noqa: E402
-from redline.launch.inside.home import TrainingThread  # noqa: E402
+from redline.launch.inside.training_thread import TrainingThread  # noqa: E402
+from redline.launch.shared_state import BY_CALLS, KIND, STEPS, SharedState  # noqa: E402
 
 
 class Watched:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.board import SharedState
-from redline.launch.inside.place import ProcessContext
+from redline.launch.inside.process_context import ProcessContext
 from redline.launch.settings import Settings
+from redline.launch.shared_state import SharedState
 
 torch = pytest.importorskip("torch")
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.board import (
+from redline.launch.inside.process_context import ProcessContext
+from redline.launch.outside.command import command
+from redline.launch.outside.leave import leave_behind
+from redline.launch.outside.supervise import Supervisor
+from redline.launch.run_record import RunRecord
+from redline.launch.settings import Settings
+from redline.launch.shared_state import (
     BY_CALLS,
     BY_NOTHING,
     BY_OPTIMIZER,
@@ -22,12 +28,6 @@ from redline.launch.board import (
     WRITTEN,
     SharedState,
 )
-from redline.launch.inside.place import ProcessContext
-from redline.launch.outside.command import command
-from redline.launch.outside.leave import leave_behind
-from redline.launch.outside.supervise import Supervisor
-from redline.launch.run_record import RunRecord
-from redline.launch.settings import Settings
 
 # Each child says whether it was begun to be watched, and whether it can see that in its environment.
 CHILD = (

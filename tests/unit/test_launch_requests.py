@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.board import BEGIN, FILLED, PID, REQUESTED, STEPS, SharedState
 from redline.launch.outside.requests import Requests
+from redline.launch.shared_state import BEGIN, FILLED, PID, REQUESTED, STEPS, SharedState
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ torch = pytest.importorskip("torch")
 
 import torch.autograd.profiler as autograd_profiler  # noqa: E402 (only where torch is installed)
 
-from redline.launch.board import COST_NS, STARTED_NS, SharedState  # noqa: E402
 from redline.launch.inside.notes import Notes  # noqa: E402
-from redline.launch.inside.place import ProcessContext  # noqa: E402
+from redline.launch.inside.process_context import ProcessContext  # noqa: E402
 from redline.launch.inside.recording.recorder import _GUARDED, Recorder  # noqa: E402
 from redline.launch.inside.recording.schedule import WindowSchedule  # noqa: E402
 from redline.launch.settings import Settings  # noqa: E402
+from redline.launch.shared_state import COST_NS, STARTED_NS, SharedState  # noqa: E402
 
 ELAPSED_NS = 1_000_000_000_000
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from redline.launch.board import LAST_NS, LEFT, PID, RANK, STARTED_NS, STEPS, SharedState
 from redline.launch.outside import stall as module
 from redline.launch.outside.stall import Stall, StallWatch, Standing
+from redline.launch.shared_state import LAST_NS, LEFT, PID, RANK, STARTED_NS, STEPS, SharedState
 
 AFTER_S = 100.0
 GONE = 1 << 22  # no process has such a number
@@ -93,7 +93,7 @@ def test_whom_the_others_wait_for(ranks: list[Standing], held_by: tuple[int, ...
 
 ASKED = """
 import resource, signal, sys
-from redline.launch.board import PID, Board
+from redline.launch.shared_state import PID, Board
 from redline.launch.inside.stacks import answer_with_stacks
 
 slot = Board.open(sys.argv[1], 1).claim(0)

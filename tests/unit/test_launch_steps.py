@@ -6,7 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redline.launch.board import (
+from redline.launch.inside.counting import steps as module
+from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
+from redline.launch.inside.counting.steps import StepCounter
+from redline.launch.shared_state import (
     BATCHES,
     BY_CALLS,
     BY_HAND,
@@ -18,9 +21,6 @@ from redline.launch.board import (
     STEPS,
     SharedState,
 )
-from redline.launch.inside.counting import steps as module
-from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
-from redline.launch.inside.counting.steps import StepCounter
 
 
 class Counted:

@@ -12,7 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from redline.launch.board import (
+from redline.launch.inside.recording import writer
+from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
+from redline.launch.settings import Settings
+from redline.launch.shared_state import (
     BYTES,
     CHECKSUM,
     LOST_INCOMPLETE,
@@ -23,9 +26,6 @@ from redline.launch.board import (
     WRITTEN,
     SharedState,
 )
-from redline.launch.inside.recording import writer
-from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
-from redline.launch.settings import Settings
 
 TRACE = b'{"traceEvents": [' + b'{"name": "one"}, ' * 10_000 + b'{"name": "last"}]}'
 GIB = 1 << 30
@@ -67,7 +67,7 @@ def test_a_trace_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
 
 FULL = """
 import resource, sys
-from redline.launch.board import Board
+from redline.launch.shared_state import Board
 from redline.launch.inside.recording.compress import compress
 from redline.launch.settings import Settings
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.board import RANK, SharedState
 from redline.launch.outside.command import command
 from redline.launch.outside.leave import _remove_parts
 from redline.launch.outside.stall import StallWatch
 from redline.launch.settings import Settings
+from redline.launch.shared_state import RANK, SharedState
 from redline.verbs import run as verb
 
 

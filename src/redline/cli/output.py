@@ -46,7 +46,7 @@ def harmless(text: str) -> str:
     """Nothing in names from strangers' files may reach the terminal as a command, whatever made the text."""
     if text.replace("\n", "").isprintable():
         return text
-    from redline.report.layout import visible_lines
+    from redline.report.terminal import visible_lines
 
     return visible_lines(text)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.analysis.accounts import IDLE, Account
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch, longest
-from redline.analysis.rank.scene import RankAnalysis
 from redline.findings.registry import rules_for
 from redline.findings.rule import Rule
 from redline.timeline.intervals import Intervals

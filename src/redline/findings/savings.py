@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.rank.activity import Mask, compute_ns
 from redline.analysis.rank.kernels import Floats, OperatorCalls
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE

@@ -3,7 +3,7 @@
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 

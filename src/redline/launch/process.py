@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 
 open_file = open  # as it was before the script began, which may put another in its place
 _OUT_OF_THE_WAY = 99  # or the highest number that there is

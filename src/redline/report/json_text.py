@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from redline.report.layout import is_hidden
+from redline.report.terminal import is_hidden
 
 _NOT_ASCII = re.compile(r"[^ -~\n]")
 

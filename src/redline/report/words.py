@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from redline.report.language import _
-from redline.report.layout import left, right, width_of
+from redline.report.terminal import left, right, width_of
 
 
 def clipped(text: str, limit: int = 120) -> str:

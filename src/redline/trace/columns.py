@@ -21,7 +21,7 @@ from redline.timeline.timeline import (
     Spans,
 )
 from redline.trace import schema
-from redline.trace.growing import (
+from redline.trace.column_builder import (
     ROW_END,
     VALUE_END,
     GroupNumbering,

@@ -13,8 +13,8 @@ import numpy as np
 from redline.timeline.problems import Problem, ProblemLog
 from redline.timeline.table import Column, Table
 from redline.timeline.timeline import NONE, Spans
+from redline.trace.column_builder import LaneKey
 from redline.trace.columns import Collector
-from redline.trace.growing import LaneKey
 from redline.trace.times import Decoded
 
 _UNMET = -2

@@ -8,9 +8,9 @@ import numpy as np
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
+from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns, TableType
 from redline.trace.correlate import launching_calls
-from redline.trace.growing import LaneKey
 from redline.trace.rank_claim import rank_from
 from redline.trace.sanity import SIDE_TABLES, reindexed
 from redline.trace.schema import RANK_PROCESS_NAME

@@ -24,9 +24,9 @@ from redline.timeline.timeline import (
     TimelineOrigin,
 )
 from redline.trace import rank_claim, schema
+from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns
 from redline.trace.document import Document
-from redline.trace.growing import LaneKey
 from redline.trace.inflate import Limits, TraceContent, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank

@@ -24,7 +24,7 @@ from redline.ranks.read_files import JobOptions, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
-    from redline.analysis.rank.strip import StepView
+    from redline.analysis.rank.step_view import StepView
     from redline.report.redaction.redactor import Redactor, Removed
 
 
@@ -158,7 +158,7 @@ def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
 ) -> tuple["StepView | None", tuple[Failure, ...]]:
     """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
-    from redline.analysis.rank.strip import strip_of
+    from redline.analysis.rank.step_view import strip_of
 
     place = typical_place(diagnosis)
     rank = diagnosis.ranks[place]

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from redline.artifacts import write_atomic
 from redline.artifacts.masking import masked, masked_words
 from redline.errors import OutputError
-from redline.launch.board import SharedState
 from redline.launch.outside import folder as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
@@ -26,6 +25,7 @@ from redline.launch.outside.stall import Stall, StallWatch
 from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_board
 from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
+from redline.launch.shared_state import SharedState
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
 _MOST_OFFSPRING = 64  # processes with torch that a job starts by itself, or as many as there are cores

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from redline.analysis.job.outline import outline_of
-from redline.analysis.rank.scene import scene_of
+from redline.analysis.rank.rank_analysis import scene_of
 from redline.findings.finding import Limit, Verdict
 from redline.findings.praise import praise_of
 from redline.findings.steady import is_usual, without_warm_up

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.report.json_text import json_text
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 
 
 def test_letters_stay_and_hidden_ones_are_escaped() -> None:

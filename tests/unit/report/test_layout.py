@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.report.layout import as_text, left, right, visible, visible_lines, width_of, wrapped
+from redline.report.terminal import as_text, left, right, visible, visible_lines, width_of, wrapped
 
 
 def test_chinese_letters_take_two_columns() -> None:

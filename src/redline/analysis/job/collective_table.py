@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.analysis.rank.digest import Digest
 from redline.ranks.collectives import rows_by_rank
-from redline.ranks.meetings import MatchedCollectives
+from redline.ranks.matched_collectives import MatchedCollectives
 from redline.timeline.table import I64, narrowed
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.

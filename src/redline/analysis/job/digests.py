@@ -7,7 +7,7 @@ from pathlib import Path
 from redline.analysis.rank.digest import Digest, Observer
 from redline.analysis.rank.digest_file import is_digest
 from redline.analysis.rank.file_digests import Digesting
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.errors import InputError
 from redline.hardware.profile import choose
 from redline.ranks.failures import Failure

@@ -11,7 +11,7 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 

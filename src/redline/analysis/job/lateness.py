@@ -11,7 +11,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import SPENT
 from redline.analysis.rank.owned import Owned
 from redline.ranks.collectives import blocks_by_rank, numbered, rows_by_rank
-from redline.ranks.meetings import MatchedCollectives
+from redline.ranks.matched_collectives import MatchedCollectives
 from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 import numpy as np
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HostActivity, added
+from redline.analysis.rank.host_activity import HostActivity, added
 from redline.analysis.rank.kernel_table import KernelRow, merged
 
 Row = TypeVar("Row")

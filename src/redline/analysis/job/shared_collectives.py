@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.ranks.collectives import Arrivals, RankArrivals
-from redline.ranks.meetings import MatchedCollectives, meet
+from redline.ranks.matched_collectives import MatchedCollectives, meet
 from redline.timeline.table import narrowed
 
 _ONE_WAY = frozenset({POINT_TO_POINT})

@@ -17,7 +17,7 @@ import zstandard
 from msgspec import Meta
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank import doing, kernel_table
+from redline.analysis.rank import host_activity, kernel_table
 from redline.analysis.rank.bounds import Count, Duration, Measure, Time
 from redline.analysis.rank.digest import Arithmetic, Digest, DigestOrigin, Facts
 from redline.analysis.rank.digest_check import (
@@ -28,8 +28,8 @@ from redline.analysis.rank.digest_check import (
     check_match,
     check_rates,
 )
-from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.likeness import SIGNATURE, read_signature
@@ -157,7 +157,7 @@ def _shortened(digest: Digest, kept: _Kept) -> Digest:
     return replace(
         digest,
         kernels=kernel_table.shortened(digest.kernels, kept.rows),
-        doing=doing.shortened(digest.doing, kept.rows),
+        doing=host_activity.shortened(digest.doing, kept.rows),
         exchanges=exchanges,
         spent=PackedSpent.of(digest.spent.unpacked().take(first)),
         series=digest.series[:used] if left_out["exchanges"] else digest.series,

@@ -19,9 +19,9 @@ def _no_step() -> None:
 
 def _first_step() -> None:
     """Before torch is there, or without it: steps are counted and timed, and none is captured."""
-    from redline.launch.inside.blame import tolerated
     from redline.launch.inside.counting.steps import StepCounter
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.exception_origin import tolerated
+    from redline.launch.inside.process_context import ProcessContext
 
     place = ProcessContext.here
     if place is None or not place.is_here():

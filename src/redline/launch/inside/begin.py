@@ -8,13 +8,13 @@ import sys
 import time
 from contextlib import contextmanager
 
-from redline.launch.board import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, SharedState
-from redline.launch.inside.blame import pass_on, tolerated
+from redline.launch.inside.exception_origin import pass_on, tolerated
 from redline.launch.inside.offspring import SPAWNED, follow
-from redline.launch.inside.place import ProcessContext
+from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.stacks import answer_with_stacks
 from redline.launch.process import peak_bytes
 from redline.launch.settings import Settings
+from redline.launch.shared_state import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, SharedState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from redline.launch.board import ProcessSlot
+    from redline.launch.shared_state import ProcessSlot
 
 _STDERR = 2
 

@@ -10,7 +10,7 @@ from redline.launch.inside.recording.compress import room_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
 
 _MOST_TENSORS = 20
 

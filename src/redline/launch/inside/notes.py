@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
 
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8

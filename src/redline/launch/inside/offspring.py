@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from itertools import takewhile
 
-from redline.launch.inside.blame import pass_on
+from redline.launch.inside.exception_origin import pass_on
 from redline.launch.settings import Settings, environment_for
 
 TYPE_CHECKING = False

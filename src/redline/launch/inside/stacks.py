@@ -10,8 +10,8 @@ import faulthandler
 import os
 import signal
 
-from redline.launch.board import STACKS_FD, ProcessSlot
 from redline.launch.process import out_of_the_way
+from redline.launch.shared_state import STACKS_FD, ProcessSlot
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3
 STACKS_NAME = "redline-stacks"

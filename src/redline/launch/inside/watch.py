@@ -17,14 +17,14 @@ from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from redline.launch.board import AFTER, BY_OPTIMIZER, KIND, PHASE
 from redline.launch.inside import api
-from redline.launch.inside.blame import NO_ROOM
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
-from redline.launch.inside.home import TrainingThread
-from redline.launch.inside.place import ProcessContext
+from redline.launch.inside.exception_origin import NO_ROOM
+from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
+from redline.launch.inside.training_thread import TrainingThread
+from redline.launch.shared_state import AFTER, BY_OPTIMIZER, KIND, PHASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
-from redline.launch.board import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
 from redline.launch.outside.environment import Position
 from redline.launch.outside.record import trace_path
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
+from redline.launch.shared_state import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
 
 _OTHERS_S = 10.0  # that the first rank waits for the records of the others
 

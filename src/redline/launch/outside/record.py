@@ -7,10 +7,10 @@ import platform
 from collections.abc import Sequence
 
 from redline.artifacts.masked_json import masked_value
-from redline.launch import board as at
-from redline.launch.board import ProcessSlot
+from redline.launch import shared_state as at
 from redline.launch.outside.supervise import facts_of
 from redline.launch.run_record import RankRecord, WindowRecord
+from redline.launch.shared_state import ProcessSlot
 
 _STATES = {
     at.EXPORTING: "killed",

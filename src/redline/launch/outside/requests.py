@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from redline.launch.board import BEGIN, FILLED, REQUESTED, STEPS, STRIDE, ProcessSlot, SharedState
 from redline.launch.outside.folder import CAPTURE
+from redline.launch.shared_state import BEGIN, FILLED, REQUESTED, STEPS, STRIDE, ProcessSlot, SharedState
 
 _AHEAD_STEPS = 2  # so that all ranks can begin at the same step
 _AHEAD_NS = 750_000_000  # in which every watcher has looked

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.launch.board import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, ProcessSlot
 from redline.launch.inside.stacks import STACKS_NAME, STACKS_SIGNAL
 from redline.launch.outside import flight_recorder
 from redline.launch.process import is_alive
+from redline.launch.shared_state import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, ProcessSlot
 
 _BEFORE_THE_FIRST_STEP = 5  # times longer: compiling and loading may take long
 _ANSWER_S = 1.0  # that a process gets to write its stacks

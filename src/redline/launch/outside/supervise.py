@@ -16,7 +16,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from redline.launch.board import (
+from redline.launch.outside.command import Command
+from redline.launch.process import is_alive
+from redline.launch.settings import Settings, environment_for
+from redline.launch.shared_state import (
     BY_CALLS,
     DISOWNED,
     EXPORTER,
@@ -31,9 +34,6 @@ from redline.launch.board import (
     ProcessSlot,
     SharedState,
 )
-from redline.launch.outside.command import Command
-from redline.launch.process import is_alive
-from redline.launch.settings import Settings, environment_for
 
 _TICK_S = 0.25
 _TERMINAL = 128  # si_code of signals that the kernel sends; those of Ctrl-C reach the job without our help

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from redline.probes.collectives.shown import OperationExample
 from redline.report.language import _, marked
-from redline.report.layout import as_text
+from redline.report.terminal import as_text
 from redline.report.words import clipped, table
 
 _MOST_RANKS = 8

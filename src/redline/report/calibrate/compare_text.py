@@ -8,7 +8,7 @@ from redline.probes.record import FAMILIES, Calibration
 from redline.report.calibrate import words as say
 from redline.report.calibrate.text import WIDTH, fact, joined
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.layout import wrapped
+from redline.report.terminal import wrapped
 from redline.report.words import clipped, table
 
 _MOST_POINTS = 12  # of one family, that differ

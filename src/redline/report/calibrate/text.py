@@ -8,8 +8,8 @@ from redline.report.calibrate import tables
 from redline.report.calibrate import words as say
 from redline.report.calibrate.words_usable import unusable
 from redline.report.language import _
-from redline.report.layout import as_text, left, wrapped
 from redline.report.shown import ReportTable
+from redline.report.terminal import as_text, left, wrapped
 from redline.report.words import table
 
 WIDTH = 100

@@ -4,7 +4,7 @@ import csv
 import io
 
 from redline.report.diagnose.raw_tables import Cell, RawTable
-from redline.report.layout import is_hidden
+from redline.report.terminal import is_hidden
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are wide letters
 

@@ -10,7 +10,7 @@ from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope

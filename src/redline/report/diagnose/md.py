@@ -12,9 +12,9 @@ from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
-from redline.report.layout import as_text
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import ReportTable
+from redline.report.terminal import as_text
 
 MOST_LETTERS = 65_536  # of a comment on GitHub
 MOST_FINDINGS = 5

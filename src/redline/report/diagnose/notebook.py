@@ -14,7 +14,7 @@ from redline.report.diagnose import words_accounts
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
-from redline.report.layout import visible
+from redline.report.terminal import visible
 from redline.report.words import clipped, percent, plural
 from redline.units import format_ns
 

@@ -13,7 +13,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import LateRank
 from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of

@@ -9,7 +9,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
 from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HOST_ACCOUNTS
+from redline.analysis.rank.host_activity import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured

@@ -11,7 +11,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import StepRow, step_rows
 from redline.analysis.job.lateness import LateRank
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.doing import HOST_ACCOUNTS, HostActivity
+from redline.analysis.rank.host_activity import HOST_ACCOUNTS, HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.report.diagnose import words_accounts, words_losses

@@ -13,9 +13,9 @@ from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, sentences
-from redline.report.layout import as_text, left, wrapped
 from redline.report.redaction.redactor import Removed
 from redline.report.shown import ReportTable
+from redline.report.terminal import as_text, left, wrapped
 from redline.report.words import table
 
 WIDTH = 100

@@ -9,8 +9,8 @@ from redline.analysis.job.evidence import IdleSite, KernelShare
 from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.job.outline import Remark, Unseen
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.doing import HostActivity
 from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.report import counted
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences

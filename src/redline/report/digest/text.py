@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from redline.ranks.failures import Failure
-from redline.report.layout import as_text
+from redline.report.terminal import as_text
 from redline.report.words import clipped, plural
 from redline.units import format_bytes
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from redline.findings.pages import Page, page_of
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.report.language import _, marked, spoken
-from redline.report.layout import as_text, left
+from redline.report.terminal import as_text, left
 
 HEADINGS = {
     "input": marked("Loading data"),

@@ -14,7 +14,7 @@ from plotly.offline import get_plotlyjs
 from redline import __version__
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
 from redline.report.language import _, spoken
-from redline.report.layout import glued
+from redline.report.terminal import glued
 
 _FOLDER = Path(__file__).parent
 

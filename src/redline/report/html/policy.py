@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 

@@ -1,7 +1,7 @@
 """The result of `merge` as text for a terminal."""
 
 from redline.ranks.merge import Merged
-from redline.report.layout import as_text
+from redline.report.terminal import as_text
 from redline.report.words import clipped, plural, rank_list
 from redline.units import format_bytes, format_count
 

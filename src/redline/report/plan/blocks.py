@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from redline.report.layout import wrapped
 from redline.report.shown import ReportTable
+from redline.report.terminal import wrapped
 from redline.report.words import table
 
 WIDTH = 100

@@ -11,7 +11,6 @@ from redline.planner.serve.planned import ServingPlan
 from redline.planner.train.search.planned import TrainingPlan
 from redline.planner.validation.validate import Validation
 from redline.report.language import _, sentences
-from redline.report.layout import visible
 from redline.report.plan.amounts import gigabytes, seconds
 from redline.report.plan.layouts import in_words
 from redline.report.plan.serve import tables as serve_tables
@@ -22,6 +21,7 @@ from redline.report.plan.validate import tables as validate_tables
 from redline.report.plan.validate.text import headline as validate_headline
 from redline.report.plan.validate.text import split
 from redline.report.shown import ReportTable
+from redline.report.terminal import visible
 from redline.report.words import clipped, percent
 
 _COLOURS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RunRecord
 from redline.report.language import _, clauses
-from redline.report.layout import as_text, left, wrapped
 from redline.report.run import words as say
 from redline.report.run.screen import RunScreen, run_screen
+from redline.report.terminal import as_text, left, wrapped
 from redline.report.words import clipped, rank_list
 
 WIDTH = 100

@@ -11,7 +11,7 @@ from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.report.calibrate import compare_text as calibrate_compare_text
 from redline.report.calibrate import text as calibrate_text
 from redline.report.language import speaking
-from redline.report.layout import width_of
+from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_calibrations import NOISY, around, bare_calibration, calibration, collectives, gpu_calibration, peak
 

@@ -14,7 +14,7 @@ from redline.report.calibrate import tables
 from redline.report.calibrate import words as say
 from redline.report.calibrate.text import WIDTH, render
 from redline.report.language import speaking
-from redline.report.layout import width_of
+from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_calibrations import (
     NOISY,

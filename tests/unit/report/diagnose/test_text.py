@@ -11,7 +11,7 @@ import pytest
 from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.lateness import CAUSES, Pattern
 from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
-from redline.analysis.rank.doing import HostActivity
+from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.ranks.failures import Failure
 from redline.report.diagnose import words_accounts, words_facts, words_losses, words_unseen
@@ -20,7 +20,7 @@ from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, render
 from redline.report.language import LANGUAGES, speaking
-from redline.report.layout import width_of
+from redline.report.terminal import width_of
 from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 from redline.verbs.diagnose import Diagnosed, diagnose
 from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region

@@ -24,7 +24,7 @@ from redline.report.diagnose.screen import screen_of
 from redline.report.html import frame
 from redline.report.html.diagnose import page
 from redline.report.html.diagnose.headline import headline_of
-from redline.report.layout import glued
+from redline.report.terminal import glued
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import Diagnosed, diagnose
 from redline.verbs.digest import digest

@@ -8,7 +8,7 @@ import pytest
 from markupsafe import Markup
 
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
-from redline.report.layout import visible_lines
+from redline.report.terminal import visible_lines
 
 TEXTS = [
     "</script><script>alert(1)</script>",

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.doing import HostActivity
-from redline.analysis.rank.strip import Band, Gap, Piece, StepView, StripLane
+from redline.analysis.rank.host_activity import HostActivity
+from redline.analysis.rank.step_view import Band, Gap, Piece, StepView, StripLane
 from redline.report.html.diagnose.strip_figure import strip_figure
 from redline.report.html.diagnose.strip_words import gap_sentence, left_out
 

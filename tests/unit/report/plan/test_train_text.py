@@ -12,13 +12,13 @@ from redline.planner.train.search.planned import TrainingPlan
 from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.transformer import Transformer
 from redline.report.language import speaking
-from redline.report.layout import width_of
 from redline.report.plan import amounts, layouts
 from redline.report.plan.blocks import WIDTH
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import words as say
 from redline.report.plan.train.screen import memory_bars, step_bars
 from redline.report.plan.train.text import render
+from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_plans import LAYOUT, alternatives, candidate, changes, job, llama, nothing_fits, plan
 

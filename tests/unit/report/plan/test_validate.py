@@ -5,12 +5,12 @@ import json
 import pytest
 
 from redline.report.language import speaking
-from redline.report.layout import width_of
 from redline.report.plan.blocks import WIDTH
 from redline.report.plan.validate import tables
 from redline.report.plan.validate.json import as_record
 from redline.report.plan.validate.json import render as render_json
 from redline.report.plan.validate.text import render
+from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_plans import validation
 

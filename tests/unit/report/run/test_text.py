@@ -10,9 +10,9 @@ import pytest
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
 from redline.report.language import speaking
-from redline.report.layout import width_of
 from redline.report.run.text import MOST_LINES, WIDTH, render, render_stall
 from redline.report.run.words import TOLD
+from redline.report.terminal import width_of
 
 MS = 1_000_000
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch

@@ -1,6 +1,6 @@
 """RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
 
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade, Numerics
 from redline.findings.rule import Rule, RuleMatch

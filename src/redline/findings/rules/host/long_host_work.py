@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from redline.analysis.accounts import IDLE, Account
-from redline.analysis.rank.doing import doing_of
-from redline.analysis.rank.scene import RankAnalysis
+from redline.analysis.rank.host_activity import doing_of
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch

@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import Optimizer
 
-from redline.launch.inside.blame import NO_ROOM
+from redline.launch.inside.exception_origin import NO_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from redline.launch.inside.counting.steps import StepCounter
-    from redline.launch.inside.home import TrainingThread
+    from redline.launch.inside.training_thread import TrainingThread
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
 _CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from redline.launch.board import (
+from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
+from redline.launch.inside.exception_origin import tolerated
+from redline.launch.shared_state import (
     BATCHES,
     BY_CALLS,
     BY_HAND,
@@ -18,14 +20,12 @@ from redline.launch.board import (
     STEPS,
     STRIDE,
 )
-from redline.launch.inside.blame import tolerated
-from redline.launch.inside.counting.optimizer_cycles import OptimizerCycles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
 
 
 class StepCounter:

@@ -7,7 +7,14 @@ from time import perf_counter_ns, sleep
 
 import torch
 
-from redline.launch.board import (
+from redline.launch.inside.counting.optimizers import Optimizers
+from redline.launch.inside.exception_origin import pass_on, tolerated
+from redline.launch.inside.notes import Notes
+from redline.launch.inside.recording.recorder import Recorder
+from redline.launch.inside.recording.schedule import WindowSchedule
+from redline.launch.inside.recording.terminate import FlushOnTerm
+from redline.launch.process import peak_bytes
+from redline.launch.shared_state import (
     AFTER,
     CAPTURED_STEPS,
     CAPTURING,
@@ -27,20 +34,13 @@ from redline.launch.board import (
     WINDOWS_DONE,
     WRITTEN,
 )
-from redline.launch.inside.blame import pass_on, tolerated
-from redline.launch.inside.counting.optimizers import Optimizers
-from redline.launch.inside.notes import Notes
-from redline.launch.inside.recording.recorder import Recorder
-from redline.launch.inside.recording.schedule import WindowSchedule
-from redline.launch.inside.recording.terminate import FlushOnTerm
-from redline.launch.process import peak_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.home import TrainingThread
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
+    from redline.launch.inside.training_thread import TrainingThread
 
 _LAST_STEP_NS = 2_000_000_000  # that a thread gets to come to the end of its step when the process ends
 

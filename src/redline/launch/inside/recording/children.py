@@ -8,7 +8,7 @@ import signal
 import threading
 from contextlib import contextmanager
 
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import os
 import zlib
 
 from redline.artifacts.masked_json import JsonMasker
-from redline.launch.board import BYTES, CHECKSUM, DISOWNED, LOST_SPACE, RAW_BYTES, STATE, WRITTEN
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.process import open_file
+from redline.launch.shared_state import BYTES, CHECKSUM, DISOWNED, LOST_SPACE, RAW_BYTES, STATE, WRITTEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ import torch.autograd.profiler as autograd_profiler
 from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
-from redline.launch.board import EXPORTER, EXPORTING, STATE
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.children import OrderlyEnd
-from redline.launch.inside.recording.hush import hushed
+from redline.launch.inside.recording.silence_kineto import hushed
 from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes
+from redline.launch.shared_state import EXPORTER, EXPORTING, STATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from redline.launch.board import (
+from redline.launch.inside.recording.condition import Condition
+from redline.launch.shared_state import (
     BEFORE,
     BEGIN,
     COST_NS,
@@ -17,12 +18,11 @@ from redline.launch.board import (
     WINDOWS_DONE,
     WRITTEN,
 )
-from redline.launch.inside.recording.condition import Condition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redline.launch.inside.notes import Notes
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
     from redline.launch.inside.recording.recorder import Recorder
 
 _NEVER = 1 << 62

@@ -11,7 +11,7 @@ import threading
 from _thread import allocate_lock, start_new_thread
 from contextlib import contextmanager, suppress
 
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.process import out_of_the_way
 
 TYPE_CHECKING = False

@@ -13,7 +13,11 @@ import time
 from contextlib import suppress
 from posix import fork  # the script may have another in its place
 
-from redline.launch.board import (
+from redline.launch.inside.exception_origin import tolerated
+from redline.launch.inside.recording.children import untold
+from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
+from redline.launch.process import available_bytes, open_file, resident_bytes
+from redline.launch.shared_state import (
     EXPORTER,
     LOST_ERROR,
     LOST_INCOMPLETE,
@@ -25,17 +29,13 @@ from redline.launch.board import (
     WRITING_NS,
     WRITTEN,
 )
-from redline.launch.inside.blame import tolerated
-from redline.launch.inside.recording.children import untold
-from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
-from redline.launch.process import available_bytes, open_file, resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.launch.inside.place import ProcessContext
+    from redline.launch.inside.process_context import ProcessContext
 
 _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
 

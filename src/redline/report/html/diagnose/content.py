@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.strip import StepView
+from redline.analysis.rank.step_view import StepView
 from redline.report.diagnose.tables import TABLES
 from redline.report.html.diagnose import figures
 from redline.report.html.diagnose.reading import sources_table

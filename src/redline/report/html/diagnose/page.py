@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.outline import Outline
-from redline.analysis.rank.strip import StepView
+from redline.analysis.rank.step_view import StepView
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.failures import Failure

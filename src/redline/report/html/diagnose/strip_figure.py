@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank.strip import Piece, StepView, StripLane
+from redline.analysis.rank.step_view import Piece, StepView, StripLane
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.diagnose import accounts
 from redline.report.html.diagnose.strip_words import gap_sentence

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.rank.doing import HostActivity
-from redline.analysis.rank.strip import Gap, StepView
+from redline.analysis.rank.host_activity import HostActivity
+from redline.analysis.rank.step_view import Gap, StepView
 from redline.report.diagnose.tables import unwrapped
 from redline.report.diagnose.words_losses import NAME_LIMIT, doing, site
 from redline.report.html.diagnose import accounts

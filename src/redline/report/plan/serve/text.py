@@ -2,10 +2,10 @@
 
 from redline.planner.serve.planned import ServingPlan
 from redline.report.language import _
-from redline.report.layout import as_text, left, wrapped
 from redline.report.plan.blocks import WIDTH, list_block, table_block
 from redline.report.plan.serve import tables
 from redline.report.plan.serve import words as say
+from redline.report.terminal import as_text, left, wrapped
 
 _LABEL_WIDTH = 13
 

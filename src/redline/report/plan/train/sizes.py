@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from redline.planner.train.search.planned import TrainingPlan
 from redline.report.language import _
-from redline.report.layout import as_text
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
 from redline.report.plan.blocks import table_block
 from redline.report.plan.train import units
 from redline.report.shown import ReportTable
+from redline.report.terminal import as_text
 from redline.report.words import clipped
 
 

@@ -6,9 +6,9 @@ from redline.planner.job.whole import JobCost
 from redline.planner.train.search.planned import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
-from redline.report.layout import as_text, left, right, width_of, wrapped
 from redline.report.plan.blocks import WIDTH, list_block, table_block
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
+from redline.report.terminal import as_text, left, right, width_of, wrapped
 
 _LABEL_WIDTH = 12
 _BAR_WIDTH = 44

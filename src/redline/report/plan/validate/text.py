@@ -2,9 +2,9 @@
 
 from redline.planner.validation.validate import Validation
 from redline.report.language import _
-from redline.report.layout import as_text, wrapped
 from redline.report.plan.blocks import WIDTH, table_block
 from redline.report.plan.validate import tables
+from redline.report.terminal import as_text, wrapped
 
 
 def headline(found: Validation) -> str:

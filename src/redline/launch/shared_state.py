@@ -14,7 +14,7 @@ import os
 import time
 from contextlib import contextmanager
 
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.process import is_alive
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from os import getpid
 
-from redline.launch.board import BY_CALLS, KIND, RANK, RESTART, SETTLED
-from redline.launch.inside.blame import tolerated
+from redline.launch.inside.exception_origin import tolerated
+from redline.launch.shared_state import BY_CALLS, KIND, RANK, RESTART, SETTLED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.launch.board import ProcessSlot, SharedState
     from redline.launch.settings import Settings
+    from redline.launch.shared_state import ProcessSlot, SharedState
 
 
 class ProcessContext:
