@@ -21,7 +21,10 @@ def overlaps(plan: TrainingPlan) -> ReportTable:
         (_(say.OVERLAPS[one.kind]), seconds(one.compute_s), seconds(one.traffic_s), times(one.ratio), say.overlap(one))
         for one in plan.overlaps
     )
-    note = _("A ratio of 1 or more can hide all traffic; how much does is what such software was measured to hide.")
+    text = _(
+        "A ratio of 1 or more can hide all traffic; this stack was fitted to hide {share} of data-parallel traffic."
+    )
+    note = text.format(share=share(float(plan.rates.overlap)))
     title = _("traffic, and the compute that it can hide behind")
     return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty=_("no traffic: one GPU works alone"))
 
