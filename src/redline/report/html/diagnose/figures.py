@@ -26,7 +26,7 @@ MOST_BARS = 240  # of steps
 MOST_COLUMNS = 128  # of ranks
 MOST_POINTS = 300
 _NAME_LIMIT = 70
-_LABEL_LIMIT = 28
+_LABEL_LIMIT = 34
 _LEAST_SHARE = 0.0005  # of the step: less has no row in the heat map
 
 
