@@ -1,0 +1,35 @@
+"""The check of the code's shape notices what it is there for."""
+
+from pathlib import Path
+
+from scripts.check_structure import PACKAGE, structure_of
+
+ROWS = '"""Rows."""\n\n\ndef total(one: int) -> int:\n    found = one\n    return found\n'
+
+
+def test_a_class_name_twice_and_a_silent_module_are_complained_about(tmp_path: Path) -> None:
+    (tmp_path / "first.py").write_text('"""One."""\nclass Layout: ...\nclass _Row: ...\n')
+    (tmp_path / "second.py").write_text("class Layout: ...\nclass _Row: ...\n")
+    assert structure_of(tmp_path).complaints == (
+        "class Layout is defined in first.py and in second.py",
+        "second.py has no first line that says what it is for",
+    )
+
+
+def test_counts_are_of_what_they_say(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for folder in (tmp_path, tmp_path / "inner"):
+        (folder / "rows.py").write_text(ROWS)
+    assert structure_of(tmp_path).counts == {
+        "public class names defined twice": 0,
+        "modules without a first line": 0,
+        "file names that repeat": 1,
+        "vague local names": 4,
+        "files": 2,
+        "lines": 12,
+        "lines of the longest function": 3,
+    }
+
+
+def test_the_package_has_nothing_to_complain_about() -> None:
+    assert structure_of(PACKAGE).complaints == ()
