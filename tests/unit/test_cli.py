@@ -142,6 +142,10 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             ["run", "--watch-only", "--every", "100", "a.py"],
             "run: --watch-only captures nothing, so there is nothing to time, diagnose or report",
         ),
+        (
+            ["diagnose", "a.json", "-o", "a.html", "-o", "a.md"],
+            "diagnose: -o was given twice; this verb writes one file at a time\nsee: redline diagnose --help",
+        ),
     ],
 )
 def test_usage_errors_say_what_to_do(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

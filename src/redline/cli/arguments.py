@@ -12,6 +12,7 @@ from redline.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from redline.ranks.read_files import JobOptions
 
@@ -71,9 +72,30 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
+class _Once(argparse.Action):
+    """Refuses a second file, which would silently replace the first."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} was given twice; this verb writes one file at a time")
+        setattr(namespace, self.dest, values)
+
+
+def add_one_output(parser: argparse.ArgumentParser) -> None:
+    """A file instead of stdout."""
+    what = "write to FILE; its extension says the format"
+    parser.add_argument("-o", "--output", metavar="FILE", action=_Once, help=what)
     parser.add_argument("--force", action="store_true", help="replace FILE even where it is no report of Redline")
+
+
+def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
+    add_one_output(parser)
     add_loudness(parser, verbose)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import refuse_unknown_format
+from redline.cli.arguments import add_one_output, refuse_unknown_format
 from redline.cli.output import deliver
 
 TYPE_CHECKING = False
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a record, part of its name, or a profile (.json)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE; its extension says the format")
-    parser.add_argument("--force", action="store_true", help="replace FILE even where it is no report of Redline")
+    add_one_output(parser)
 
 
 def run(options: argparse.Namespace) -> int:
