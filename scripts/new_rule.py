@@ -22,7 +22,7 @@ MODULE = '''\
 from collections.abc import Iterator
 
 from redline.analysis.accounts import Account
-from redline.analysis.rank.rank_analysis import Scene
+from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
@@ -30,7 +30,7 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 LEAST_SHARE = 0.03  # of the step: below this the rule is silent
 
 
-def match(scene: Scene) -> RuleMatch | None:
+def match(scene: RankAnalysis) -> RuleMatch | None:
     """The time that would be gone with the cause; None where it is not there."""
     claim = scene.idle_in(Account.HOST)
     return RuleMatch(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None

@@ -93,10 +93,10 @@ def test_whom_the_others_wait_for(ranks: list[Standing], held_by: tuple[int, ...
 
 ASKED = """
 import resource, signal, sys
-from redline.launch.shared_state import PID, Board
+from redline.launch.shared_state import PID, SharedState
 from redline.launch.inside.stacks import answer_with_stacks
 
-slot = Board.open(sys.argv[1], 1).claim(0)
+slot = SharedState.open(sys.argv[1], 1).claim(0)
 answer_with_stacks(slot)
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL if "deadly" in sys.argv else signal.SIG_IGN)
 if "limited" in sys.argv:

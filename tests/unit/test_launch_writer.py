@@ -67,11 +67,11 @@ def test_a_trace_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
 
 FULL = """
 import resource, sys
-from redline.launch.shared_state import Board
+from redline.launch.shared_state import SharedState
 from redline.launch.inside.recording.compress import compress
 from redline.launch.settings import Settings
 
-slot = Board.make(1).claim(0)
+slot = SharedState.make(1).claim(0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 try:
     compress("raw", "trace.gz", slot.window(1), Settings({"folder": ".", "free_bytes": 0}))

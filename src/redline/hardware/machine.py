@@ -156,6 +156,10 @@ class Machine:
         return self.figures.get("nic_bytes_per_s")
 
     @property
+    def pcie_bytes_per_s(self) -> Figure | None:
+        return self.figures.get("pcie_bytes_per_s")
+
+    @property
     def multiprocessors(self) -> Figure | None:
         """Streaming multiprocessors or compute units."""
         return self.figures.get("multiprocessors")
