@@ -30,7 +30,7 @@ CHUNK_ENTRIES = 4096
 ENTRY_BYTES = 16
 
 _WRITABLE = 0x200  # of PyMemoryView_FromMemory
-_TRIES = 100  # to lock the board, a hundredth of a second apart: a process that was stopped may hold it
+_TRIES = 100  # to lock the shared state, a hundredth of a second apart: a process that was stopped may hold it
 
 _WINDOWS_AT = PAGE_BYTES
 _FACTS_AT = _WINDOWS_AT + WINDOWS * WINDOW_WORDS * 8

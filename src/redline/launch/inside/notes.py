@@ -27,7 +27,7 @@ _MOST_LETTERS = 200
 
 
 class Notes:
-    """Facts and notes of one process, on the board as JSON."""
+    """Facts and notes of one process, in the shared state as JSON."""
 
     def __init__(self, place: ProcessContext) -> None:
         self._place = place

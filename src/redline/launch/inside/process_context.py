@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProcessContext:
-    """This process on the board: its slot, the words that all share, and what it was told."""
+    """This process: its slot of the shared state, the words that all share, and what it was told."""
 
     here: ProcessContext | None = None  # the one of this process, once it has begun
 

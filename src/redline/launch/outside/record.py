@@ -1,4 +1,4 @@
-"""From the board, once the job is over, to the record of each rank."""
+"""From the shared state, once the job is over, to the record of each rank."""
 
 from __future__ import annotations
 

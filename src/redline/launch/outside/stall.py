@@ -1,7 +1,7 @@
 """Notices from outside that a job stopped stepping or that a rank fell behind, and says where each rank stands.
 
-It reads the board, /proc, and the stacks that processes dump when the watcher signals them. It asks nothing of the
-job's threads, and takes part in no collective.
+It reads the shared state, /proc, and the stacks that processes dump when the watcher signals them. It asks nothing of
+the job's threads, and takes part in no collective.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts the job, hands signals on to it, watches it from outside, and ends the way it ended.
 
-The watcher is the job's parent and nothing more: it holds none of its pipes, speaks to it through the board only, and
-what it writes, it writes when the job is over.
+The watcher is the job's parent and nothing more: it holds none of its pipes, speaks to it through the shared state
+only, and what it writes, it writes when the job is over.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StepCounter:
-    """Counts the steps of this process and keeps how long each took, on the board."""
+    """Counts the steps of this process and keeps how long each took, in the shared state."""
 
     def __init__(
         self, place: ProcessContext, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]

@@ -194,7 +194,7 @@ def _compress(place: ProcessContext, number: int, raw: str, target: str) -> None
 
 
 def _make_room(place: ProcessContext, number: int, target: str) -> None:
-    """Of the windows that were written, the newest are kept. The others are gone from the board as well."""
+    """Of the windows that were written, the newest are kept. The others are gone from the shared state too."""
     written = [window for window in place.slot.windows() if window[STATE] == WRITTEN]
     for window in written[: -min(place.settings.keep, WINDOWS - 1)]:
         former = target.replace(f"/window-{number}/", f"/window-{window[NUMBER]}/")
