@@ -35,12 +35,12 @@ import torch
 
 from redline.probes import compute, intensity, memory, shapes
 from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
+from redline.probes.calibration_record import Estimate, Peak, Roofline, rate
 from redline.probes.compute import Kernel
 from redline.probes.device import ProbeDevice
 from redline.probes.intensity import Load
 from redline.probes.memory import Movement
 from redline.probes.peaks import peaks as peaks_of
-from redline.probes.record import Estimate, Peak, Roofline, rate
 from redline.units import format_bytes, format_rate
 
 PASSES = 4

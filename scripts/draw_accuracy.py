@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "explanation" / "planner-accuracy.md"

@@ -16,11 +16,11 @@ import numpy as np
 from scipy.optimize import least_squares, minimize
 from scipy.special import ndtr
 
-from redline.planner.train.choices import Recompute
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.runnable import runnable
 from redline.planner.train.memory.use import first_stage_memory, memory_use
-from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.training_choices import Recompute
 from redline.planner.validation.memory import Peaks, as_measured, measured_peaks, nanotron_outcomes
 
 TARGET = Path(__file__).parents[1] / "src" / "redline" / "planner" / "train" / "memory" / "memory.json"

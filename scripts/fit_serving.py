@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from redline.planner.serve.continuous_batching import serve
 from redline.planner.serve.engines import FILE, family_of
-from redline.planner.serve.outcome import ServeOutcome
-from redline.planner.serve.rates import Constants
-from redline.planner.serve.steady import serve
+from redline.planner.serve.serving_cost import ServeOutcome
+from redline.planner.serve.serving_rates import Constants
 from redline.planner.validation.serving import ServingRows, load_serving, rows_where
 from redline.planner.validation.serving_accuracy import SCORED, log_errors
 

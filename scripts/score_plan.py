@@ -6,7 +6,7 @@ Run it after scripts/fit_step.py or scripts/fit_memory.py. `redline plan validat
 import json
 from pathlib import Path
 
-from redline.planner.validation.trust import held_out, measured_machines, usual_spread
+from redline.planner.validation.interval_trust import held_out, measured_machines, usual_spread
 
 FILE = Path(__file__).parent.parent / "src/redline/planner/train/search/trust.json"
 HOW = (

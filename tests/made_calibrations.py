@@ -5,7 +5,7 @@ from typing import Any
 
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Figure, FigureSource, Machine, calibrated
-from redline.probes.record import (
+from redline.probes.calibration_record import (
     BandwidthPoint,
     Calibration,
     CollectiveLaw,

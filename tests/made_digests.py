@@ -14,13 +14,13 @@ import numpy as np
 
 from redline.analysis.accounts import Account, place
 from redline.analysis.job.digests import digest_job
+from redline.analysis.rank.comparable_ranks import signature_of
 from redline.analysis.rank.digest import Arithmetic, Digest, Facts
 from redline.analysis.rank.digest_file import encoded
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
-from redline.analysis.rank.likeness import signature_of
 from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import DIGEST_ENDING

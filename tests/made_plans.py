@@ -10,16 +10,16 @@ from redline.hardware.machine import Machine
 from redline.model.describe import describe
 from redline.model.model import Model
 from redline.planner.job.estimate import ThreePointEstimate
-from redline.planner.job.whole import JobCost, JobRequest, whole_job
-from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.planner.train.choices import PipelineSchedule, Recompute
+from redline.planner.job.job_cost import JobCost, JobRequest, whole_job
+from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.planned import Candidate, MeasuredAccuracy, TrainingPlan
+from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
 from redline.planner.train.stacks import rates_of
+from redline.planner.train.step_cost import MemoryUse, StepTime
 from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.transformer import Transformer
 from redline.planner.validation.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.planner.validation.serving_accuracy import ServingAccuracy

@@ -15,7 +15,7 @@ import pytest
 from redline.planner.validation.serving import load_serving
 from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
 from redline.report.plan.validate import tables
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from tests.e2e.test_docs import rows_of
 
 if TYPE_CHECKING:

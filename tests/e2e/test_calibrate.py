@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from redline.probes import conditions, overhead
+from redline.probes.calibration_record import Calibration
 from redline.probes.compare import ComparisonVerdict, compare
-from redline.probes.record import Calibration
 from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.verbs.calibrate import load_calibrated
 from tests.conftest import REDLINE, ROOT, environment, run_redline

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from redline.errors import InputError, UsageError
-from redline.probes.collectives.outcome import RESULT, failures
+from redline.probes.calibration_record import Collectives
+from redline.probes.collectives.rank_outcome import RESULT, failures
 from redline.probes.collectives.start import measure_collectives, show_collectives
 from redline.probes.collectives.textbook import OPERATIONS
-from redline.probes.record import Collectives
 from tests.conftest import ROOT
 from tests.running import PROGRAMS, TORCHRUN, Started, finished, processes_that_name, started
 

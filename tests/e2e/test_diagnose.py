@@ -18,7 +18,7 @@ from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.launch.captured import Absent, Captured
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.diagnose.raw_tables import COLUMNS
@@ -457,7 +457,7 @@ def test_the_page_has_every_column_of_the_findings() -> None:
 
 def test_the_page_has_every_account_remark_and_column(job: Path) -> None:
     from redline.analysis.accounts import ACCOUNTS
-    from redline.analysis.job.outline import Unseen
+    from redline.analysis.job.first_screen import Unseen
     from redline.report.diagnose.tables import TABLES as RENDERED
 
     assert [row[0] for row in rows_of(section(PAGE, "The waterfall"))] == [f"`{account}`" for account in ACCOUNTS]

@@ -32,7 +32,7 @@ from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
 from redline.findings.registry import RULES
-from redline.launch.outside.record import _KINDS as KINDS
+from redline.launch.outside.rank_records import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
 from redline.planner.train.memory.footprint import Footprint

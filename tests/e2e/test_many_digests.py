@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.analysis.job.combine import combine
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.aggregate import findings_of
 from tests.made_digests import distinct_digests, write_distinct

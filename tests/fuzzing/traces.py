@@ -12,8 +12,8 @@ from pathlib import Path
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.digest_file import decoded, encoded
 from redline.errors import InputError
+from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
-from redline.findings.needed import check_matches
 from redline.ranks.job import read_job
 from redline.ranks.merge import write_merged
 from redline.ranks.read_files import JobOptions

@@ -9,7 +9,7 @@ import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.outline import Unseen, outline_of
+from redline.analysis.job.first_screen import Unseen, outline_of
 from redline.analysis.rank.activity import activity_of, loader_time, window_of
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.errors import InputError, UnknownHardwareError

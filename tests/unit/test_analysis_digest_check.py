@@ -15,7 +15,7 @@ from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank.digest_file import decoded
 from redline.analysis.rank.packing import packed, unpacked
 from redline.errors import InputError
-from redline.findings.needed import check_matches
+from redline.findings.check_matches import check_matches
 from redline.findings.registry import RULES
 from redline.findings.rule import MatchTotals, Rule
 from tests.conftest import run_redline

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.rank.activity import activity_of
+from redline.analysis.rank.backward_passes import FORWARD, OPTIMIZER, passes_of
 from redline.analysis.rank.exchanges import (
     POINT_TO_POINT,
     SPENT,
@@ -21,7 +22,6 @@ from redline.analysis.rank.exchanges import (
     exchanges_of,
 )
 from redline.analysis.rank.idle import idle_of
-from redline.analysis.rank.passes import FORWARD, OPTIMIZER, passes_of
 from redline.timeline.timeline import Timeline
 from tests.conftest import Event, collective, document, kernel, launch, op, read_one, region, span
 

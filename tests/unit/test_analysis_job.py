@@ -10,7 +10,7 @@ import pytest
 
 from redline.analysis.job.combine import combine
 from redline.analysis.job.digests import digest_job
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import save_digest
 from redline.errors import InputError, UnknownHardwareError

@@ -15,7 +15,7 @@ import redline
 from redline.analysis.job.digests import digest_job
 from redline.analysis.rank import file_digests
 from redline.analysis.rank.digest import Digest, Observer
-from redline.analysis.rank.kept import ANALYSING, SCHEMA_VERSION, kept_digests
+from redline.analysis.rank.digest_cache import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch
 from redline.errors import InputError

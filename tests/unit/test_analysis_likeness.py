@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.analysis.rank.likeness import SIGNATURE, Signature, kinds_of, read_signature
+from redline.analysis.rank.comparable_ranks import SIGNATURE, Signature, kinds_of, read_signature
 
 ROUNDS = 5
 MOST_TIMES = 5  # as long for four times as many kinds

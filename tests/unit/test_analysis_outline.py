@@ -12,7 +12,7 @@ import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.outline import Outline, Remark, Unseen, outline_of
+from redline.analysis.job.first_screen import Outline, Remark, Unseen, outline_of
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.hardware.machine import Machine
 from tests.conftest import (

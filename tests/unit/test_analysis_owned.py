@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.analysis.rank.owned import Owned
+from redline.analysis.rank.disjoint_work import Owned
 from redline.timeline.intervals import Intervals
 
 Piece = tuple[int, int]  # start and duration

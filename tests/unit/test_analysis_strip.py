@@ -8,7 +8,7 @@ import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.combine import combine
-from redline.analysis.job.typical import typical_place
+from redline.analysis.job.typical_rank import typical_place
 from redline.analysis.rank import step_view as strip_module
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of

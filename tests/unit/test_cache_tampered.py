@@ -16,7 +16,7 @@ import zstandard
 
 from redline.analysis.job.combine import combine
 from redline.analysis.job.digests import digest_job
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.errors import InputError
 from redline.findings.aggregate import findings_of
 from redline.findings.match import match_rules

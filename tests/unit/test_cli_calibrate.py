@@ -11,9 +11,9 @@ import pytest
 
 from redline.cli import main
 from redline.probes.budget import Budget
+from redline.probes.calibration_record import FAMILIES, Collectives
 from redline.probes.collectives import start
-from redline.probes.collectives.shown import OperationExample
-from redline.probes.record import FAMILIES, Collectives
+from redline.probes.collectives.operation_example import OperationExample
 from redline.verbs import calibrate as verb
 from redline.verbs.calibrate import Calibrated, load_calibrated
 from tests.made_calibrations import calibration, collectives, cpu_machine, peak

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from redline.launch import shared_state as at
-from redline.launch.outside.record import rank_record
+from redline.launch.outside.rank_records import rank_record
 from redline.launch.outside.supervise import facts_of
 from redline.launch.settings import Settings
 from redline.launch.shared_state import FACTS_BYTES, WINDOWS, SharedState

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.launch.outside.environment import Position, position
-from redline.launch.outside.folder import choose
+from redline.launch.outside.folder_name import choose
 
 
 @pytest.mark.parametrize(

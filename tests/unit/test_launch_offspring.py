@@ -10,7 +10,7 @@ import pytest
 
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.outside.command import command
-from redline.launch.outside.leave import leave_behind
+from redline.launch.outside.run_folder import leave_behind
 from redline.launch.outside.supervise import Supervisor
 from redline.launch.run_record import RunRecord
 from redline.launch.settings import Settings
@@ -32,11 +32,11 @@ from redline.launch.shared_state import (
 # Each child says whether it was begun to be watched, and whether it can see that in its environment.
 CHILD = (
     "import os, sys; seen = [name for name in ('REDLINE_WORKER', 'REDLINE_PYTHONPATH') if name in os.environ];"
-    "print('redline.launch.inside.begin' in sys.modules, seen or 'boot' in os.environ.get('PYTHONPATH', ''))"
+    "print('redline.launch.inside.start_watching' in sys.modules, seen or 'boot' in os.environ.get('PYTHONPATH', ''))"
 )
 PARENT = f"""
 import multiprocessing, os, subprocess, sys
-from redline.launch.inside.offspring import follow
+from redline.launch.inside.child_ranks import follow
 from redline.launch.settings import Settings
 
 CHILD = {CHILD!r}
@@ -92,7 +92,7 @@ def test_ranks_are_watched_and_nothing_else(tmp_path: Path) -> None:
 
 FAILS = """
 import subprocess, traceback
-from redline.launch.inside.offspring import follow
+from redline.launch.inside.child_ranks import follow
 from redline.launch.settings import Settings
 
 follow(Settings({}))
@@ -123,7 +123,7 @@ def test_workers_of_ray_are_told_from_its_helpers(tmp_path: Path) -> None:
     daemon.chmod(0o755)
     (tmp_path / "default_worker.py").write_text(CHILD)
     start = (
-        "import os, subprocess; from redline.launch.inside.offspring import follow;"
+        "import os, subprocess; from redline.launch.inside.child_ranks import follow;"
         "from redline.launch.settings import Settings; follow(Settings({'board': '/proc/none', 'slots': 1}));"
         f"subprocess.run([{str(daemon)!r}, {str(tmp_path)!r}], env=dict(os.environ), check=True)"
     )
@@ -133,7 +133,7 @@ def test_workers_of_ray_are_told_from_its_helpers(tmp_path: Path) -> None:
 
 def test_children_of_a_worker_of_ray_are_told_from_others_as_those_of_any_process() -> None:
     start = (
-        "import os, subprocess, sys; from redline.launch.inside.offspring import follow;"
+        "import os, subprocess, sys; from redline.launch.inside.child_ranks import follow;"
         "from redline.launch.settings import Settings;"
         "follow(Settings({'board': '/proc/none', 'slots': 1, 'launcher': 'ray'}));"
         f"subprocess.run([sys.executable, '-c', {CHILD!r}], env={{**os.environ, 'LOCAL_RANK': '1'}}, check=True)"

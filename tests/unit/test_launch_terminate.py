@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from redline.launch.inside.recording.children import untold
+from redline.launch.inside.recording.forked_children import untold
 from redline.launch.inside.recording.terminate import FlushOnTerm
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UsageError
-from redline.launch.outside import typed
-from redline.launch.outside.typed import understood
+from redline.launch.outside import command_line
+from redline.launch.outside.command_line import understood
 
 BESIDE = Path(sys.executable).parent
 
@@ -137,7 +137,7 @@ def test_a_python_of_another_environment_is_not_replaced_in_silence(
 def test_a_python_elsewhere_that_is_the_same_or_says_nothing_is_taken_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr(typed, "_ASKING_S", 0.5)
+    monkeypatch.setattr(command_line, "_ASKING_S", 0.5)
     shim = program(tmp_path / "bin" / "python3", f"#!/bin/sh\n{answer}\n")
     monkeypatch.setenv("PATH", f"{shim.parent}:/usr/bin:/bin")
     assert understood([], ["python3", "train.py"]).job == ("train.py",)

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from redline.artifacts.masked_json import JsonMasker, masked_value
-from redline.artifacts.masking import MASK, masked, masked_texts, masked_words
+from redline.artifacts.masking import MASK, masked, masked_text, masked_texts
 
 # Each with what must be gone. Written before the patterns were tuned, as is the list of what stays.
 SECRET_ARGUMENTS = [
@@ -113,7 +113,7 @@ KEPT_NAMES = [
 
 @pytest.mark.parametrize(("typed", "secret"), SECRET_ARGUMENTS, ids=[typed for typed, _ in SECRET_ARGUMENTS])
 def test_a_secret_argument_is_masked(typed: str, secret: str) -> None:
-    words = masked_words(["train.py", *shlex.split(typed), "--seed", "3"])
+    words = masked_text(["train.py", *shlex.split(typed), "--seed", "3"])
     assert secret not in " ".join(words)
     assert MASK in " ".join(words)
     assert (words[0], words[-2:]) == ("train.py", ["--seed", "3"])
@@ -134,7 +134,7 @@ def test_a_secret_in_a_text_is_masked(text: str, secret: str) -> None:
 @pytest.mark.parametrize("typed", KEPT_ARGUMENTS)
 def test_other_arguments_stay(typed: str) -> None:
     words = ["train.py", *shlex.split(typed), "--seed", "3"]
-    assert masked_words(words) == words
+    assert masked_text(words) == words
     assert masked(typed) == typed
 
 

@@ -14,7 +14,7 @@ from redline.cli import main
 from redline.cli.plan import layout as cli_layout
 from redline.errors import UsageError
 from redline.verbs.plan import LAYOUT
-from redline.verbs.shown_plans import PlannedServing, PlannedTraining
+from redline.verbs.plan_results import PlannedServing, PlannedTraining
 from tests.e2e.test_docs import rows_of, section
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"

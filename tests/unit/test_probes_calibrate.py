@@ -13,9 +13,9 @@ from redline.probes import calibrate as probe
 from redline.probes.bench import BenchmarkCase, Samples, TimingBudget
 from redline.probes.budget import Budget
 from redline.probes.calibrate import calibrate_device, law_of
+from redline.probes.calibration_record import Calibration
 from redline.probes.conditions import Counters, Start
 from redline.probes.device import ProbeDevice
-from redline.probes.record import Calibration
 from tests.made_calibrations import around, calibration
 
 START = Start(date="2026-11-16T12:00:00+00:00", load=0.1, counters=Counters())

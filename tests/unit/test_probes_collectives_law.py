@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.probes.collectives.law import FEWEST_SIZES, fit, laws, ring_time_ns, unseen_errors
+from redline.probes.calibration_record import CollectivePoint, Estimate
+from redline.probes.collectives.collective_law import FEWEST_SIZES, fit, laws, ring_time_ns, unseen_errors
 from redline.probes.collectives.textbook import OPERATIONS
-from redline.probes.record import CollectivePoint, Estimate
 
 SIZES = [4.0 * 4**power for power in range(12)]
 

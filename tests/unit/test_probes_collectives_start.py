@@ -8,7 +8,7 @@ import pytest
 
 from redline.errors import InputError, UsageError
 from redline.probes.collectives import start
-from redline.probes.collectives.outcome import RankFailure, failure_path
+from redline.probes.collectives.rank_outcome import RankFailure, failure_path
 
 
 def test_ranks_of_one_machine_meet_at_a_free_port(tmp_path: Path) -> None:

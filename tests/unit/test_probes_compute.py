@@ -10,16 +10,16 @@ import torch
 from torch.nn.functional import conv2d, scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from redline.probes import compute, peaks, products
+from redline.probes import compute, matmuls, peaks
 from redline.probes.bench import Samples, TimingBudget, take
 from redline.probes.compute import Kernel
 from redline.probes.device import ProbeDevice
-from redline.probes.law import FEWEST
-from redline.probes.products import NotHereError, Number, Operands
+from redline.probes.matmul_law import FEWEST
+from redline.probes.matmuls import NotHereError, Number, Operands
 from redline.probes.shapes import AttentionShape, Convolution, MatmulShape, product_of
 from redline.work.rate import work_of
 
-NUMBERS = {number.name: number for number in products.numbers(ProbeDevice("cpu"))}
+NUMBERS = {number.name: number for number in matmuls.numbers(ProbeDevice("cpu"))}
 
 
 def counted_flops(step: Callable[[], object]) -> int:
@@ -140,7 +140,7 @@ def test_the_setting_is_restored_when_a_matmul_fails(monkeypatch: pytest.MonkeyP
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        products._computed_in("bf16", failing, setting)()
+        matmuls._computed_in("bf16", failing, setting)()
     assert (seen, setting.fp32_precision) == (["bf16"], before)
 
 
@@ -153,13 +153,13 @@ def test_fp32_is_fp32_also_where_torch_was_told_otherwise() -> None:
         seen.append(setting.fp32_precision)
         return torch.ones(1)
 
-    products.strict(call, setting)()
+    matmuls.strict(call, setting)()
     assert (seen, setting.fp32_precision) == (["ieee"], "tf32")
-    assert products.strict(call, None) is call  # an older torch
+    assert matmuls.strict(call, None) is call  # an older torch
 
 
 def test_operands_vary_and_take_no_memory_when_nobody_uses_them() -> None:
-    values = products.varied((100, 1000), "int8", ProbeDevice("cpu"))
+    values = matmuls.varied((100, 1000), "int8", ProbeDevice("cpu"))
     assert values.shape == (100, 1000)
     assert len(set(values[0].tolist())) > 20
     operands = Operands(ProbeDevice("cpu"), [MatmulShape(8, 8, 8)])
@@ -174,14 +174,14 @@ def test_a_type_that_changes_nothing_is_declined() -> None:
         name="fp32-as-ieee", operand="float32", result="float32", operand_bytes=4, result_bytes=4, relaxed="ieee"
     )
     with pytest.raises(NotHereError, match="torch computes fp32 as fp32 on this device, even where it may use ieee"):
-        products.first_flops_per_s(same, ProbeDevice("cpu"))
+        matmuls.first_flops_per_s(same, ProbeDevice("cpu"))
 
 
 def test_emulated_fp8_is_declined() -> None:
     with pytest.raises(
         NotHereError, match="this processor has no fp8 arithmetic that torch uses: it would be emulated"
     ):
-        products.first_flops_per_s(NUMBERS["fp8"], FakeDevice(call_ns=5e6))
+        matmuls.first_flops_per_s(NUMBERS["fp8"], FakeDevice(call_ns=5e6))
 
 
 def test_fp8_is_declined_on_older_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_fp8_is_declined_on_older_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     device = FakeDevice(1.0)
     device.kind = "cuda"
     with pytest.raises(NotHereError, match="this device has no fp8 arithmetic"):
-        products.first_flops_per_s(NUMBERS["fp8"], device)
+        matmuls.first_flops_per_s(NUMBERS["fp8"], device)
 
 
 # --- cases ------------------------------------------------------------------------------------------------------------

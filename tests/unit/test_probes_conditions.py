@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from redline.probes.calibration_record import Conditions
 from redline.probes.conditions import (
     UNKNOWN,
     Counters,
@@ -19,7 +20,6 @@ from redline.probes.conditions import (
     spread,
     start_now,
 )
-from redline.probes.record import Conditions
 from redline.verbs.calibrate import calibrate
 from tests.made_calibrations import calibration, collectives
 

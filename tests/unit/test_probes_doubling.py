@@ -9,8 +9,8 @@ import torch
 from redline.errors import InputError
 from redline.probes import doubling as probe
 from redline.probes.bench import Samples, TimingBudget, take
+from redline.probes.calibration_record import Doubling, Estimate
 from redline.probes.device import ProbeDevice
-from redline.probes.record import Doubling, Estimate
 
 _EFFORT = TimingBudget(rounds=4, sample_ns=1000, call_limit_ns=10**9)
 

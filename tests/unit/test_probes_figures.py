@@ -7,8 +7,8 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.hardware.machine import DTYPES, FigureSource
+from redline.probes.calibration_record import Calibration
 from redline.probes.figures import machine_of, record_of
-from redline.probes.record import Calibration
 from redline.verbs.calibrate import Calibrated, load_calibrated
 from tests.made_calibrations import NOISY, around, bare_calibration, calibration, collectives, gpu_calibration, law
 

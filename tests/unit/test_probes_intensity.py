@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.probes import chain, intensity
+from redline.probes import intensity, multiply_add_loop
 from redline.probes.bench import Samples, TimingBudget, take
-from redline.probes.chain import NoCompilerError, make_chain
 from redline.probes.device import ProbeDevice
 from redline.probes.intensity import Load
+from redline.probes.multiply_add_loop import NoCompilerError, make_chain
 
 ONCE = TimingBudget(rounds=2, sample_ns=1, call_limit_ns=10**11)
 SMALL_BYTES = 1 << 20
@@ -104,21 +104,21 @@ def test_arrays_are_shared_and_given_back() -> None:
 def test_the_loop_compiled_by_torch_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but for the compiler, which takes seconds."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    chain._loop.cache_clear()
+    multiply_add_loop._loop.cache_clear()
     source, target = torch.ones(64), torch.zeros(64)
-    chain._compiled_by_torch(source, target, 2)()
+    multiply_add_loop._compiled_by_torch(source, target, 2)()
     assert torch.equal(target, torch.full((64,), 1.75))
 
 
 def test_torch_compiles_as_many_loops_as_there_are_intensities(monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses to compile one piece of code again and again."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    chain._loop.cache_clear()
+    multiply_add_loop._loop.cache_clear()
     source, target = torch.full((64,), 3.0), torch.zeros(64)
     for repeats in range(1, 12):
-        chain._compiled_by_torch(source, target, repeats)()
+        multiply_add_loop._compiled_by_torch(source, target, repeats)()
         assert torch.allclose(target, torch.full((64,), 2 + 0.5**repeats))
-    chain._loop.cache_clear()
+    multiply_add_loop._loop.cache_clear()
 
 
 # --- what is declined -------------------------------------------------------------------------------------------------

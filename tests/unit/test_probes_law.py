@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.probes.law import FEWEST, fit_law
-from redline.probes.record import Estimate, KernelPoint, Law
+from redline.probes.calibration_record import Estimate, KernelPoint, Law
+from redline.probes.matmul_law import FEWEST, fit_law
 from redline.probes.shapes import MatmulShape, products
 
 Constants = tuple[float, float, float]

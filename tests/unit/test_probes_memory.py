@@ -11,9 +11,9 @@ import torch
 from redline.probes import memory
 from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.caches import last_level_bytes
+from redline.probes.calibration_record import BandwidthPoint, Estimate
 from redline.probes.device import ProbeDevice
 from redline.probes.memory import Movement
-from redline.probes.record import BandwidthPoint, Estimate
 
 _MIB = 1 << 20
 

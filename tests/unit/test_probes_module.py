@@ -12,7 +12,7 @@ from redline.model.describe import describe
 from redline.model.flops import Pairs, backward_flops, forward_flops
 from redline.model.huggingface import read_config
 from redline.model.parameters import count_parameters
-from redline.probes.module import CountedModule, count_module
+from redline.probes.count_module import CountedModule, count_module
 from tests.unit.model import small_dit
 from tests.unit.model.small_configs import DIFFUSION
 

@@ -4,8 +4,8 @@ import pytest
 
 from redline.probes import overhead
 from redline.probes.bench import Samples, TimingBudget, take
+from redline.probes.calibration_record import rate
 from redline.probes.device import ProbeDevice
-from redline.probes.record import rate
 
 _OF_A_CPU = (
     "python_add",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.probes.record import Estimate, rate
+from redline.probes.calibration_record import Estimate, rate
 from redline.probes.statistics import estimate, fastest, outliers, warm_up_end
 
 

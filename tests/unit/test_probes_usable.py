@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from redline.hardware.machine import WIDEST, Machine, too_wide, why_unusable
+from redline.probes.calibration_record import Calibration, Estimate
 from redline.probes.figures import machine_of
-from redline.probes.record import Calibration, Estimate
 from redline.probes.usable import why_not
 from tests.made_calibrations import QUIET, around, calibration, collectives, gpu_calibration, law, peak
 

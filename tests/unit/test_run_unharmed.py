@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.launch.outside.command import command
-from redline.launch.outside.leave import _remove_parts
+from redline.launch.outside.run_folder import _remove_parts
 from redline.launch.outside.stall import StallWatch
 from redline.launch.settings import Settings
 from redline.launch.shared_state import RANK, SharedState

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.analysis.job.outline import Remark, Unseen, Utilisation
+from redline.analysis.job.first_screen import Remark, Unseen, Utilisation
 from redline.errors import UsageError
 from redline.findings.registry import RULES
 from redline.findings.thresholds import QUANTITIES, MeasuredJob, Outcome, check, parse

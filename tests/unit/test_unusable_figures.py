@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from redline.analysis.job.outline import Remark, Unseen
+from redline.analysis.job.first_screen import Remark, Unseen
 from redline.cli import main
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, FigureSource, Machine, calibrated, why_unusable
 from redline.hardware.profile import save_profile
-from redline.report.diagnose.words_facts import no_mfu_line
-from redline.report.diagnose.words_unseen import unseen
+from redline.report.diagnose.fact_messages import no_mfu_line
+from redline.report.diagnose.unseen_messages import unseen
 from redline.report.language import speaking
 
 TRAIN = "plan train --model llama-3.1-8b --gpus 8 --sequence 4096 --batch 64 --machine"

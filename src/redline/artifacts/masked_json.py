@@ -6,7 +6,7 @@ import json
 import re
 from functools import lru_cache
 
-from redline.artifacts.masking import HINTS, MASK, is_secret, masked, masked_words, may_name_secret
+from redline.artifacts.masking import HINTS, MASK, is_secret, masked, masked_text, may_name_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def masked_value(value: Any, name: str = "") -> Any:
         return {masked(str(key)): masked_value(one, str(key)) for key, one in value.items()}
     if isinstance(value, list | tuple):
         if value and all(isinstance(one, str) for one in value):
-            return type(value)(masked_words(value))
+            return type(value)(masked_text(value))
         return type(value)(masked_value(one, name) for one in value)
     return value
 

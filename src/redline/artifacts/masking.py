@@ -175,7 +175,7 @@ def masked_texts(texts: Iterable[str]) -> list[str]:
     return [masked(text) if any(hint in text.lower() for hint in hints) else text for text in known]
 
 
-def masked_words(words: Sequence[str]) -> list[str]:
+def masked_text(words: Sequence[str]) -> list[str]:
     """A command line, word by word: the value of an option may be the word after it."""
     found: list[str] = []
     name = ""

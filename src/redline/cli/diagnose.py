@@ -14,9 +14,9 @@ from redline.cli.arguments import (
     language,
     refuse_unknown_format,
 )
-from redline.cli.beside import add_with_trace, planned_trace, write_trace
 from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, tell_tracebacks, unused
 from redline.cli.redacting import add_redact, redacting
+from redline.cli.trace_beside_report import add_with_trace, planned_trace, write_trace
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.findings import thresholds
     from redline.report.language import speaking
-    from redline.report.redaction.words import redacted_words
+    from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
@@ -122,7 +122,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     tell_tracebacks(found.failures, options)
     if not options.quiet:
         if found.removed is not None and (form not in ("text", "md") or options.output):
-            remark(redacted_words(found.removed))
+            remark(redacted_text(found.removed))
         _point_onwards(options, files, found, tables)
     return _judged(limits, found)
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.report.digest import text as digest_text
-    from redline.report.redaction.words import redacted_words
+    from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.digest import digest
 
     written = digest(
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     )
     tell_tracebacks(written.failures, options)
     if removed is not None:
-        show(f"{redacted_words(removed)}\n")
+        show(f"{redacted_text(removed)}\n")
     if not options.quiet:
         point_to(f"redline diagnose {quoted([folder])}")
     return 0

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.report.merge import text as merge_text
-    from redline.report.redaction.words import redacted_words
+    from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.merge import merge
 
     result = merge(
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     )
     text = merge_text.render(result)
     if redactor is not None:
-        said = redacted_words(redactor.removed)  # before the name of the file, which is no part of the result
+        said = redacted_text(redactor.removed)  # before the name of the file, which is no part of the result
         text = f"{redactor.text(text)}{said}\n"
     show(text)
     tell_tracebacks(result.failures, options)

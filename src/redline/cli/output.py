@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from redline.ranks.failures import Failure
+    from redline.ranks.read_failures import Failure
     from redline.ranks.read_files import Progress
 
 

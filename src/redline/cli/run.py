@@ -128,8 +128,8 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def run(options: argparse.Namespace) -> int:
     from redline.launch.outside.command import command
+    from redline.launch.outside.command_line import understood
     from redline.launch.outside.supervise import die_like, forget_pending, interruptible, signals_held
-    from redline.launch.outside.typed import understood
     from redline.verbs.run import Watching
     from redline.verbs.run import run as run_job
 

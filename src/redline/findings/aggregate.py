@@ -5,17 +5,17 @@ from dataclasses import replace
 
 from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch, longest
+from redline.findings.done_well import praise_of
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.match import COMPUTE
-from redline.findings.praise import praise_of
 from redline.findings.registry import rules_for
 from redline.findings.rule import JobMatch, MatchTotals, Rule
-from redline.findings.steady import is_usual
 from redline.findings.total import Total
+from redline.findings.usual_steps import is_usual
 from redline.findings.verdict import verdict_of
 from redline.timeline.intervals import Intervals
 

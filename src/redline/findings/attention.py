@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema

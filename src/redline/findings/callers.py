@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.host_activity import sites_of
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals

@@ -6,9 +6,9 @@ import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import REDUCTIONS, CollectiveSeries
-from redline.analysis.rank.passes import FORWARD
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
 from redline.timeline.intervals import Intervals

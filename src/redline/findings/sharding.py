@@ -6,8 +6,8 @@ import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.passes import FORWARD
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,

@@ -12,7 +12,7 @@ from functools import partial
 
 from redline.analysis.accounts import ACCOUNTS, IDLE, Account
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline, Unseen
+from redline.analysis.job.first_screen import Outline, Unseen
 from redline.errors import UsageError
 from redline.findings.finding import Finding, Findings
 from redline.findings.registry import RULES

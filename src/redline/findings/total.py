@@ -6,7 +6,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.finding import ClaimedTime
 from redline.findings.rule import Rule
-from redline.findings.steady import is_usual
+from redline.findings.usual_steps import is_usual
 
 _MOST_PLACES = 8
 _AT_ONCE = 1024  # places that are looked through together

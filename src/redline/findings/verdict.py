@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline, Unseen
+from redline.analysis.job.first_screen import Outline, Unseen
 from redline.findings.finding import Finding, Limit, Verdict
 
 WORTHWHILE = 0.05  # of the step: a finding of this bound is worth acting on

@@ -8,8 +8,8 @@ from math import inf
 from typing import Generic, TypeVar
 
 from redline.errors import first_line
+from redline.probes.calibration_record import Declined, Estimate
 from redline.probes.device import ProbeDevice
-from redline.probes.record import Declined, Estimate
 from redline.probes.statistics import estimate, fastest
 
 Key = TypeVar("Key", bound=Hashable)

@@ -13,11 +13,11 @@ from redline.errors import InputError
 from redline.probes import compute, doubling, intensity, loader, memory, overhead, peaks
 from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.probes.budget import FULL_S, QUICK_S, Budget
+from redline.probes.calibration_record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
 from redline.probes.conditions import Start, Watch
 from redline.probes.device import ProbeDevice
-from redline.probes.law import fit_law
-from redline.probes.record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
-from redline.probes.subject import subject_of
+from redline.probes.device_info import subject_of
+from redline.probes.matmul_law import fit_law
 from redline.probes.usable import FEWEST_SAMPLES
 
 # What is sampled in passes, and the family that it belongs to.

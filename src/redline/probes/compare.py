@@ -6,8 +6,8 @@ from enum import StrEnum
 from math import inf, isfinite
 
 from redline.hardware.machine import work_unit
+from redline.probes.calibration_record import Calibration, CollectiveLaw, Collectives, Estimate, Law, rate
 from redline.probes.memory import memory_bytes_per_s
-from redline.probes.record import Calibration, CollectiveLaw, Collectives, Estimate, Law, rate
 from redline.units import format_buffer
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from redline.errors import first_line
 from redline.probes.bench import BenchmarkCase, Samples
-from redline.probes.law import FEWEST
-from redline.probes.products import Number, Operands, first_flops_per_s, numbers, strict, suits, varied
-from redline.probes.record import KernelPoint
+from redline.probes.calibration_record import KernelPoint
+from redline.probes.matmul_law import FEWEST
+from redline.probes.matmuls import Number, Operands, first_flops_per_s, numbers, strict, suits, varied
 from redline.probes.shapes import (
     AttentionShape,
     Convolution,

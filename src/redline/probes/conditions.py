@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from redline.probes.calibration_record import Conditions
 from redline.probes.device import ProbeDevice
-from redline.probes.record import Conditions
 from redline.probes.statistics import MAD_TO_SIGMA
 
 UNKNOWN = -1.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from redline.errors import InputError
 from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
-from redline.probes.record import Doubling
+from redline.probes.calibration_record import Doubling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,8 @@ from redline.hardware.machine import (
     calibrated,
     split_usable,
 )
+from redline.probes.calibration_record import Calibration, Collectives, DeviceInfo, Estimate
 from redline.probes.memory import memory_bytes_per_s
-from redline.probes.record import Calibration, Collectives, DeviceInfo, Estimate
 from redline.probes.usable import why_not
 
 _OVERHEADS = {"dispatch": "dispatch_ns", "launch": "launch_ns"}

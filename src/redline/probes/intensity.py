@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redline.probes.bench import BenchmarkCase, Samples
-from redline.probes.chain import COMPILE_S, Chain, NoCompilerError, make_chain
+from redline.probes.calibration_record import Estimate, IntensityPoint, Roofline, rate
 from redline.probes.memory import largest_bytes
-from redline.probes.record import Estimate, IntensityPoint, Roofline, rate
+from redline.probes.multiply_add_loop import COMPILE_S, Chain, NoCompilerError, make_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

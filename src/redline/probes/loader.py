@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from redline.probes.bench import Samples
-from redline.probes.record import Declined, LoaderPoint
+from redline.probes.calibration_record import Declined, LoaderPoint
 
 if TYPE_CHECKING:
     import torch

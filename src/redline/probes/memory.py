@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from redline.probes.bench import BenchmarkCase, Samples
 from redline.probes.caches import last_level_bytes
-from redline.probes.record import BandwidthPoint, Estimate
+from redline.probes.calibration_record import BandwidthPoint, Estimate
 from redline.units import format_bytes
 
 if TYPE_CHECKING:

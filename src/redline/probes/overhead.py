@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redline.probes.bench import BenchmarkCase, Samples
-from redline.probes.record import Estimate, OverheadPoint
+from redline.probes.calibration_record import Estimate, OverheadPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from math import hypot, inf
 from typing import TYPE_CHECKING
 
+from redline.probes.calibration_record import Peak, rate
 from redline.probes.compute import MATMUL, Kernel, matmul_again
-from redline.probes.record import Peak, rate
 from redline.probes.statistics import estimate, fastest
 
 if TYPE_CHECKING:

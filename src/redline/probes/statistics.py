@@ -5,7 +5,7 @@ from math import hypot, sqrt
 
 import numpy as np
 
-from redline.probes.record import Estimate
+from redline.probes.calibration_record import Estimate
 
 _CONFIDENCE_Z = 1.96  # 95 % of a normal distribution
 MAD_TO_SIGMA = 1.4826  # of a normal distribution

@@ -1,7 +1,7 @@
 """Whether a measured figure can be used: a narrow interval, enough samples, and processors that were ours."""
 
 from redline.hardware.machine import WIDEST, too_wide
-from redline.probes.record import Calibration, Estimate
+from redline.probes.calibration_record import Calibration, Estimate
 
 FEWEST_SAMPLES = 6
 """All samples of fewer hold the median with less than 95 %. One pass has fewer, so it also takes two of these."""

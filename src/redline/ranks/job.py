@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from redline.ranks.clocks import Clocks, on_one_clock
-from redline.ranks.failures import Failure
 from redline.ranks.rank_order import Claim, rank_order
+from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions, Progress, gather
 from redline.ranks.summary import RankSummary, summarise
 from redline.trace.cache import read_cached

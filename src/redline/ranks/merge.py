@@ -8,9 +8,9 @@ from pathlib import Path
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError, UnexpectedError
-from redline.ranks.failures import Failure, explained, failure_of
 from redline.ranks.find_files import MERGED_KIND
 from redline.ranks.job import Job
+from redline.ranks.read_failures import Failure, explained, failure_of
 from redline.ranks.summary import RankSummary
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema

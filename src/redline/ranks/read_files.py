@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from redline.errors import InputError
-from redline.ranks.failures import Failure, attempted, failure_of
 from redline.ranks.pool import WorkerDied, over_files, processes_for
+from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.trace.cache import cache_folder
 from redline.trace.entries import prune
 from redline.trace.reader import OfFile, ReadOptions

@@ -50,7 +50,7 @@ def marked(text: str) -> str:
     return text
 
 
-def retold(text: str, known: Sequence[str]) -> str:
+def translate_rendered(text: str, known: Sequence[str]) -> str:
     """A text that a lower layer put together, in the language that is spoken now where it is one of those known."""
     for template in known:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*)", re.escape(template))

@@ -11,10 +11,10 @@ import msgspec
 
 from redline.timeline.problems import Reason
 from redline.trace.document import BETWEEN_EVENTS, Document, EventChunk
+from redline.trace.fast_decode import UNREADABLE, as_list, decoded_fast, repeats_keys
 from redline.trace.lenient_decode import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
 from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, ExactEvent
-from redline.trace.sound import UNREADABLE, as_list, decoded_fast, repeats_keys
 from redline.trace.times import Decoded, with_exact_times
 
 _PUT_BACK_LIMIT_BYTES = 256 << 10

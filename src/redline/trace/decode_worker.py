@@ -10,8 +10,8 @@ import signal
 import struct
 import sys
 
-from redline.trace.packed import Packed, Packer
-from redline.trace.sound import decoded_if_sound
+from redline.trace.batch_columns import Packed, Packer
+from redline.trace.fast_decode import decoded_if_sound
 
 REQUEST = struct.Struct("<IQQ")  # place, length of the text, epoch: a new one forgets all numbers
 REPLY = struct.Struct("<q")  # length of the result; -1 where the batch needs more than decoding

@@ -12,7 +12,7 @@ from isal import isal_zlib
 
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
-from redline.trace.regular import RegularFile
+from redline.trace.trace_file import RegularFile
 from redline.units import format_bytes
 
 PIECE_BYTES = 1 << 20

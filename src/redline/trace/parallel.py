@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from redline.errors import InputError
+from redline.trace.batch_columns import Merger, Packed, Packer
 from redline.trace.columns import RawColumns
 from redline.trace.decode import Decoder
 from redline.trace.decode_worker import packed_if_sound
 from redline.trace.document import ChunkBoundary, Document, EventChunk
-from redline.trace.packed import Merger, Packed, Packer
 from redline.trace.workers import Worker
 
 _MOST_UNSOUND = 3  # batches: more, and going back costs more than the processes save

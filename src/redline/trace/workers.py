@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import cast
 
+from redline.trace.batch_columns import Packed
 from redline.trace.decode_worker import PLACE_BYTES, PLACES, READY, REPLY, REQUEST, TEXT_BYTES
-from redline.trace.packed import Packed
 
 MOST = 3  # more would wait for this process to inflate and merge
 _PATIENCE_S = 60.0  # for a batch of some 10 ms: longer, and the process is stuck

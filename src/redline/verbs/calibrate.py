@@ -14,13 +14,13 @@ from redline.errors import InputError, UsageError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import load_calibration, save_profile
 from redline.probes.budget import FULL_S, QUICK_S, Budget
+from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
-from redline.probes.record import FAMILIES, Calibration
 
 if TYPE_CHECKING:
-    from redline.probes.collectives.shown import OperationExample
-    from redline.probes.record import Collectives
+    from redline.probes.calibration_record import Collectives
+    from redline.probes.collectives.operation_example import OperationExample
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.digests import digest_job, scene_again
-from redline.analysis.job.outline import Outline, outline_of
-from redline.analysis.job.typical import typical_place
+from redline.analysis.job.first_screen import Outline, outline_of
+from redline.analysis.job.typical_rank import typical_place
 from redline.analysis.rank.digest_file import is_digest
 from redline.artifacts import write_atomic
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of
+from redline.findings.check_matches import check_matches
 from redline.findings.finding import Findings
 from redline.findings.match import match_rules
-from redline.findings.needed import check_matches
 from redline.launch.captured import Captured, captured_of
-from redline.ranks.failures import Failure, attempted, failure_of
 from redline.ranks.find_files import find_traces
+from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions, Progress
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from redline.analysis.rank.digest_file import save_digest
 from redline.artifacts import DIGEST_ENDING, refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
-from redline.ranks.failures import Failure
 from redline.ranks.find_files import find_traces
+from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions, Progress
 from redline.report.redaction.redactor import Redactor
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redline.ranks.failures import Failure, failure_of
 from redline.ranks.find_files import find_traces
 from redline.ranks.job import read_job
 from redline.ranks.merge import Merged, RankFailedError, Read, check_output, write_merged
+from redline.ranks.read_failures import Failure, failure_of
 from redline.ranks.read_files import JobOptions, Progress
 from redline.report.redaction.redactor import Redactor
 from redline.timeline.timeline import Timeline

@@ -9,18 +9,18 @@ from pathlib import Path
 from redline.errors import ParameterError, UsageError
 from redline.hardware.profile import find_machine
 from redline.planner.serve import plan as serving
-from redline.planner.serve.choices import ENGINE, LOADS, SIZES
 from redline.planner.serve.plan import ServingRequest
-from redline.planner.serve.planned import ServingEvidence
-from redline.planner.train.choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP
+from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
+from redline.planner.serve.serving_plan import ServingEvidence
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.plan import TrainingRequest
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP
 from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 from redline.planner.validation.validate import validate
 from redline.verbs.plan_job import price_job
 from redline.verbs.plan_model import find_model, find_workload
+from redline.verbs.plan_results import PlannedServing, PlannedTraining, ValidatedPlans
 from redline.verbs.plan_sizes import plan_sizes
-from redline.verbs.shown_plans import PlannedServing, PlannedTraining, ValidatedPlans
 
 Constraint = float | str | Sequence[float | str]
 

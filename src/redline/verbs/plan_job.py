@@ -6,9 +6,9 @@ from math import isfinite
 
 from redline.errors import UsageError
 from redline.planner.job.estimate import ThreePointEstimate
-from redline.planner.job.failures import FailureRate, Recovery, rate_named, recovery_named
-from redline.planner.job.whole import JobCost, JobRequest, whole_job
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.job.job_cost import JobCost, JobRequest, whole_job
+from redline.planner.job.job_failures import FailureRate, Recovery, rate_named, recovery_named
+from redline.planner.train.search.training_plan import TrainingPlan
 
 
 def price_job(

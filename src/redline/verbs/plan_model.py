@@ -68,8 +68,8 @@ def find_workload(source: str | None, numbers: Mapping[str, float]) -> Workload:
         raise ParameterError(next(iter(numbers)), f" changes nothing: {source} builds the module itself; leave it out")
     if find_spec("torch") is None:
         raise UsageError(f"{source}: torch is not installed here; install it as your machine needs it (pytorch.org)")
-    from redline.planner.train.module import Module
-    from redline.probes.module import count_module
+    from redline.planner.train.module_workload import Module
+    from redline.probes.count_module import count_module
 
     return Module(count_module(source))
 

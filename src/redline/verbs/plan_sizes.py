@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redline.errors import UsageError
-from redline.planner.train.choices import BY
 from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.search.training_plan import TrainingPlan
+from redline.planner.train.training_choices import BY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redline.planner.train.kernels import half_format
-from redline.planner.train.simulation.messages import TYPES
+from redline.planner.train.simulation.pipeline_messages import TYPES
 from redline.planner.train.simulation.predicted import PredictedStep, predicted_step
 from redline.trace.write import write_timelines
 
 if TYPE_CHECKING:
-    from redline.planner.train.search.planned import TrainingPlan
+    from redline.planner.train.search.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from redline.artifacts import write_atomic
-from redline.artifacts.masking import masked, masked_words
+from redline.artifacts.masking import masked, masked_text
 from redline.errors import OutputError
-from redline.launch.outside import folder as run_folder
+from redline.launch.outside import folder_name as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
-from redline.launch.outside.leave import leave_behind, make_folder, remove_if_nothing_happened
 from redline.launch.outside.machine import machine
-from redline.launch.outside.record import rank_record
+from redline.launch.outside.rank_records import rank_record
 from redline.launch.outside.requests import Requests
+from redline.launch.outside.run_folder import leave_behind, make_folder, remove_if_nothing_happened
 from redline.launch.outside.stall import Stall, StallWatch
 from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_board
 from redline.launch.run_record import RankRecord, RunRecord
@@ -73,7 +73,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     job.unharmed(job.supervisor.wait_for_writers)
     own = job.unharmed(job.records) or ()
     record = RunRecord(
-        command=tuple(masked_words(command.arguments)),
+        command=tuple(masked_text(command.arguments)),
         folder=str(folder or ""),
         launcher="torchrun" if command.elastic else where.launcher if where else "python",
         world=job.unharmed(lambda: _world(own, where)) or 1,

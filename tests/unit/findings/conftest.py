@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.aggregate import findings_of
+from redline.findings.check_matches import check_matches
 from redline.findings.finding import Finding
 from redline.findings.match import match_rules
-from redline.findings.needed import check_matches
 from redline.hardware.machine import Machine
 from tests.conftest import Event, figure, kernel, launch, op, read_one, region
 

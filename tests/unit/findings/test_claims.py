@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
 from redline.findings.aggregate import findings_of

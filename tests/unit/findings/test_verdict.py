@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.rank_analysis import scene_of
+from redline.findings.done_well import praise_of
 from redline.findings.finding import Limit, Verdict
-from redline.findings.praise import praise_of
-from redline.findings.steady import is_usual, without_warm_up
+from redline.findings.usual_steps import is_usual, without_warm_up
 from redline.findings.verdict import verdict_of
 from tests.conftest import Event, collective, document, kernel, launch, read_one
 from tests.unit.findings.conftest import diagnosis, step

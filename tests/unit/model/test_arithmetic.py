@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.model.activations import Practice, bytes_kept, layer_activations
-from redline.model.cache import cache_bytes
 from redline.model.describe import changed, describe
 from redline.model.flops import Pairs, attention_pairs, backward_flops, forward_flops
 from redline.model.known import known_model
+from redline.model.kv_cache import cache_bytes
 from redline.model.matmuls import forward_matmuls
 from redline.model.model import Model
 from redline.model.parameters import active_parameters, count_parameters, layer_parameters

@@ -15,10 +15,10 @@ import pytest
 
 from redline.errors import UnknownHardwareError
 from redline.hardware import catalogue as hardware
-from redline.report import counted
-from redline.report.diagnose.words_facts import ANCHORS
-from redline.report.diagnose.words_unseen import NO_MACHINE
-from redline.report.language import LANGUAGES, _, clauses, listed, retold, sentences, speaking, spoken
+from redline.report import counted_nouns
+from redline.report.diagnose.fact_messages import ANCHORS
+from redline.report.diagnose.unseen_messages import NO_MACHINE
+from redline.report.language import LANGUAGES, _, clauses, listed, sentences, speaking, spoken, translate_rendered
 from tests.conftest import ROOT
 
 SOURCES = [*sorted((ROOT / "src/redline/report").rglob("*.py")), *sorted((ROOT / "src/redline/findings").rglob("*.py"))]
@@ -108,10 +108,10 @@ def test_texts_are_put_together_as_the_language_does_it() -> None:
     with speaking("zh"):
         assert spoken() == "zh"
         assert (sentences(["A。", "B。"]), clauses(["a", "b"]), listed(["a", "b"])) == ("A。B。", "a；b", "a、b")
-        assert counted.ranks(1) == "1 个 rank"
+        assert counted_nouns.ranks(1) == "1 个 rank"
     assert spoken() == "en"
-    assert counted.ranks(1) == "1 rank"
-    assert counted.ranks(1200) == "1,200 ranks"
+    assert counted_nouns.ranks(1) == "1 rank"
+    assert counted_nouns.ranks(1200) == "1,200 ranks"
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_texts_are_put_together_as_the_language_does_it() -> None:
     ],
 )
 def test_what_lower_layers_say_is_told_in_the_language_that_is_spoken(anchor: str) -> None:
-    assert retold(anchor, ANCHORS) == anchor
+    assert translate_rendered(anchor, ANCHORS) == anchor
     with speaking("zh"):
-        assert retold(anchor, ANCHORS) != anchor
-    assert retold("ProfilerStep", ANCHORS) == "ProfilerStep"
+        assert translate_rendered(anchor, ANCHORS) != anchor
+    assert translate_rendered("ProfilerStep", ANCHORS) == "ProfilerStep"
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_why_a_device_has_no_figures_is_told_too(device: tuple[str, int, int]) -
     with pytest.raises(UnknownHardwareError) as refusal:
         hardware.match(*device)
     for line in str(refusal.value).splitlines():
-        assert retold(line, NO_MACHINE) == line
+        assert translate_rendered(line, NO_MACHINE) == line
         with speaking("zh"):
-            assert retold(line, NO_MACHINE) != line
+            assert translate_rendered(line, NO_MACHINE) != line
 
 
 def test_a_text_without_a_translation_stays_as_it_is() -> None:

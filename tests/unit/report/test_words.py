@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.report.words import clipped, plural, rank_list, share, table
+from redline.report.text_parts import clipped, plural, rank_list, share, table
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from redline.analysis.job.collective_table import CollectiveRow, collective_tabl
 from redline.analysis.job.lateness import Lateness, lateness_of
 from redline.analysis.job.row_tables import doing_of_all, kernels_of
 from redline.analysis.job.shared_collectives import shared_collectives
+from redline.analysis.rank.comparable_ranks import kinds_of
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts, Ledger
-from redline.analysis.rank.likeness import kinds_of
 from redline.ranks.clocks import Clocks
 from redline.ranks.collectives import rows_by_rank
 from redline.ranks.matched_collectives import MatchedCollectives, waiting_time

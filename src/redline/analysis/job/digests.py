@@ -10,7 +10,7 @@ from redline.analysis.rank.file_digests import Digesting
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.errors import InputError
 from redline.hardware.profile import choose
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions, Progress, gather
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.disjoint_work import Owned
 from redline.analysis.rank.exchanges import SPENT
-from redline.analysis.rank.owned import Owned
 from redline.ranks.collectives import blocks_by_rank, numbered, rows_by_rank
 from redline.ranks.matched_collectives import MatchedCollectives
 from redline.timeline.intervals import Mask

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.names import matching
-from redline.analysis.rank.owned import Owned
+from redline.analysis.rank.disjoint_work import Owned
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.intervals import Intervals, distinct_times
 from redline.timeline.nesting import innermost_segments, lumps_of
 from redline.timeline.table import I64, Column, grouped

@@ -7,14 +7,14 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns, loader_time
-from redline.analysis.rank.bounds import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
+from redline.analysis.rank.comparable_ranks import Signature, signature_of
+from redline.analysis.rank.digest_limits import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, exchanges_of
 from redline.analysis.rank.host_activity import HostActivity, doing_of
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
 from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
-from redline.analysis.rank.likeness import Signature, signature_of
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.packing import PackedIntervals
 from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
 from redline.analysis.rank.rank_match import RankMatch

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank.bounds import LONGEST_NS
 from redline.analysis.rank.digest import Arithmetic, Facts
+from redline.analysis.rank.digest_limits import LONGEST_NS
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries, Exchanges, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.rank import host_activity, kernel_table
-from redline.analysis.rank.bounds import Count, Duration, Measure, Time
+from redline.analysis.rank.comparable_ranks import SIGNATURE, read_signature
 from redline.analysis.rank.digest import Arithmetic, Digest, DigestOrigin, Facts
 from redline.analysis.rank.digest_check import (
     check_exchanges,
@@ -28,11 +28,11 @@ from redline.analysis.rank.digest_check import (
     check_match,
     check_rates,
 )
+from redline.analysis.rank.digest_limits import Count, Duration, Measure, Time
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
-from redline.analysis.rank.likeness import SIGNATURE, read_signature
 from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed, unpacked
 from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import DIGEST_ENDING, Envelope, check_envelope, open_ordinary, read_whole, write_atomic

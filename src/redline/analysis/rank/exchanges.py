@@ -11,10 +11,10 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask
-from redline.analysis.rank.bounds import Described, ElementBytes
+from redline.analysis.rank.backward_passes import Passes
+from redline.analysis.rank.digest_limits import Described, ElementBytes
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.packing import packed_small, squeezed, unpacked, unsqueezed
-from redline.analysis.rank.passes import Passes
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace.schema import ENDS_TOGETHER

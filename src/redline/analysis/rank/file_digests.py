@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from redline.analysis.rank.digest import Digest, Observer, digest_of
+from redline.analysis.rank.digest_cache import DigestCache, kept_digests
 from redline.analysis.rank.digest_file import is_digest, load_digest
-from redline.analysis.rank.kept import DigestCache, kept_digests
 from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine, why_unusable

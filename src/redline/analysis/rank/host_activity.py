@@ -9,10 +9,10 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Mask, cut_at
-from redline.analysis.rank.bounds import Count, Duration
+from redline.analysis.rank.digest_limits import Count, Duration
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.idle import Idle
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import innermost_at, nearest_of, segments_under
 from redline.timeline.table import I64

@@ -13,7 +13,7 @@ import numpy as np
 
 from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.activity import DeviceActivity, loader_time, working_lanes
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline

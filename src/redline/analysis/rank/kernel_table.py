@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from redline.analysis.rank.activity import DeviceActivity, compute_ns
-from redline.analysis.rank.bounds import Amount, Count, Duration
+from redline.analysis.rank.digest_limits import Amount, Count, Duration
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import RatedKernels
 from redline.analysis.rank.ratings import operators_of

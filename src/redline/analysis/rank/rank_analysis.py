@@ -8,10 +8,10 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask, activity_of
+from redline.analysis.rank.backward_passes import Passes, passes_of
 from redline.analysis.rank.idle import Idle, idle_of
 from redline.analysis.rank.kernels import RatedKernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
-from redline.analysis.rank.passes import Passes, passes_of
 from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.rank.activity import DeviceActivity
 from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline

@@ -16,7 +16,7 @@ from redline.analysis.rank.activity import working_lanes
 from redline.analysis.rank.host_activity import HostActivity, doing_of
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.ledger import amounts_within
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from redline.analysis.rank.activity import Mask, cut_at
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Table, column, numbers_in

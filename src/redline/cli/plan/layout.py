@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from redline.cli.plan.numbers import chosen, several, share
-from redline.planner.train.choices import RECOMPUTES, SCHEDULES
+from redline.planner.train.training_choices import RECOMPUTES, SCHEDULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from redline.cli.arguments import language, positive
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, several, size, time_s
 from redline.cli.plan.output import add_output, deliver_reports, refuse_early
-from redline.planner.serve.choices import ENGINE, LOADS, SIZES
+from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
 
 USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
 

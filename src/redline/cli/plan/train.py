@@ -12,11 +12,11 @@ from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
 from redline.cli.plan.output import REPORTS, add_output, deliver_reports, refuse_early
 from redline.errors import UsageError
-from redline.planner.train.choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.verbs.shown_plans import PlannedTraining
+    from redline.verbs.plan_results import PlannedTraining
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
 TRACE = ".json.gz"

@@ -41,7 +41,7 @@ def _begin(settings: str) -> None:
         package = os.path.abspath(f"{_here}/../../..")  # noqa: PTH100 (pathlib is slow to import)
         sys.path.append(package)  # for a Python that Redline was not installed for
         try:
-            from redline.launch.inside.begin import begin
+            from redline.launch.inside.start_watching import begin
         finally:
             sys.path.pop()  # the script's path may name it as well
         begin(settings.partition(" ")[2])

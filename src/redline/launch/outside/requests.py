@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from redline.launch.outside.folder import CAPTURE
+from redline.launch.outside.folder_name import CAPTURE
 from redline.launch.shared_state import BEGIN, FILLED, REQUESTED, STEPS, STRIDE, ProcessSlot, SharedState
 
 _AHEAD_STEPS = 2  # so that all ranks can begin at the same step

@@ -2,7 +2,7 @@
 
 from redline.errors import UsageError
 from redline.hardware.machine import Machine, why_unusable
-from redline.planner.serve.rates import AcceleratorPeaks
+from redline.planner.serve.serving_rates import AcceleratorPeaks
 
 _NEEDED = ("peak_flops_per_s.bf16", "peak_flops_per_s.fp16", "memory_bytes_per_s", "memory_bytes")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from redline.errors import UsageError
-from redline.planner.serve.rates import Constants
+from redline.planner.serve.serving_rates import Constants
 
 FILE = files("redline.planner.serve") / "serving_constants.json"
 # GPUs that an engine treats alike, by the beginning of their records' names.

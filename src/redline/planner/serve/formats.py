@@ -7,7 +7,7 @@ import numpy as np
 
 from redline.errors import UsageError
 from redline.model.model import Number
-from redline.planner.serve.columns import column
+from redline.planner.serve.numbers_or_columns import column
 
 # Scales: fp8 has one of 4 bytes per tile of 128 x 128, nvfp4 one byte per 16 numbers, mxfp4 one per 32, int4 of groups
 # of 32 two of 2 bytes each (scale and zero), or one where it is symmetric.

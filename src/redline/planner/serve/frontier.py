@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.model import Column, Model
-from redline.planner.serve.columns import column
+from redline.planner.serve.continuous_batching import serve
 from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.formats import Format, stacked
-from redline.planner.serve.outcome import ServeOutcome
-from redline.planner.serve.rates import AcceleratorPeaks, Constants
-from redline.planner.serve.setup import Setup
-from redline.planner.serve.steady import serve
+from redline.planner.serve.numbers_or_columns import column
+from redline.planner.serve.serving_cost import ServeOutcome
+from redline.planner.serve.serving_rates import AcceleratorPeaks, Constants
+from redline.planner.serve.serving_setup import Setup
 
 BATCHES = tuple(float(2**power) for power in range(13))
 

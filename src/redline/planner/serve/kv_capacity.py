@@ -3,10 +3,10 @@
 import numpy as np
 
 from redline.model.model import Column, Number
-from redline.planner.serve.columns import column
 from redline.planner.serve.deployment import Deployment
 from redline.planner.serve.numbers import numbers
-from redline.planner.serve.setup import Setup
+from redline.planner.serve.numbers_or_columns import column
+from redline.planner.serve.serving_setup import Setup
 
 
 def attention_tp(where: Deployment) -> Column:

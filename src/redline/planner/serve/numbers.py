@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.model.cache import numbers_per_token
+from redline.model.kv_cache import numbers_per_token
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import count_parameters
-from redline.planner.serve.columns import column
+from redline.planner.serve.numbers_or_columns import column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ from redline.errors import ParameterError, UsageError
 from redline.hardware.machine import Machine
 from redline.model.model import Column, Model
 from redline.model.parameters import active_parameters, count_parameters
-from redline.planner.serve.choices import LOADS, SIZES
 from redline.planner.serve.deployment import Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.engines import constants_of, interval_of, measured_on
 from redline.planner.serve.formats import format_named
 from redline.planner.serve.frontier import Frontier, frontier
-from redline.planner.serve.planned import Ranged, ServingEvidence, ServingPlan, ServingPoint
+from redline.planner.serve.serving_defaults import LOADS, SIZES
+from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redline.model.model import Number
-from redline.planner.train.choices import PipelineSchedule, Recompute
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from redline.errors import UsageError
 from redline.hardware.machine import LATENCY, RATE, Machine
 from redline.model.model import Number
 from redline.planner.train.kernels import attention_law, half_format, kernel_law
-from redline.planner.train.rates import Rates
+from redline.planner.train.training_rates import Rates
 
 DEFAULT_STACK = "default"
 MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}

@@ -10,8 +10,8 @@ import numpy as np
 
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import layer_parameters
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)

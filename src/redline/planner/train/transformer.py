@@ -15,9 +15,7 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.runnable import Mask, runnable
 from redline.planner.train.memory.use import memory_use
-from redline.planner.train.outcome import MemoryUse
-from redline.planner.train.rates import Rates
-from redline.planner.train.search.planned import MeasuredAccuracy
+from redline.planner.train.search.plan_trust import evidence, spread_of
 from redline.planner.train.search.space import (
     LARGEST_CONTEXT,
     LARGEST_TENSOR,
@@ -26,10 +24,12 @@ from redline.planner.train.search.space import (
     layouts,
     listed_divisors,
 )
-from redline.planner.train.search.trust import evidence, spread_of
-from redline.planner.train.simulation.drawing import Drawing, model_drawing
+from redline.planner.train.search.training_plan import MeasuredAccuracy
+from redline.planner.train.simulation.timeline_drawing import Drawing, model_drawing
 from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.time.step_costs import StepCosts, step_costs
+from redline.planner.train.training_rates import Rates
 
 
 @dataclass(frozen=True)

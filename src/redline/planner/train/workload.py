@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from redline.planner.train.layout import Batch, Layout
     from redline.planner.train.memory.footprint import Footprint
     from redline.planner.train.memory.runnable import Mask
-    from redline.planner.train.outcome import MemoryUse
-    from redline.planner.train.rates import Rates
-    from redline.planner.train.search.planned import MeasuredAccuracy
     from redline.planner.train.search.space import Space
-    from redline.planner.train.simulation.drawing import Drawing
+    from redline.planner.train.search.training_plan import MeasuredAccuracy
+    from redline.planner.train.simulation.timeline_drawing import Drawing
+    from redline.planner.train.step_cost import MemoryUse
     from redline.planner.train.time.step_costs import StepCosts
+    from redline.planner.train.training_rates import Rates
 
 
 class Workload(Protocol):

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from redline.model.model import Column, Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.columns import rows_of
+from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import footprint
 from redline.planner.train.memory.use import first_stage_memory, memory_use
-from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.step_cost import MemoryUse
 from redline.planner.validation.rows import Mask, Rows, nanotron_failures, training_runs
 from redline.planner.validation.training import described
 

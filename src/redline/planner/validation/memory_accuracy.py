@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import ACCEPTED_CHANCE
 from redline.planner.train.memory.footprint import footprint
 from redline.planner.train.memory.oom_probability import oom_probability, peak_interval
 from redline.planner.train.memory.runnable import runnable
+from redline.planner.train.training_choices import ACCEPTED_CHANCE
 from redline.planner.validation.memory import (
     Peaks,
     as_measured,

@@ -24,8 +24,8 @@ from redline.model.model import Column, Model
 from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.formats import Format, format_named
-from redline.planner.serve.rates import AcceleratorPeaks, Constants
-from redline.planner.serve.setup import Setup
+from redline.planner.serve.serving_rates import AcceleratorPeaks, Constants
+from redline.planner.serve.serving_setup import Setup
 
 Row = Mapping[str, str]
 METRICS = {"ttft_s": ("ttft_ms", 1e-3), "tpot_s": ("tpot_ms", 1e-3), "latency_s": ("e2e_latency_s", 1.0)}

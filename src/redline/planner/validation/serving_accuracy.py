@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
+from redline.planner.serve.continuous_batching import serve
 from redline.planner.serve.engines import constant_columns, interval_of
-from redline.planner.serve.outcome import ServeOutcome
-from redline.planner.serve.steady import serve
+from redline.planner.serve.serving_cost import ServeOutcome
 from redline.planner.validation.serving import ServingRows, load_serving
 
 # What was measured with each engine.

@@ -6,14 +6,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from redline.planner.train.choices import ACCEPTED_CHANCE
 from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
-from redline.planner.train.outcome import StepTime
-from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import SoftwareStack, spread, stack, with_stack
+from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
+from redline.planner.train.training_choices import ACCEPTED_CHANCE
+from redline.planner.train.training_rates import Rates
 from redline.planner.validation.rows import Mask, Numbers
 from redline.planner.validation.training import Runs, expressed_runs, unexpressed_runs
 

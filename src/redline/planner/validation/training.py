@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from redline.hardware.catalogue import find
 from redline.model.model import Model
-from redline.planner.train.choices import PipelineSchedule, Recompute
-from redline.planner.train.columns import rows_of
+from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import machine_rates
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.planner.train.training_rates import Rates
 from redline.planner.validation.rows import Mask, Numbers, Rows, training_runs
 
 Texts = NDArray[np.str_]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from redline.probes.calibration_record import Declined, Estimate, PairSpeed, RankSpeed
 from redline.probes.collectives.levels import level_of
-from redline.probes.record import Declined, Estimate, PairSpeed, RankSpeed
 from redline.probes.statistics import estimate
 
 SLOW_RANK = 1.25

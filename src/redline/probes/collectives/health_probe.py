@@ -12,7 +12,7 @@ from redline.probes.collectives.agree import everyones, largest, told
 from redline.probes.collectives.health import Pair, PairTimes, RankTimes, meetings
 from redline.probes.collectives.operations import Call, Circle, barrier, exchange
 from redline.probes.device import ProbeDevice
-from redline.probes.products import varied
+from redline.probes.matmuls import varied
 
 _WORK_NS = 40_000_000  # much longer than a turn that the scheduler gives to one of two processes
 _SMALL, _LARGE = 20, 2  # exchanges in a row

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from redline.probes.calibration_record import CollectivePoint, Declined
 from redline.probes.collectives.levels import Groups
 from redline.probes.collectives.textbook import OPERATIONS, size_bytes
-from redline.probes.record import CollectivePoint, Declined
 from redline.probes.statistics import estimate
 from redline.units import format_bytes
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from redline.errors import InputError, RedlineError, UsageError
-from redline.probes.collectives.outcome import RESULT, failures
-from redline.probes.collectives.shown import OperationExample
-from redline.probes.record import Collectives
+from redline.probes.calibration_record import Collectives
+from redline.probes.collectives.operation_example import OperationExample
+from redline.probes.collectives.rank_outcome import RESULT, failures
 
 if TYPE_CHECKING:
     from typing import IO

@@ -21,19 +21,19 @@ import torch.distributed as dist
 
 from redline.artifacts import write_atomic
 from redline.errors import UsageError, first_line
+from redline.probes.calibration_record import Collectives, Declined
 from redline.probes.collectives import results
 from redline.probes.collectives.agree import everyones
+from redline.probes.collectives.collective_law import laws
 from redline.probes.collectives.harness import CollectiveBudget, Harness
 from redline.probes.collectives.health import pair_speeds, pairs_declined, rank_speeds
 from redline.probes.collectives.health_probe import Who, pair_times, rank_times, work_samples
-from redline.probes.collectives.law import laws
 from redline.probes.collectives.levels import Groups, levels, sizes
+from redline.probes.collectives.operation_example import OperationExample
 from redline.probes.collectives.operations import Buffers, Circle, fill, is_right, prepared, result
-from redline.probes.collectives.outcome import RESULT, RankFailure, failure_path
-from redline.probes.collectives.shown import OperationExample
+from redline.probes.collectives.rank_outcome import RESULT, RankFailure, failure_path
 from redline.probes.collectives.textbook import ELEMENT_BYTES, OPERATIONS, due, size_bytes
 from redline.probes.device import ProbeDevice
-from redline.probes.record import Collectives, Declined
 
 _TIMEOUT = timedelta(minutes=3)
 _SHOWN_BYTES = 4 * ELEMENT_BYTES

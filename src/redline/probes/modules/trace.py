@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from redline.errors import InputError, first_line
-from redline.model.counted import CountedModule, Operator
+from redline.model.counted_module import CountedModule, Operator
 from redline.probes.modules.blocks import Blocks
 from redline.probes.modules.load import Built
 

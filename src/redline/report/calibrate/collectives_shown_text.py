@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.collectives.shown import OperationExample
+from redline.probes.collectives.operation_example import OperationExample
 from redline.report.language import _, marked
 from redline.report.terminal import as_text
-from redline.report.words import clipped, table
+from redline.report.text_parts import clipped, table
 
 _MOST_RANKS = 8
 _MOST_NUMBERS = 8

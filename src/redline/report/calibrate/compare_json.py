@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
+from redline.probes.calibration_record import Calibration, Estimate
 from redline.probes.compare import CalibrationFigure, Comparison, Row
-from redline.probes.record import Calibration, Estimate
 from redline.report.json_text import json_text
 
 KIND = "calibration-comparison"

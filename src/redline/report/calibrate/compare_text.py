@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import CalibrationFigure, Comparison, ComparisonVerdict, Row
-from redline.probes.record import FAMILIES, Calibration
-from redline.report.calibrate import words as say
+from redline.report.calibrate import messages as say
 from redline.report.calibrate.text import WIDTH, fact, joined
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.terminal import wrapped
-from redline.report.words import clipped, table
+from redline.report.text_parts import clipped, table
 
 _MOST_POINTS = 12  # of one family, that differ
 _MOST_NAMED = 10  # that only one has

@@ -5,8 +5,7 @@ from math import log2
 
 from redline.hardware import catalogue
 from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine, work_unit
-from redline.probes.memory import STREAMS
-from redline.probes.record import (
+from redline.probes.calibration_record import (
     BandwidthPoint,
     Calibration,
     CollectiveLaw,
@@ -17,11 +16,12 @@ from redline.probes.record import (
     Peak,
     rate,
 )
-from redline.report.calibrate import words as say
-from redline.report.figure_words import label as figure_label
+from redline.probes.memory import STREAMS
+from redline.report.calibrate import messages as say
+from redline.report.figure_names import label as figure_label
 from redline.report.language import _
-from redline.report.shown import ReportTable
-from redline.report.words import clipped, percent
+from redline.report.report_table import ReportTable
+from redline.report.text_parts import clipped, percent
 from redline.units import format_buffer
 
 MOST_SIZES = 7

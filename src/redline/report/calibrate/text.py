@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from redline.hardware.machine import Machine
-from redline.probes.record import Calibration
+from redline.probes.calibration_record import Calibration
+from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
-from redline.report.calibrate import words as say
-from redline.report.calibrate.words_usable import unusable
+from redline.report.calibrate.usable_messages import unusable
 from redline.report.language import _
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, left, wrapped
-from redline.report.words import table
+from redline.report.text_parts import table
 
 WIDTH = 100
 _LABEL_WIDTH = 10

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redline.findings.finding import Finding
 from redline.findings.pages import Page, page_of
-from redline.report.diagnose.findings_words import bound_words, first_sentence, sentence
+from redline.report.diagnose.finding_messages import bound_text, first_sentence, sentence
 from redline.report.language import _, spoken
 
 _MOST_CODE = 120  # letters
@@ -39,18 +39,18 @@ def card_of(finding: Finding) -> Card:
     return Card(
         code=finding.code,
         title=page.title,
-        bound=bound_words(finding),
+        bound=bound_text(finding),
         evidence=tuple(map(sentence, finding.evidence)),
-        fix=fix_words(page.smallest_fix),
+        fix=fix_text(page.smallest_fix),
         page=page,
     )
 
 
-def fix_words(markdown: str) -> str:
+def fix_text(markdown: str) -> str:
     """The first sentence of a fix, with the code right below it where that is short."""
     first, *rest = _PART.finditer(markdown)
     if first["code"] is not None:
-        return _on_one_line(first["code"]) or fix_words(markdown[first.end() :])
+        return _on_one_line(first["code"]) or fix_text(markdown[first.end() :])
     text = first_sentence(first["text"])
     if not first["text"].endswith((":", "\uff1a")):
         return text

@@ -3,10 +3,10 @@
 from redline.findings.evidence import Grade, Numerics
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.report.diagnose.findings_words import times
+from redline.report.diagnose.finding_messages import times
 from redline.report.language import _, spoken
-from redline.report.shown import ReportTable
-from redline.report.words import percent
+from redline.report.report_table import ReportTable
+from redline.report.text_parts import percent
 from redline.units import format_count, format_ns
 
 
@@ -42,13 +42,13 @@ def _row(finding: Finding) -> tuple[str, ...]:
         percent(finding.share) if claims else "-",
         percent(finding.alone_share) if claims else "-",
         times(finding.speedup) if claims else "-",
-        numerics_words(finding.numerics),
-        grade_words(finding.grade),
+        numerics_text(finding.numerics),
+        grade_text(finding.grade),
         format_count(finding.ranks),
     )
 
 
-def numerics_words(numerics: Numerics) -> str:
+def numerics_text(numerics: Numerics) -> str:
     return {
         Numerics.BITWISE: _("bitwise"),
         Numerics.REASSOCIATION: _("reassociation"),
@@ -57,7 +57,7 @@ def numerics_words(numerics: Numerics) -> str:
     }[numerics]
 
 
-def grade_words(grade: Grade) -> str:
+def grade_text(grade: Grade) -> str:
     return {
         Grade.MEASURED: _("measured"),
         Grade.DOCUMENTED: _("documented"),

@@ -8,7 +8,7 @@ from typing import Any
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline, WaterfallBar
+from redline.analysis.job.first_screen import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
@@ -18,8 +18,8 @@ from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
 from redline.launch.captured import Captured
-from redline.ranks.failures import Failure
-from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
+from redline.ranks.read_failures import Failure
+from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 from redline.report.redaction.redactor import Removed

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
 from redline.report.redaction.redactor import Removed
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text
 
 MOST_LETTERS = 65_536  # of a comment on GitHub

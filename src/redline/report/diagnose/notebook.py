@@ -8,14 +8,14 @@ from html import escape
 
 from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.findings.finding import Findings
-from redline.report.diagnose import words_accounts
+from redline.report.diagnose import account_messages
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
 from redline.report.terminal import visible
-from redline.report.words import clipped, percent, plural
+from redline.report.text_parts import clipped, percent, plural
 from redline.units import format_ns
 
 MOST_FINDINGS = 3
@@ -52,7 +52,7 @@ def _waterfall(screen: Screen) -> Iterator[str]:
         return
     yield f"<div style='margin-top:8px'>{_safe(screen.waterfall_title)}</div>"
     yield "<table style='border-collapse:collapse;border:0;width:100%;font-size:inherit;margin:4px 0;color:inherit'>"
-    colours = {words_accounts.name(account): colour for account, colour in _COLOURS.items()}
+    colours = {account_messages.name(account): colour for account, colour in _COLOURS.items()}
     for line in screen.waterfall:
         cells = _cells([(line.account, "left"), (f"{line.time} {screen.unit}", "right"), (line.share, "right")])
         bar = f"<td style='width:100%;border:0;background:none'>{_bar(line, colours[line.account])}</td>"

@@ -10,14 +10,14 @@ from typing import Any, Literal
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.first_screen import Outline, WaterfallBar
 from redline.analysis.job.lateness import LateRank
-from redline.analysis.job.outline import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.report.diagnose.findings_words import sentence
+from redline.report.diagnose.finding_messages import sentence
 from redline.report.language import speaking
 
 Cell = str | int | float | None

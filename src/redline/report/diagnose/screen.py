@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from redline.analysis.accounts import COMPUTE, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
-from redline.analysis.job.outline import Outline, WaterfallBar
+from redline.analysis.job.first_screen import Outline, WaterfallBar
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
-from redline.ranks.failures import Failure
-from redline.report.diagnose import words_accounts, words_captured, words_facts, words_losses, words_unseen
+from redline.ranks.read_failures import Failure
+from redline.report.diagnose import account_messages, capture_messages, fact_messages, loss_messages, unseen_messages
+from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
-from redline.report.diagnose.findings_words import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.language import _, sentences
+from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.redaction.redactor import Removed
-from redline.report.redaction.words import redacted_words
-from redline.report.words import clipped, percent
+from redline.report.text_parts import clipped, percent
 
 MOST_LOSSES = 2
 _MOST_UNREAD = 4
@@ -82,13 +82,13 @@ def screen_of(
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
         second=second_cause(findings.findings),
         facts=(
-            *(() if captured is None else ((_("captured"), words_captured.window_line(captured)),)),
+            *(() if captured is None else ((_("captured"), capture_messages.window_line(captured)),)),
             *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),
         ),
         predicted=diagnosis.predicted,
-        waterfall_title=words_facts.waterfall_title(predicted=diagnosis.predicted),
+        waterfall_title=fact_messages.waterfall_title(predicted=diagnosis.predicted),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
-        rest=words_accounts.rest(
+        rest=account_messages.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
             [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
         ),
@@ -100,10 +100,10 @@ def screen_of(
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
         unseen=(
-            *(() if captured is None else words_captured.remarks(captured)),
-            *(words_unseen.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
+            *(() if captured is None else capture_messages.remarks(captured)),
+            *(unseen_messages.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
             *_unread(failures),
-            *(() if removed is None else (redacted_words(removed),)),
+            *(() if removed is None else (redacted_text(removed),)),
         ),
     )
 
@@ -118,14 +118,14 @@ def _unit(step_ns: float) -> tuple[str, float, int]:
 
 
 def _amount(bar: WaterfallBar, scale: float, digits: int, unit: str) -> str:
-    name, time = words_accounts.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
+    name, time = account_messages.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
     return _("{account}, {time}, {share}").format(account=name, time=time, share=percent(bar.share))
 
 
 def _line(bar: WaterfallBar, step_ns: float, scale: float, digits: int) -> WaterfallLine:
     return WaterfallLine(
         of=bar.account,
-        account=words_accounts.name(bar.account),
+        account=account_messages.name(bar.account),
         time=f"{bar.time_ns / scale:,.{digits}f}",
         share=percent(bar.share),
         start=bar.before_ns / step_ns,
@@ -139,7 +139,7 @@ def _line(bar: WaterfallBar, step_ns: float, scale: float, digits: int) -> Water
 def _headline(diagnosis: Diagnosis) -> str:
     ranks = diagnosis.ranks
     machines = dict.fromkeys((rank.facts.machine, rank.facts.machine_origin) for rank in ranks if rank.facts.machine)
-    return words_facts.headline(
+    return fact_messages.headline(
         len(ranks),
         diagnosis.world_size,
         Counter(map(_device, ranks)),
@@ -153,18 +153,18 @@ def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> 
     ranks, steps = diagnosis.ranks, outline.steps
     counts = sorted(len(rank.ledger.start_ns) for rank in ranks)
     anchors = list(dict.fromkeys(rank.origin.step_anchor for rank in ranks))
-    yield _("steps"), words_facts.steps_line(steps, anchors, (counts[0], counts[-1]))
-    yield _("window"), words_facts.window_line(steps, several=len(ranks) > 1)
-    yield _("device"), words_facts.device_line(steps)
+    yield _("steps"), fact_messages.steps_line(steps, anchors, (counts[0], counts[-1]))
+    yield _("window"), fact_messages.window_line(steps, several=len(ranks) > 1)
+    yield _("device"), fact_messages.device_line(steps)
     if outline.utilisation is None:
-        yield _("MFU"), words_facts.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
+        yield _("MFU"), fact_messages.no_mfu_line(outline.unseen, on_cpu=_on_cpu(diagnosis))
     else:
-        yield _("MFU"), words_facts.mfu_line(outline.utilisation)
+        yield _("MFU"), fact_messages.mfu_line(outline.utilisation)
         if outline.utilisation.recomputed_flops:
-            yield _("HFU"), words_facts.hfu_line(outline.utilisation)
+            yield _("HFU"), fact_messages.hfu_line(outline.utilisation)
     yield _("coverage"), _coverage(diagnosis)
     if outline.late is not None and not waiting_is_said:
-        yield _("late"), words_losses.late_line(outline.late)
+        yield _("late"), loss_messages.late_line(outline.late)
 
 
 def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
@@ -175,13 +175,13 @@ def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
 
 
 def _device(rank: Digest) -> str:
-    return words_facts.device_name(rank.facts.device_name, on_cpu=rank.facts.device == "cpu")
+    return fact_messages.device_name(rank.facts.device_name, on_cpu=rank.facts.device == "cpu")
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
     kernel_ns = max(sum(one.kernel_ns for one in facts), 1)
-    return words_facts.coverage_line(
+    return fact_messages.coverage_line(
         sum(one.kernels for one in facts),
         sum(one.known_work_ns for one in facts) / kernel_ns,
         sum(one.rated_ns for one in facts) / kernel_ns,
@@ -201,36 +201,36 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallB
     largest = outline.largest[:MOST_LOSSES]
     brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
     for bar in largest:
-        meaning = _("{meaning}.").format(meaning=words_accounts.meaning(bar.account, on_cpu=on_cpu))
+        meaning = _("{meaning}.").format(meaning=account_messages.meaning(bar.account, on_cpu=on_cpu))
         said = [meaning, _evidence(diagnosis, outline, bar.account)]
         if bar.account == brief and not on_cpu:
             facts = [rank.facts for rank in diagnosis.ranks]
-            said.append(words_losses.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
+            said.append(loss_messages.short_kernels(sum(f.kernels for f in facts), sum(f.short_kernels for f in facts)))
         yield bar, sentences(said)
 
 
 def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
     if account in HOST_ACCOUNTS:
-        return words_losses.where_the_host_was(places_of(diagnosis, account))
+        return loss_messages.where_the_host_was(places_of(diagnosis, account))
     if account == Account.UNRATED:
-        return sentences([_kernels(diagnosis, account), words_losses.why_unrated(outline.unseen)])
+        return sentences([_kernels(diagnosis, account), loss_messages.why_unrated(outline.unseen)])
     if account in COMPUTE:
         return _kernels(diagnosis, account)
     if account == Account.TRANSFER:
         row = largest_transfer(diagnosis)
-        return words_losses.largest_transfer(row, predicted=diagnosis.predicted) if row else ""
+        return loss_messages.largest_transfer(row, predicted=diagnosis.predicted) if row else ""
     if account == Account.PEER_WAIT:
-        return words_losses.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
+        return loss_messages.who_is_late(diagnosis.lateness, largest_wait(diagnosis))
     return _queue(diagnosis) if account == Account.QUEUE else ""
 
 
 def _kernels(diagnosis: Diagnosis, account: Account) -> str:
-    return words_losses.kernels_behind(account, kernel_shares(diagnosis, account, most=2), _with_shapes)
+    return loss_messages.kernels_behind(account, kernel_shares(diagnosis, account, most=2), _with_shapes)
 
 
 def _queue(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
-    return words_losses.queue_words(
+    return loss_messages.queue_text(
         sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
         sum(one.first_queue_ns for one in facts),
         max(one.longest_queue_ns for one in facts),
@@ -240,10 +240,10 @@ def _queue(diagnosis: Diagnosis) -> str:
 
 
 def _with_shapes(row: KernelRow) -> str:
-    return " ".join(word for word in (clipped(row.operator, words_losses.NAME_LIMIT), shapes_or_kernel(row)) if word)
+    return " ".join(word for word in (clipped(row.operator, loss_messages.NAME_LIMIT), shapes_or_kernel(row)) if word)
 
 
 def _unread(failures: Sequence[Failure]) -> Iterator[str]:
-    yield from (words_unseen.unread(failure.message) for failure in failures[:_MOST_UNREAD])
+    yield from (unseen_messages.unread(failure.message) for failure in failures[:_MOST_UNREAD])
     if len(failures) > _MOST_UNREAD:
-        yield words_unseen.more_unread(len(failures) - _MOST_UNREAD)
+        yield unseen_messages.more_unread(len(failures) - _MOST_UNREAD)

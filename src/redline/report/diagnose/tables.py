@@ -14,12 +14,12 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HOST_ACCOUNTS, HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.report.diagnose import words_accounts, words_losses
-from redline.report.diagnose import words_tables as say
+from redline.report.diagnose import account_messages, loss_messages
+from redline.report.diagnose import table_messages as say
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.language import _, marked
-from redline.report.shown import ReportTable
-from redline.report.words import clipped, percent, share
+from redline.report.report_table import ReportTable
+from redline.report.text_parts import clipped, percent, share
 from redline.units import format_bytes, format_count, format_ns
 
 Row = TypeVar("Row")
@@ -261,7 +261,7 @@ def steps(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
 
 
 def _short_head(account: Account) -> str:
-    return _(_SHORT_HEADS[account]) if account in _SHORT_HEADS else words_accounts.name(account)
+    return _(_SHORT_HEADS[account]) if account in _SHORT_HEADS else account_messages.name(account)
 
 
 def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
@@ -297,12 +297,12 @@ def host(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
 
 def _host_row(row: HostActivity, total_ns: int) -> tuple[str, ...]:
     return (
-        words_accounts.name(row.account),
+        account_messages.name(row.account),
         format_ns(row.time_ns),
         share(row.time_ns, total_ns),
-        words_losses.doing(row),
+        loss_messages.doing(row),
         clipped(row.region, 36) or "-",
-        words_losses.site(row.site) or "-",
+        loss_messages.site(row.site) or "-",
     )
 
 

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.bars import bar
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, sentences
 from redline.report.redaction.redactor import Removed
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, left, wrapped
-from redline.report.words import table
+from redline.report.text_parts import table
 
 WIDTH = 100
 MOST_LINES = 40  # of the screen

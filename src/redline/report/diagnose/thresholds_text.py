@@ -1,7 +1,7 @@
 """Thresholds that were crossed, or that could not be checked, one line each."""
 
 from redline.findings.thresholds import Outcome, Unit
-from redline.report.words import percent
+from redline.report.text_parts import percent
 from redline.units import format_ns
 
 

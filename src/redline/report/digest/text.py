@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.terminal import as_text
-from redline.report.words import clipped, plural
+from redline.report.text_parts import clipped, plural
 from redline.units import format_bytes
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from redline.hardware.machine import FIGURE_UNITS, PEAK, Figure, Machine
-from redline.report.figure_words import label
+from redline.report.figure_names import label
 from redline.report.terminal import as_text
-from redline.report.words import clipped, plural, table
+from redline.report.text_parts import clipped, plural, table
 from redline.units import format_ns, format_rate
 
 _LABEL_WIDTH = 10

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.report.language import _
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 MOST_ROWS = 400
 _AMOUNT = re.compile(
@@ -55,7 +55,7 @@ def amount(cell: str) -> float | None:
     return float(match["number"].replace(",", "")) * _PREFIXES[match["prefix"] or match["thousands"] or ""]
 
 
-def table_words() -> dict[str, str]:
+def table_text() -> dict[str, str]:
     """What tables say, on every page."""
     return {
         "rows": _("{shown} of {all} rows"),

@@ -7,7 +7,7 @@ from statistics import median
 from redline.ranks.job import Job
 from redline.ranks.summary import RankSummary
 from redline.report.terminal import as_text
-from redline.report.words import clipped, plural, rank_list, share, table
+from redline.report.text_parts import clipped, plural, rank_list, share, table
 from redline.timeline.problems import Effect, Problem
 from redline.units import format_bytes, format_count, format_ns
 

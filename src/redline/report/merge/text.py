@@ -2,7 +2,7 @@
 
 from redline.ranks.merge import Merged
 from redline.report.terminal import as_text
-from redline.report.words import clipped, plural, rank_list
+from redline.report.text_parts import clipped, plural, rank_list
 from redline.units import format_bytes, format_count
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Layout
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")
@@ -19,7 +19,7 @@ RECOMPUTES = {
 }
 
 
-def in_words(layout: Layout, micro_batches: int) -> str:
+def as_text(layout: Layout, micro_batches: int) -> str:
     """Everything that makes this layout another one than the plainest."""
     return listed([split(layout), *_further(layout, micro_batches)])
 
@@ -30,7 +30,7 @@ def in_brief(layout: Layout) -> str:
     if layout.zero:
         parts.append(sharding(layout))
     if layout.micro_batch > 1:
-        parts.append(value_in_words("micro_batch", int(layout.micro_batch)))
+        parts.append(value_as_text("micro_batch", int(layout.micro_batch)))
     if layout.recompute:
         parts.append(_("recompute {policy}").format(policy=recompute(layout)))
     return listed(parts)
@@ -97,7 +97,7 @@ def short_pipeline(layout: Layout) -> str:
     return f"{name} / {int(layout.chunks)}" if layout.chunks > 1 else name
 
 
-def value_in_words(dimension: str, value: int) -> str:
+def value_as_text(dimension: str, value: int) -> str:
     """One choice of a layout: tp 16, ZeRO-3, full recomputation."""
     if dimension == "zero":
         return f"ZeRO-{value}" if value else _("no ZeRO")

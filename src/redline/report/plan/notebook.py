@@ -6,23 +6,23 @@ Letters keep the notebook's own colour, so it can be read on light and dark alik
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redline.planner.job.whole import JobCost
-from redline.planner.serve.planned import ServingPlan
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.job.job_cost import JobCost
+from redline.planner.serve.serving_plan import ServingPlan
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.validation.validate import Validation
 from redline.report.language import _, sentences
 from redline.report.plan.amounts import gigabytes, seconds
-from redline.report.plan.layouts import in_words
+from redline.report.plan.layouts import as_text
+from redline.report.plan.serve import serving_messages as say_serve
 from redline.report.plan.serve import tables as serve_tables
-from redline.report.plan.serve import words as say_serve
 from redline.report.plan.train.screen import Bars, screen_of
-from redline.report.plan.train.words import headline as train_headline
+from redline.report.plan.train.training_messages import headline as train_headline
 from redline.report.plan.validate import tables as validate_tables
 from redline.report.plan.validate.text import headline as validate_headline
 from redline.report.plan.validate.text import split
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from redline.report.terminal import visible
-from redline.report.words import clipped, percent
+from redline.report.text_parts import clipped, percent
 
 _COLOURS = {
     **dict.fromkeys(("compute", "recompute", "head", "activations"), "#4287f5"),
@@ -134,7 +134,7 @@ def _folded(lines: tuple[str, ...]) -> str:
 def train_line(plan: TrainingPlan) -> str:
     """ "<plan of llama-3.1-8b on 64 H100 ...: dp 64, ZeRO-2, ...; step 7.294 s, 73.4 GB, MFU 46.8 %>"."""
     best = plan.best
-    layout = in_words(best.layout, best.micro_batches)
+    layout = as_text(best.layout, best.micro_batches)
     fits = "" if plan.fits else "nothing fits; smallest: "
     return visible(
         f"<plan of {train_headline(plan)}: {fits}{layout}; step {seconds(best.step_s)}, {gigabytes(best.peak_bytes)}, "

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from redline.analysis.rank.digest import DigestOrigin
 from redline.errors import RedlineError
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.redaction.every_text import OfField, with_every_text
 from redline.report.redaction.paths import owners, without_paths
 from redline.report.redaction.private import MARK, Private, without_people_and_machines, without_secrets

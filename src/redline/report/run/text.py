@@ -9,10 +9,10 @@ from pathlib import Path
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RunRecord
 from redline.report.language import _, clauses
-from redline.report.run import words as say
+from redline.report.run import run_messages as say
 from redline.report.run.screen import RunScreen, run_screen
 from redline.report.terminal import as_text, left, wrapped
-from redline.report.words import clipped, rank_list
+from redline.report.text_parts import clipped, rank_list
 
 WIDTH = 100
 MOST_LINES = 20

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.errors import UsageError
-from redline.planner.job.failures import (
+from redline.planner.job.job_failures import (
     FailureRate,
     Recovery,
     Writes,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from redline.planner.job.estimate import ThreePointEstimate
-from redline.planner.job.failures import band_rates, published, rate_named, recovery_named
 from redline.planner.job.goodput import (
     best_interval,
     goodput,
     mean_time_between_failures,
 )
-from redline.planner.job.whole import POWER_SHARE, JobRequest
+from redline.planner.job.job_cost import POWER_SHARE, JobRequest
+from redline.planner.job.job_failures import band_rates, published, rate_named, recovery_named
 
 PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "goodput.md").read_text()
 SENTENCES = " ".join(PAGE.split())

@@ -9,9 +9,9 @@ import pytest
 
 from redline.errors import UsageError
 from redline.planner.job.estimate import ThreePointEstimate
-from redline.planner.job.failures import FailureRate, Recovery, Writes, recovery_named
 from redline.planner.job.goodput import goodput
-from redline.planner.job.whole import FailureScenario, JobCost, JobRequest, whole_job
+from redline.planner.job.job_cost import FailureScenario, JobCost, JobRequest, whole_job
+from redline.planner.job.job_failures import FailureRate, Recovery, Writes, recovery_named
 
 NEVER = FailureRate(id="given", failures_per_node_day=0.0)
 FREE = Recovery(id="given", restart_s=0.0, checkpoint_s=0.0)

@@ -13,16 +13,16 @@ from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
 from redline.model.describe import describe
 from redline.model.model import Model
+from redline.planner.serve.continuous_batching import best, serve
 from redline.planner.serve.deployment import Deployment, Traffic
 from redline.planner.serve.devices import device_of
 from redline.planner.serve.engines import constant_columns, constants_of
 from redline.planner.serve.formats import FORMATS, format_named, stacked
+from redline.planner.serve.forward_passes import decode_pass, peak_flops, prompt_pass
 from redline.planner.serve.kv_capacity import cache_bytes, most_sequences, weights_bytes
 from redline.planner.serve.numbers import expert_share_touched, numbers
-from redline.planner.serve.outcome import ServeOutcome, ServingLimit
-from redline.planner.serve.passes import decode_pass, peak_flops, prompt_pass
-from redline.planner.serve.setup import Setup
-from redline.planner.serve.steady import best, serve
+from redline.planner.serve.serving_cost import ServeOutcome, ServingLimit
+from redline.planner.serve.serving_setup import Setup
 
 LLAMA_405B = describe(layers=126, hidden=16384, heads=128, kv_heads=8, head_dim=128, ffn=53248, vocab=128256)
 MIXTURE = describe(

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.hardware.catalogue import find
-from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import machine_rates
 from redline.planner.train.time.collectives import (
     CommGroup,
@@ -20,6 +19,7 @@ from redline.planner.train.time.collectives import (
     ring_pass_s,
     send_s,
 )
+from redline.planner.train.training_rates import Rates
 
 GB = 1e9
 # 100 GB/s inside a node of 8 and 10 GB/s per network card, without latency.

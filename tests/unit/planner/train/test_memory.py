@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from redline.errors import UsageError
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
-from redline.planner.train.outcome import MemoryUse
+from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 
 BATCH = Batch(sequence=4096, sequences=256)
 

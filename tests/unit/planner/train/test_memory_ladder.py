@@ -13,10 +13,10 @@ import pytest
 
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
+from redline.planner.train.training_choices import Recompute
 
 GPT2_LARGE = Model(
     layers=36, hidden=1280, heads=20, kv_heads=20, head_dim=64, value_dim=64, ffn=5120, gated=0, vocab=50257, tied=1,

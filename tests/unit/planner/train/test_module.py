@@ -9,19 +9,19 @@ import pytest
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure
-from redline.model.counted import CountedModule, Operator
+from redline.model.counted_module import CountedModule, Operator
 from redline.model.describe import describe
 from redline.model.model import Model
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import footprint
-from redline.planner.train.module import Module
+from redline.planner.train.module_workload import Module
 from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.space import Space, module_layouts
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.stacks import rates_of, stack_names
 from redline.planner.train.time.operators import OPERATORS_PER_LAYER
+from redline.planner.train.training_choices import Recompute
 from redline.planner.train.transformer import Transformer
 
 H100 = find("H100-SXM5-80GB")
@@ -173,7 +173,7 @@ def gpt2() -> CountedModule:
 
 def counted(name: str) -> CountedModule:
     pytest.importorskip("torch")
-    from redline.probes.module import count_module
+    from redline.probes.count_module import count_module
     from tests.unit.planner.train import torch_models
 
     return count_module(f"{Path(torch_models.__file__)}:{name}")

@@ -6,7 +6,7 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.columns import row_of
+from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.stacks import rates_of

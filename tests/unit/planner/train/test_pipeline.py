@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
 from redline.planner.train.stages import in_flight
 from redline.planner.train.time.pipeline import PipelineTime, Stages, pipeline_time
+from redline.planner.train.training_choices import PipelineSchedule
 
 FORWARD, BACKWARD, WEIGHTS = 1.0, 2.0, 1.0
 

@@ -12,20 +12,20 @@ from redline.errors import OutputError
 from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find
 from redline.model.describe import describe
-from redline.planner.train.choices import PipelineSchedule, Recompute
-from redline.planner.train.columns import row_of
+from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.outcome import StepTime
 from redline.planner.train.search.plan import TrainingRequest, plan_training
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.simulation.activity import EventKind
-from redline.planner.train.simulation.drawing import Drawing, model_drawing
 from redline.planner.train.simulation.predicted import MADE_BY, PredictedStep, events_in, predicted_step
 from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.simulation.stage_run import SimulatedEvent
+from redline.planner.train.simulation.timeline_drawing import Drawing, model_drawing
 from redline.planner.train.stacks import rates_of
+from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import StepCosts, of_row, step_costs
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.transformer import Transformer
 from redline.report.diagnose.screen import screen_of
 from redline.timeline.intervals import Intervals

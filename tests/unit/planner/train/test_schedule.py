@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
 from redline.planner.train.simulation.schedule import MicroBatchPass, Pass, work_order
 from redline.planner.train.stages import in_flight
+from redline.planner.train.training_choices import PipelineSchedule
 
 CASES = [
     (schedule, stages, chunks, micro_batches)

@@ -9,7 +9,7 @@ import pytest
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.model.describe import describe
-from redline.planner.train.columns import row_of
+from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.alternatives import alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate

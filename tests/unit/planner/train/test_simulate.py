@@ -9,8 +9,7 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.choices import PipelineSchedule
-from redline.planner.train.columns import rows_of
+from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
 from redline.planner.train.simulation.activity import EventKind
@@ -18,6 +17,7 @@ from redline.planner.train.simulation.simulate import simulate
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import StepCosts, of_row, step_costs
+from redline.planner.train.training_choices import PipelineSchedule
 
 SEED = 7
 # Models with even and uneven stages, small and large heads, with and without experts.

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.model.model import Model
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
+from redline.planner.train.training_choices import PipelineSchedule
 
 MODEL = Model(
     layers=12, hidden=1024, heads=16, kv_heads=4, head_dim=64, value_dim=64, ffn=4096, gated=1, vocab=50304, tied=0,

@@ -13,13 +13,13 @@ from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, calibrated
 from redline.model.describe import describe
 from redline.model.model import Column
-from redline.planner.train.columns import row_of
+from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.outcome import StepTime
-from redline.planner.train.rates import Rates
 from redline.planner.train.stacks import SoftwareStack, rates_of, spread, stack, stack_names, with_stack
+from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
+from redline.planner.train.training_rates import Rates
 
 MODEL = describe(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
 SPARSE = describe(

@@ -8,14 +8,14 @@ import pytest
 
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.train.choices import Recompute
 from redline.planner.train.memory.oom_probability import peak_interval
-from redline.planner.train.search.trust import evidence, spread_of
+from redline.planner.train.search.plan_trust import evidence, spread_of
 from redline.planner.train.stacks import spread, stack_names
+from redline.planner.train.training_choices import Recompute
 from redline.planner.train.transformer import Transformer
+from redline.planner.validation.interval_trust import _usable_runs, held_out, measured_machines, usual_spread
 from redline.planner.validation.memory import as_measured, measured_peaks, unfitted_use
 from redline.planner.validation.step_accuracy import predicted, step_accuracy
-from redline.planner.validation.trust import _usable_runs, held_out, measured_machines, usual_spread
 
 H100 = find("H100-SXM5-80GB")
 

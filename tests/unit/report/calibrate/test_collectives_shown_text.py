@@ -1,6 +1,6 @@
 """Contents before and after a collective, as they are shown to learners."""
 
-from redline.probes.collectives.shown import OperationExample
+from redline.probes.collectives.operation_example import OperationExample
 from redline.probes.collectives.textbook import OPERATIONS
 from redline.report.calibrate.collectives_shown_text import MEANINGS, render
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from redline.probes.calibration_record import FAMILIES, Calibration, Estimate, OverheadPoint
 from redline.probes.compare import Comparison, ComparisonVerdict, Row, compare, figures, verdict_of
-from redline.probes.record import FAMILIES, Calibration, Estimate, OverheadPoint
 from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.report.calibrate import compare_text as calibrate_compare_text
 from redline.report.calibrate import text as calibrate_text

@@ -7,11 +7,11 @@ import pytest
 
 from redline.hardware.machine import FIGURE_UNITS, Machine
 from redline.probes import conditions, overhead
+from redline.probes.calibration_record import Calibration, Estimate
 from redline.probes.figures import machine_of
-from redline.probes.record import Calibration, Estimate
-from redline.report import figure_words
+from redline.report import figure_names
+from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
-from redline.report.calibrate import words as say
 from redline.report.calibrate.text import WIDTH, render
 from redline.report.language import speaking
 from redline.report.terminal import width_of
@@ -112,7 +112,7 @@ def test_a_terminal_without_unicode_gets_plain_letters() -> None:
 
 def test_everything_that_is_measured_has_a_name() -> None:
     assert set(say.OVERHEADS) == set(overhead.MEANINGS)
-    assert {name.partition(".")[0] for name in FIGURE_UNITS} == set(figure_words.LABELS)
+    assert {name.partition(".")[0] for name in FIGURE_UNITS} == set(figure_names.LABELS)
 
 
 def test_a_name_of_a_newer_version_is_shown_as_it_is() -> None:

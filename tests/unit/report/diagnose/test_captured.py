@@ -13,8 +13,8 @@ from redline.launch.run_record import NAME, read_record, to_json
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose import md as diagnose_md
 from redline.report.diagnose import text as diagnose_text
+from redline.report.diagnose.capture_messages import remarks, window_line
 from redline.report.diagnose.screen import screen_of
-from redline.report.diagnose.words_captured import remarks, window_line
 from redline.report.html.diagnose import page
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job

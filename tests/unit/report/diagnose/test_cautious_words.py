@@ -3,8 +3,8 @@
 import pytest
 
 from redline.findings.thresholds import Outcome, QuantityValue, parse
+from redline.report.diagnose.loss_messages import short_kernels
 from redline.report.diagnose.thresholds_text import crossed_line
-from redline.report.diagnose.words_losses import short_kernels
 
 
 @pytest.mark.parametrize(("is_least", "said"), [(True, "idle is at least 30.0 %"), (False, "idle is 30.0 %")])

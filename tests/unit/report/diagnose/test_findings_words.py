@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.job.outline import Outline, Remark, StepTimes, Unseen
+from redline.analysis.job.first_screen import Outline, Remark, StepTimes, Unseen
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Limit
-from redline.report.diagnose.findings_words import (
-    bound_words,
-    cause_words,
-    phase_words,
+from redline.report.diagnose.finding_messages import (
+    bound_text,
+    cause_text,
+    phase_text,
     second_cause,
     sentence,
     times,
@@ -57,26 +57,24 @@ def test_names_with_braces_stay_names() -> None:
 
 
 def test_a_bound_says_what_is_gained_alone_where_that_is_more() -> None:
-    assert bound_words(FINDING) == "at most 40.0 % of the step, 1.67 x as fast"
+    assert bound_text(FINDING) == "at most 40.0 % of the step, 1.67 x as fast"
     both = replace(FINDING, bound_ns=1e6)
-    assert bound_words(both) == (
+    assert bound_text(both) == (
         "at most 10.0 % of the step beyond the other findings; as the only fix at most 40.0 % of the step, "
         "1.67 x as fast"
     )
     little = replace(FINDING, bound_ns=4e4)
-    assert bound_words(little).startswith(
-        "at most 0.4 % of the step beyond the other findings; as the only fix at most"
-    )
+    assert bound_text(little).startswith("at most 0.4 % of the step beyond the other findings; as the only fix at most")
     nearly = replace(FINDING, bound_ns=3.98e6)
-    assert bound_words(nearly) == "at most 39.8 % of the step, 1.67 x as fast"  # the share of all tables
+    assert bound_text(nearly) == "at most 39.8 % of the step, 1.67 x as fast"  # the share of all tables
     none = replace(FINDING, bound_ns=0.0)
-    assert bound_words(none).startswith("nothing beyond the other findings; as the only fix at most 40.0 %")
-    assert bound_words(replace(FINDING, bound_ns=0.0, alone_ns=0.0)) == ""
+    assert bound_text(none).startswith("nothing beyond the other findings; as the only fix at most 40.0 %")
+    assert bound_text(replace(FINDING, bound_ns=0.0, alone_ns=0.0)) == ""
 
 
 def test_the_factor_is_of_usual_steps() -> None:
     uneven = replace(FINDING, steady_share=0.2)
-    assert bound_words(uneven) == "at most 40.0 % of the average step; a usual step 1.25 x as fast"
+    assert bound_text(uneven) == "at most 40.0 % of the average step; a usual step 1.25 x as fast"
 
 
 @pytest.mark.parametrize(("speedup", "said"), [(1.234, "1.23 x"), (12.34, "12.3 x"), (1e9, "more than 100 x")])
@@ -146,9 +144,9 @@ def test_idling_without_a_known_cause_is_not_health() -> None:
 
 def test_serving_names_its_phases() -> None:
     assert verdict(FINDING, phases={"decode": 3}).startswith("All steps are decode steps. Limited by")
-    assert phase_words({"prefill": 1}) == "All steps are prefill steps."
-    assert phase_words({"mixed": 1}) == "All steps mix prefill and decode."
-    assert phase_words({"prefill": 2, "decode": 1000, "mixed": 1}) == (
+    assert phase_text({"prefill": 1}) == "All steps are prefill steps."
+    assert phase_text({"mixed": 1}) == "All steps mix prefill and decode."
+    assert phase_text({"prefill": 2, "decode": 1000, "mixed": 1}) == (
         "Serving steps: 1,000 decode, 2 prefill, 1 of both."
     )
 
@@ -159,4 +157,4 @@ def test_nothing_is_judged_where_no_time_passed() -> None:
 
 
 def test_a_cause_is_one_plain_sentence() -> None:
-    assert cause_words("RL-H01") == "The host cannot launch small kernels as fast as the device runs them."
+    assert cause_text("RL-H01") == "The host cannot launch small kernels as fast as the device runs them."

@@ -10,7 +10,7 @@ import pytest
 
 from redline.analysis.accounts import ACCOUNTS
 from redline.artifacts import check_envelope
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, Straggler, write_job

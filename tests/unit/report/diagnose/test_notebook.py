@@ -8,7 +8,7 @@ import pytest
 
 import redline
 from redline.findings.evidence import Evidence
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job
 from redline.verbs.diagnose import Diagnosed

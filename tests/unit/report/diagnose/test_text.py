@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from redline.analysis.accounts import ACCOUNTS, Account
+from redline.analysis.job.first_screen import Outline, Remark, Unseen, Utilisation
 from redline.analysis.job.lateness import CAUSES, Pattern
-from redline.analysis.job.outline import Outline, Remark, Unseen, Utilisation
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.ranks.failures import Failure
-from redline.report.diagnose import words_accounts, words_facts, words_losses, words_unseen
-from redline.report.diagnose.findings_screen import fix_words
+from redline.ranks.read_failures import Failure
+from redline.report.diagnose import account_messages, fact_messages, loss_messages, unseen_messages
+from redline.report.diagnose.findings_screen import fix_text
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, render
@@ -125,11 +125,11 @@ RECOMPUTED = Utilisation(
 
 def test_recomputed_work_is_told_apart() -> None:
     use = RECOMPUTED
-    assert words_facts.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms; peak: catalogue"
-    assert words_facts.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
-    assert words_facts.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
-    assert words_facts.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
-    both = words_facts.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
+    assert fact_messages.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms; peak: catalogue"
+    assert fact_messages.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
+    assert fact_messages.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
+    assert fact_messages.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
+    both = fact_messages.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
     assert (
         both == "30.0 % = (1.00 TFLOP / 100 TFLOP/s fp32 + 1.00 TFLOP / 1.00 PFLOP/s bf16) / 10.00 ms; peak: catalogue"
     )
@@ -145,7 +145,7 @@ def test_recomputed_work_is_told_apart() -> None:
 )
 def test_the_utilisation_says_whose_peak_it_is_against(origins: tuple[str, ...], told: str) -> None:
     use = replace(RECOMPUTED, peak_origins=origins, peak_spread=0.04)
-    assert words_facts.mfu_line(use).endswith(told)
+    assert fact_messages.mfu_line(use).endswith(told)
 
 
 def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_the_table_of_findings(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_thing_to_try(fix: str, said: str) -> None:
-    assert fix_words(fix) == said
+    assert fix_text(fix) == said
 
 
 # --- in Chinese -------------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
 
 
 def test_nobody_is_blamed_where_no_ranks_met() -> None:
-    assert not words_losses.who_is_late(None, None)
+    assert not loss_messages.who_is_late(None, None)
 
 
 def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None:
@@ -361,19 +361,19 @@ def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None
 
 
 def test_queued_work_is_explained() -> None:
-    assert words_losses.queue_words(1000, 0, 30, 10, 0) == (
+    assert loss_messages.queue_text(1000, 0, 30, 10, 0) == (
         "That is 100 ns per kernel: launch latency, or work that waits for another stream."
     )
-    assert words_losses.queue_words(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
-    assert words_losses.queue_words(1000, 600, 600, 10, 2) == (
+    assert loss_messages.queue_text(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
+    assert loss_messages.queue_text(1000, 600, 600, 10, 2) == (
         "60.0 % of it lies before the first work on the device. 2 graphs were launched."
     )
 
 
 def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
-    assert set(words_accounts.MEANING) == set(Account)
-    assert set(words_losses.CAUSE) == set(CAUSES)
-    assert set(words_losses.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
+    assert set(account_messages.MEANING) == set(Account)
+    assert set(loss_messages.CAUSE) == set(CAUSES)
+    assert set(loss_messages.PATTERN) == set(Pattern.__args__)  # type: ignore[attr-defined]
 
 
 # --- what could not be seen -------------------------------------------------------------------------------------------
@@ -382,11 +382,11 @@ def test_every_account_has_a_meaning_and_every_late_cause_a_word() -> None:
 @pytest.mark.parametrize("what", list(Unseen))
 def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
     remark = Remark(what=what, ranks=2, count=3, time_ns=4_000, share=0.5, detail="a detail")
-    text = words_unseen.unseen(remark, 4)
+    text = unseen_messages.unseen(remark, 4)
     assert len(text) > 20
     assert text.endswith("(2 of 4 ranks)")
     assert not text.startswith("(")
-    assert "ranks)" not in words_unseen.unseen(remark, 1)
+    assert "ranks)" not in unseen_messages.unseen(remark, 1)
 
 
 @pytest.mark.parametrize(
@@ -399,16 +399,16 @@ def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
     ],
 )
 def test_why_there_is_no_utilisation(unseen: list[Remark], said: str) -> None:
-    assert said in words_facts.no_mfu_line(unseen, on_cpu=False)
+    assert said in fact_messages.no_mfu_line(unseen, on_cpu=False)
 
 
 def test_why_compute_is_not_rated() -> None:
-    assert "Without peaks" in words_losses.why_unrated([Remark(what=Unseen.NO_PEAK)])
-    assert "record_shapes=True" in words_losses.why_unrated(
+    assert "Without peaks" in loss_messages.why_unrated([Remark(what=Unseen.NO_PEAK)])
+    assert "record_shapes=True" in loss_messages.why_unrated(
         [Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")]
     )
-    assert "No peak is known for fp4." in words_losses.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
-    assert words_losses.why_unrated([]) == ""
+    assert "No peak is known for fp4." in loss_messages.why_unrated([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")])
+    assert loss_messages.why_unrated([]) == ""
 
 
 def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:

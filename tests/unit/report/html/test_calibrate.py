@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from redline.probes.collectives.law import ring_time_ns
+from redline.probes.collectives.collective_law import ring_time_ns
 from redline.probes.figures import machine_of
-from redline.report.calibrate import words as say
+from redline.report.calibrate import messages as say
 from redline.report.html.calibrate import figures
 from redline.report.html.calibrate import page as calibrate_page
 from redline.report.language import speaking

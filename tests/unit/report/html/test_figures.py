@@ -10,7 +10,7 @@ from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.report.html import frame
-from redline.report.html.diagnose import accounts, figures
+from redline.report.html.diagnose import account_names, figures
 from redline.report.html.scale import scaled, time_unit
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
@@ -193,4 +193,4 @@ def test_without_exchanges_there_is_no_chart_of_them(tmp_path: Path) -> None:
 def test_every_account_has_a_colour() -> None:
     style = (Path(frame.__file__).with_name("style.css")).read_text()
     for account in ACCOUNTS:
-        assert f"--a-{accounts.code(account)}:" in style
+        assert f"--a-{account_names.code(account)}:" in style

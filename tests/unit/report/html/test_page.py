@@ -14,12 +14,12 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from redline.analysis.job.combine import combine
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.errors import OutputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings, Limit
-from redline.ranks.failures import Failure
-from redline.report.diagnose.findings_words import cause_words
+from redline.ranks.read_failures import Failure
+from redline.report.diagnose.finding_messages import cause_text
 from redline.report.diagnose.screen import screen_of
 from redline.report.html import frame
 from redline.report.html.diagnose import page
@@ -181,7 +181,7 @@ def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: 
         "Overhead-bound: 50.0 % of the step. "
         "Replay the launches of a step as a CUDA graph: at most 1.67 x as fast (measured elsewhere)."
     )
-    assert said.why == cause_words("RL-H01")
+    assert said.why == cause_text("RL-H01")
 
 
 def test_the_headline_says_where_most_time_is_when_the_fix_is_elsewhere(job: Diagnosed) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from redline.planner.serve.planned import Ranged
+from redline.planner.serve.serving_plan import Ranged
 from redline.planner.train.transformer import Transformer
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
@@ -14,8 +14,8 @@ from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
 from redline.report.html.tables import amount
 from redline.report.language import speaking
-from redline.report.plan.serve import words as say_serve
-from redline.report.plan.train import words as say
+from redline.report.plan.serve import serving_messages as say_serve
+from redline.report.plan.train import training_messages as say
 from tests.made_plans import changes, job, llama, nothing_fits, plan, point, scatter, serving_plan, validation
 from tests.pages import data_of, visible
 

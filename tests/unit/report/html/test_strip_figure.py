@@ -7,8 +7,8 @@ import pytest
 from redline.analysis.accounts import Account
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.step_view import Band, Gap, Piece, StepView, StripLane
-from redline.report.html.diagnose.strip_figure import strip_figure
-from redline.report.html.diagnose.strip_words import gap_sentence, left_out
+from redline.report.html.diagnose.step_view_figure import strip_figure
+from redline.report.html.diagnose.step_view_messages import gap_sentence, left_out
 
 DOING = HostActivity(
     account=Account.HOST,

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.report.html.tables import amount, sorted_table
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 
 @pytest.mark.parametrize(

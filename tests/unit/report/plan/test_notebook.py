@@ -8,7 +8,7 @@ import pytest
 from redline.planner.train.transformer import Transformer
 from redline.report.language import speaking
 from redline.report.plan import notebook
-from redline.report.plan.train.words import HOLDERS, PARTS
+from redline.report.plan.train.training_messages import HOLDERS, PARTS
 from tests.made_plans import job, llama, nothing_fits, plan, serving_plan, validation
 
 ALLOWED = {"div", "table", "tr", "td", "ul", "li", "details", "summary"}

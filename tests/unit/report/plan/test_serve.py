@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from redline.planner.serve.outcome import ServingLimit
-from redline.planner.serve.planned import Ranged, ServingPlan
+from redline.planner.serve.serving_cost import ServingLimit
+from redline.planner.serve.serving_plan import Ranged, ServingPlan
 from redline.report.language import speaking
-from redline.report.plan.blocks import WIDTH
-from redline.report.plan.serve import words as say
+from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve.json import as_record
 from redline.report.plan.serve.json import render as render_json
 from redline.report.plan.serve.text import render
+from redline.report.plan.text_blocks import WIDTH
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_plans import point, serving_plan

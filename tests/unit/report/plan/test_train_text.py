@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.layout import Layout
-from redline.planner.train.outcome import MemoryUse, StepTime
 from redline.planner.train.search.alternatives import Alternative
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.search.training_plan import TrainingPlan
+from redline.planner.train.step_cost import MemoryUse, StepTime
 from redline.planner.train.time.overlap import Overlap
+from redline.planner.train.training_choices import PipelineSchedule
 from redline.planner.train.transformer import Transformer
 from redline.report.language import speaking
 from redline.report.plan import amounts, layouts
-from redline.report.plan.blocks import WIDTH
+from redline.report.plan.text_blocks import WIDTH
 from redline.report.plan.train import job as say_job
-from redline.report.plan.train import words as say
+from redline.report.plan.train import training_messages as say
 from redline.report.plan.train.screen import memory_bars, step_bars
 from redline.report.plan.train.text import render
 from redline.report.terminal import width_of
@@ -159,13 +159,13 @@ def test_a_better_machine() -> None:
     ],
 )
 def test_a_layout_in_one_line(layout: Layout, words: str) -> None:
-    assert layouts.in_words(layout, 3).startswith(words)
+    assert layouts.as_text(layout, 3).startswith(words)
 
 
 def test_choices_have_names() -> None:
-    words = [layouts.value_in_words(name, 1) for name in ("tp", "zero", "recompute", "schedule", "chunks")]
+    words = [layouts.value_as_text(name, 1) for name in ("tp", "zero", "recompute", "schedule", "chunks")]
     assert words == ["tp 1", "ZeRO-1", "recomputation: selective", "1F1B", "1 chunk per stage"]
-    assert layouts.value_in_words("zero", 0) == "no ZeRO"
+    assert layouts.value_as_text("zero", 0) == "no ZeRO"
     assert layouts.short_sharding(Layout(zero=3, shard=8)) == "3 / 8"
 
 

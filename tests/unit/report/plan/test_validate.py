@@ -5,7 +5,7 @@ import json
 import pytest
 
 from redline.report.language import speaking
-from redline.report.plan.blocks import WIDTH
+from redline.report.plan.text_blocks import WIDTH
 from redline.report.plan.validate import tables
 from redline.report.plan.validate.json import as_record
 from redline.report.plan.validate.json import render as render_json

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import redline
 from redline.errors import InputError, NotATraceError
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.redaction.private import MARK, Private
+from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.redaction.redactor import Redactor, Removed
-from redline.report.redaction.words import redacted_words
 from redline.testing.synthetic import JobSpec, write_job
 from redline.verbs.diagnose import Diagnosed
 
@@ -215,10 +215,10 @@ def test_the_line_that_says_what_was_taken_out() -> None:
         Removed(kind=Private.FOLDER, count=1400, example="<folder-3fa2>"),
         Removed(kind=Private.SECRET, count=1, example="<secret-3fa2>"),
     ]
-    assert redacted_words(removed) == "redacted: 2 hosts, 1,400 folders, 1 secret"
-    assert redacted_words([]) == "redacted: nothing, as no text looked private"
+    assert redacted_text(removed) == "redacted: 2 hosts, 1,400 folders, 1 secret"
+    assert redacted_text([]) == "redacted: nothing, as no text looked private"
 
 
 def test_every_kind_has_a_word() -> None:
     for kind in Private:
-        assert redacted_words([Removed(kind=kind, count=2, example="")]).endswith("s")
+        assert redacted_text([Removed(kind=kind, count=2, example="")]).endswith("s")

@@ -10,8 +10,8 @@ import pytest
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
 from redline.report.language import speaking
+from redline.report.run.run_messages import TOLD
 from redline.report.run.text import MOST_LINES, WIDTH, render, render_stall
-from redline.report.run.words import TOLD
 from redline.report.terminal import width_of
 
 MS = 1_000_000

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics

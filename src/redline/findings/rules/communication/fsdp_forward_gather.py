@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.passes import FORWARD
+from redline.analysis.rank.backward_passes import FORWARD
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import untold

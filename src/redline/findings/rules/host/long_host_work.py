@@ -10,7 +10,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import FEW_KERNELS
-from redline.findings.steady import without_warm_up
+from redline.findings.usual_steps import without_warm_up
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, Kind
 from redline.trace import schema

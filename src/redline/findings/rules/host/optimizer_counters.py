@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.names import matching
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.optimizers import cost, optimizer_steps
+from redline.findings.optimizer_work import cost, optimizer_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace import schema
 

@@ -8,7 +8,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import JobMatch, MatchTotals, Rule
-from redline.findings.steady import is_usual
+from redline.findings.usual_steps import is_usual
 
 FEWEST_STEPS = 3
 SPREAD = 0.1  # standard deviation of steps of usual length, as a share of their mean

@@ -11,7 +11,7 @@ from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.inside.recording.children import OrderlyEnd
+from redline.launch.inside.recording.forked_children import OrderlyEnd
 from redline.launch.inside.recording.silence_kineto import hushed
 from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes

@@ -14,8 +14,8 @@ from contextlib import suppress
 from posix import fork  # the script may have another in its place
 
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.inside.recording.children import untold
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
+from redline.launch.inside.recording.forked_children import untold
 from redline.launch.process import available_bytes, open_file, resident_bytes
 from redline.launch.shared_state import (
     EXPORTER,

@@ -5,14 +5,14 @@ from math import prod
 
 import numpy as np
 
-from redline.model.counted import CountedModule
+from redline.model.counted_module import CountedModule
 from redline.model.model import Number
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.use import at_the_peak, gathered_bytes, states_of
-from redline.planner.train.outcome import MemoryUse
 from redline.planner.train.stages import micro_batches
+from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.training_choices import Recompute
 
 
 def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:

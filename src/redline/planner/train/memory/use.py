@@ -12,11 +12,11 @@ import numpy as np
 from redline.model.activations import Practice, bytes_kept, layer_activations
 from redline.model.model import Model, Number
 from redline.model.parameters import count_parameters, layer_parameters
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
-from redline.planner.train.outcome import MemoryUse
 from redline.planner.train.stages import Stage, first_stage, last_stage, micro_batches
+from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.training_choices import Recompute
 
 # Share of parameters that adapters add and train (LoRA of rank 8 on all matrices: 0.3 %).
 ADAPTERS = 0.003

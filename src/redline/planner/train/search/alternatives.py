@@ -4,12 +4,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from redline.planner.train.choices import ACCEPTED_CHANCE
-from redline.planner.train.columns import row_of
+from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Layout
-from redline.planner.train.outcome import StepTime
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
 from redline.planner.train.search.search import FoundLayouts
+from redline.planner.train.step_cost import StepTime
+from redline.planner.train.training_choices import ACCEPTED_CHANCE
 
 DIMENSIONS = ("tp", "pp", "cp", "ep", "zero", "recompute", "micro_batch", "chunks", "schedule")
 # All times of the host.

@@ -9,13 +9,13 @@ from typing import TypeVar
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.columns import Rows, row_of, rows_of
+from redline.planner.train.column_rows import Rows, row_of, rows_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, changed, footprint
 from redline.planner.train.memory.oom_probability import oom_probability
-from redline.planner.train.outcome import MemoryUse, StepTime
-from redline.planner.train.rates import Rates
+from redline.planner.train.step_cost import MemoryUse, StepTime
 from redline.planner.train.time.step import step_time
+from redline.planner.train.training_rates import Rates
 from redline.planner.train.workload import Workload
 
 Value = TypeVar("Value")

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
-from redline.planner.train.choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.alternatives import alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob
-from redline.planner.train.search.planned import Candidate, TrainingPlan
 from redline.planner.train.search.search import ALIKE, FoundLayouts, frontier, safer, search
 from redline.planner.train.search.space import Space
+from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.planner.train.stacks import DEFAULT_STACK, rates_of
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.time.overlap import overlaps
 from redline.planner.train.time.step_costs import of_row
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.workload import Workload
 
 SHOWN_FRONTIER = 12

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.model import Column, Number
-from redline.planner.train.choices import ACCEPTED_CHANCE, BY
-from redline.planner.train.columns import rows_of
+from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
 from redline.planner.train.search.space import Space
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY
 
 SURE = 0.02
 """Below this chance, nobody worries."""

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 
 from redline.model.model import Column, Model
-from redline.planner.train.choices import PipelineSchedule, Recompute
 from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 
 # Beyond these nobody has run, and the model has no evidence.
 LARGEST_TENSOR, LARGEST_CONTEXT, LARGEST_CHUNKS, LARGEST_MICRO_BATCH = 64, 64, 16, 64

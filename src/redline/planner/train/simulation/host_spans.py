@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from redline.planner.train.simulation.activity import EventKind
-from redline.planner.train.simulation.drawing import Drawing
 from redline.planner.train.simulation.stage_run import SimulatedEvent
 from redline.planner.train.simulation.stage_spans import SimulatedSpan, device_spans
+from redline.planner.train.simulation.timeline_drawing import Drawing
 from redline.timeline.timeline import NONE, Kind
 
 CALL_NS = 500

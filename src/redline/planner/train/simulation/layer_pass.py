@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.schedule import Pass
 from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 class LayerPass(NamedTuple):

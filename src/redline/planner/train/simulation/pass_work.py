@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from redline.model.matmuls import Matmul
 from redline.model.model import Model
 from redline.model.parameters import layer_parameters
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.calls import AttentionCall, MatmulCall, Moved, Role, SimulatedWork, Softmax
 from redline.planner.train.time.layer import (
@@ -28,6 +26,8 @@ from redline.planner.train.time.layer import (
     tokens_per_device,
 )
 from redline.planner.train.time.step_costs import divided
+from redline.planner.train.training_choices import Recompute
+from redline.planner.train.training_rates import Rates
 
 _REST = "norms, sums, activation functions"
 _AFTER_ATTENTION = "output"  # the matmul that reads what attention makes

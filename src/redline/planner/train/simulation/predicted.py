@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redline.planner.train.simulation.activity import EventKind
-from redline.planner.train.simulation.drawing import Drawing
 from redline.planner.train.simulation.host_spans import spans_of_stage
 from redline.planner.train.simulation.layer_pass import layer_pass, layers_of_stage
 from redline.planner.train.simulation.schedule import Pass
 from redline.planner.train.simulation.simulate import Simulated, simulate
 from redline.planner.train.simulation.stage_timeline import stage_timeline
+from redline.planner.train.simulation.timeline_drawing import Drawing
 from redline.planner.train.time.step_costs import StepCosts
 from redline.timeline.timeline import Device, Metadata, Timeline
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from redline.planner.train.choices import PipelineSchedule
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 class Pass(IntEnum):

@@ -8,7 +8,6 @@ or scatter holds up the next layer, the rest of the reduction follows the last b
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.layer_pass import (
     LayerPass,
@@ -19,6 +18,7 @@ from redline.planner.train.simulation.layer_pass import (
 )
 from redline.planner.train.simulation.schedule import MicroBatchPass, Pass, work_order
 from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 class SimulatedEvent(NamedTuple):

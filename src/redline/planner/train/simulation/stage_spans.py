@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.calls import SimulatedCall
-from redline.planner.train.simulation.drawing import KERNELS, Drawing
-from redline.planner.train.simulation.messages import SimulatedMessage
+from redline.planner.train.simulation.pipeline_messages import SimulatedMessage
 from redline.planner.train.simulation.stage_run import SimulatedEvent
+from redline.planner.train.simulation.timeline_drawing import KERNELS, Drawing
 from redline.timeline.timeline import NONE, Kind
 
 _TRAFFIC = {

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from redline.planner.train.simulation.host_spans import STEP
-from redline.planner.train.simulation.messages import STAGES
+from redline.planner.train.simulation.pipeline_messages import STAGES
 from redline.planner.train.simulation.stage_spans import SimulatedSpan, stream_name
 from redline.timeline.nesting import parents_of
 from redline.timeline.table import I32

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.model import Number
-from redline.planner.train.rates import Rates
+from redline.planner.train.training_rates import Rates
 
 
 @dataclass(frozen=True, kw_only=True)

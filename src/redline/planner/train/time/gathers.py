@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import PipelineSchedule
 from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from redline.model.matmuls import Matmul, forward_matmuls
 from redline.model.model import Model, Number
 from redline.planner.train.kernels import kernel_s
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
+from redline.planner.train.training_rates import Rates
 
 # The gradients of fused attention: five products in the place of two, and they reach less of the peak.
 ATTENTION_BACKWARD = 2.5 * 1.2

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from redline.hardware.machine import Machine
-from redline.model.counted import CountedModule
+from redline.model.counted_module import CountedModule
 from redline.model.model import Column, Number
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.time.operators import OPERATORS_PER_LAYER, host_forward_s, operators_s
 from redline.planner.train.time.step_costs import StepCosts, in_columns, once_per_step
 from redline.planner.train.time.traffic import gather_weights_s, held, scatter_gradients_s
+from redline.planner.train.training_choices import Recompute
+from redline.planner.train.training_rates import Rates
 
 
 def module_step_costs(module: CountedModule, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:

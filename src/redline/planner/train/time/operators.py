@@ -11,11 +11,11 @@ Each call of an operator takes max(FLOPs / compute, bytes / memory) plus a fixed
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.model.counted import CountedModule, Operator
+from redline.model.counted_module import CountedModule, Operator
 from redline.model.model import Column, Number
 from redline.planner.train.kernels import kernel_s
-from redline.planner.train.rates import Rates
 from redline.planner.train.time.layer import ATTENTION_BACKWARD, NUMBER_BYTES
+from redline.planner.train.training_rates import Rates
 
 # In the forward pass of a transformer's layer, as torch counts them: 10 in GPT-2, 34 in Llama with its norms and
 # rotation written out. What a stack's host needs for a layer, over these, is what it needs for an operator.

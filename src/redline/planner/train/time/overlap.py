@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redline.planner.train.outcome import StepTime
+from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step_costs import StepCosts
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import PipelineSchedule
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)

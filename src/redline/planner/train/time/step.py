@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.choices import PipelineSchedule
-from redline.planner.train.outcome import StepTime
+from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.gathers import ExposedGathers, late
 from redline.planner.train.time.pipeline import Stages, pipeline_time
 from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.training_choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)

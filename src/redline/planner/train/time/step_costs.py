@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from redline.model.model import Column, Model, Number
 from redline.model.parameters import LayerParameters, layer_parameters
-from redline.planner.train.choices import Recompute
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
 from redline.planner.train.stages import first_stage, last_stage, micro_batches
 from redline.planner.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
 from redline.planner.train.time.traffic import (
@@ -38,6 +36,8 @@ from redline.planner.train.time.traffic import (
     stage_send_s,
     tensor_traffic_s,
 )
+from redline.planner.train.training_choices import Recompute
+from redline.planner.train.training_rates import Rates
 
 # Collectives of tensor parallelism in one layer: an all-reduce each for attention and feed-forward part, or twice that.
 _COLLECTIVES = 2

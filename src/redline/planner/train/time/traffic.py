@@ -6,7 +6,6 @@ import numpy as np
 
 from redline.model.model import Model, Number
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.rates import Rates
 from redline.planner.train.time.collectives import (
     CommGroup,
     all_gather_s,
@@ -18,6 +17,7 @@ from redline.planner.train.time.collectives import (
     send_s,
 )
 from redline.planner.train.time.layer import NUMBER_BYTES, tokens_per_device
+from redline.planner.train.training_rates import Rates
 
 
 def tensor_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> tuple[Number, Number]:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from redline.hardware.machine import work_unit
-from redline.probes.collectives.law import ring_time_ns
-from redline.probes.memory import STREAMS, memory_bytes_per_s
-from redline.probes.record import (
+from redline.probes.calibration_record import (
     BandwidthPoint,
     Calibration,
     CollectivePoint,
@@ -17,10 +15,12 @@ from redline.probes.record import (
     KernelPoint,
     rate,
 )
-from redline.report.calibrate import words as say
+from redline.probes.collectives.collective_law import ring_time_ns
+from redline.probes.memory import STREAMS, memory_bytes_per_s
+from redline.report.calibrate import messages as say
 from redline.report.calibrate.tables import bus_bandwidth
 from redline.report.language import _
-from redline.report.words import clipped
+from redline.report.text_parts import clipped
 from redline.units import format_buffer
 
 _NAME_LIMIT = 60

@@ -6,21 +6,21 @@ from typing import Any
 
 from redline.hardware import catalogue
 from redline.hardware.machine import DTYPES, Machine, too_wide, work_unit
+from redline.probes.calibration_record import Calibration, CollectivePoint, Estimate, Peak
 from redline.probes.memory import memory_bytes_per_s
-from redline.probes.record import Calibration, CollectivePoint, Estimate, Peak
 from redline.probes.usable import why_not
+from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
-from redline.report.calibrate import words as say
-from redline.report.calibrate.words_usable import unusable
-from redline.report.figure_words import label_of, why_unusable
+from redline.report.calibrate.usable_messages import unusable
+from redline.report.figure_names import label_of, why_unusable
 from redline.report.html.calibrate import figures
 from redline.report.html.calibrate.definitions import definitions
 from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
-from redline.report.html.tables import sorted_table, table_words
+from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, listed
-from redline.report.shown import ReportTable
-from redline.report.words import clipped
+from redline.report.report_table import ReportTable
+from redline.report.text_parts import clipped
 from redline.units import format_buffer
 
 _MOST_FACTS = 6
@@ -34,7 +34,7 @@ def render(calibration: Calibration, machine: Machine) -> str:
             clipped(machine.name, 80),
             charts=_charts(calibration),
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
-            words=script_words(),
+            words=script_messages(),
             drawers=["calibrate/charts.js"],
         ),
         titles={name: one.title for name, one in shown.items()},
@@ -163,10 +163,10 @@ def _about(calibration: Calibration) -> Iterator[tuple[str, str]]:
     yield _("noise"), say.noise(calibration.conditions) or _("none that stands out")
 
 
-def script_words() -> dict[str, str]:
+def script_messages() -> dict[str, str]:
     """What the scripts say."""
     return {
-        **table_words(),
+        **table_text(),
         "intensity": _("FLOP per byte of memory traffic"),
         "rate": _("FLOP/s"),
         "working_set": _("working set in bytes"),

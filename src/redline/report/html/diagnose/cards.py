@@ -8,13 +8,13 @@ from markupsafe import Markup
 from redline.findings.evidence import Grade
 from redline.findings.finding import ClaimedTime, Finding
 from redline.findings.pages import SECTIONS
+from redline.report.diagnose.finding_messages import times
 from redline.report.diagnose.findings_screen import Card, card_of
-from redline.report.diagnose.findings_table import grade_words, numerics_words
-from redline.report.diagnose.findings_words import times
-from redline.report.html.diagnose import accounts
+from redline.report.diagnose.findings_table import grade_text, numerics_text
+from redline.report.html.diagnose import account_names
 from redline.report.html.prose import prose
 from redline.report.language import _, spoken
-from redline.report.words import percent
+from redline.report.text_parts import percent
 from redline.units import format_ns
 
 _WORTH_SAYING = 1.1  # times as fast
@@ -74,9 +74,9 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
         fix=prose(card.page.smallest_fix, codes),
-        numerics=numerics_words(finding.numerics),
-        numerics_class=accounts.code(finding.numerics),
-        grade=grade_words(finding.grade),
+        numerics=numerics_text(finding.numerics),
+        numerics_class=account_names.code(finding.numerics),
+        grade=grade_text(finding.grade),
         is_hypothesis=finding.grade == Grade.HYPOTHESIS,
         ranks=_on_ranks(finding.ranks, ranks),
         places=tuple(map(_place, finding.places[:_MOST_PLACES])),
@@ -88,7 +88,7 @@ def _segments(finding: Finding) -> Iterator[Segment]:
     for account, amount_ns in finding.accounts.items():
         if finding.step_ns and amount_ns > 0:
             width = round(100 * amount_ns / finding.step_ns, 2)
-            yield Segment(code=accounts.code(account), name=accounts.name(account), percent=width)
+            yield Segment(code=account_names.code(account), name=account_names.name(account), percent=width)
 
 
 def heading(part: str) -> str:

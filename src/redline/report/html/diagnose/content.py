@@ -8,9 +8,9 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.step_view import StepView
 from redline.report.diagnose.tables import TABLES
 from redline.report.html.diagnose import figures
-from redline.report.html.diagnose.reading import sources_table
-from redline.report.html.diagnose.strip_figure import strip_figure
-from redline.report.html.tables import SortedTable, sorted_table, table_words
+from redline.report.html.diagnose.sources_table import sources_table
+from redline.report.html.diagnose.step_view_figure import strip_figure
+from redline.report.html.tables import SortedTable, sorted_table, table_text
 from redline.report.language import _
 
 _MOST_RANK_ROWS = 256
@@ -70,7 +70,7 @@ def _tables(diagnosis: Diagnosis) -> Iterator[tuple[str, SortedTable]]:
     yield "sources", sorted_table(sources_table(diagnosis), _MOST_RANK_ROWS)
 
 
-def script_words() -> dict[str, str]:
+def script_messages() -> dict[str, str]:
     """What report.js says."""
     return {
         "step": _("step"),
@@ -84,5 +84,5 @@ def script_words() -> dict[str, str]:
         "memory_roof": _("memory {rate}"),
         "copy": _("Copy"),
         "copied": _("Copied"),
-        **table_words(),
+        **table_text(),
     }

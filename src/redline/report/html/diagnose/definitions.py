@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from redline.analysis.accounts import ACCOUNTS
-from redline.report.diagnose.words_accounts import meaning
-from redline.report.html.diagnose import accounts
+from redline.report.diagnose.account_messages import meaning
+from redline.report.html.diagnose import account_names
 from redline.report.language import _, marked
 
 DEFINITIONS: Sequence[tuple[str, str]] = (
@@ -101,4 +101,4 @@ def definitions() -> list[tuple[str, str]]:
 
 def account_definitions(*, on_cpu: bool) -> list[tuple[str, str, str]]:
     """Code, name and meaning of every account."""
-    return [(accounts.code(one), accounts.name(one), meaning(one, on_cpu=on_cpu)) for one in ACCOUNTS]
+    return [(account_names.code(one), account_names.name(one), meaning(one, on_cpu=on_cpu)) for one in ACCOUNTS]

@@ -3,15 +3,15 @@
 from collections import Counter
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.analysis.rank.digest import Digest
 from redline.findings.finding import Verdict
 from redline.launch.captured import Captured
-from redline.report.diagnose.words_captured import span
-from redline.report.diagnose.words_facts import anchor_words, mfu_line, no_mfu_line, sibling_of
+from redline.report.diagnose.capture_messages import span
+from redline.report.diagnose.fact_messages import anchor_text, mfu_line, no_mfu_line, sibling_of
 from redline.report.html.fact import Fact
 from redline.report.language import _, listed
-from redline.report.words import clipped, percent
+from redline.report.text_parts import clipped, percent
 from redline.units import format_count, format_ns
 
 
@@ -67,7 +67,7 @@ def _device_name(rank: Digest) -> str:
 def _steps(diagnosis: Diagnosis, outline: Outline) -> Fact:
     counts = sorted(len(rank.ledger.start_ns) for rank in diagnosis.ranks)
     value = format_count(counts[0]) if counts[0] == counts[-1] else f"{counts[0]:,} - {counts[-1]:,}"
-    anchors = listed(dict.fromkeys(anchor_words(rank.origin.step_anchor) for rank in diagnosis.ranks))
+    anchors = listed(dict.fromkeys(anchor_text(rank.origin.step_anchor) for rank in diagnosis.ranks))
     return Fact(name=_("steps"), value=value if outline.steps.longest_ns else "0", detail=anchors)
 
 

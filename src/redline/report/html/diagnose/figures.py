@@ -13,13 +13,13 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import StepRow, step_rows
 from redline.analysis.rank.kernel_table import KernelRow, Regime
 from redline.hardware import catalogue
-from redline.report import counted
+from redline.report import counted_nouns
+from redline.report.diagnose.loss_messages import late_line
 from redline.report.diagnose.tables import shapes_or_kernel
-from redline.report.diagnose.words_losses import late_line
-from redline.report.html.diagnose import accounts
+from redline.report.html.diagnose import account_names
 from redline.report.html.scale import scaled, time_unit
 from redline.report.language import _, clauses
-from redline.report.words import clipped, percent
+from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 MOST_BARS = 240  # of steps
@@ -66,8 +66,8 @@ def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
         names=[clipped(group[0].label, _NAME_LIMIT) for group in groups],
         stacks=[
             StackedSeries(
-                code=accounts.code(account),
-                name=accounts.name(account),
+                code=account_names.code(account),
+                name=account_names.name(account),
                 values=scaled(amounts[:, place(account)].tolist(), unit_ns),
             )
             for account in ACCOUNTS
@@ -121,8 +121,8 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
         labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
         percent=[
             StackedSeries(
-                code=accounts.code(one),
-                name=accounts.name(one),
+                code=account_names.code(one),
+                name=account_names.name(one),
                 values=[round(100 * value / step_ns, 2) for value in amounts[:, place(one)].tolist()],
             )
             for one in shown
@@ -248,7 +248,7 @@ def _kernel_text(row: KernelRow) -> str:
     share = _("above its roof") if row.share is None else _("{share} of its roof").format(share=percent(row.share))
     return _("{name}\n{calls}, {time}\n{rate}, {share}").format(
         name=name,
-        calls=counted.calls(row.calls),
+        calls=counted_nouns.calls(row.calls),
         time=format_ns(row.time_ns),
         rate=format_rate(row.flops / row.time_ns * 1e9, "FLOP"),
         share=share,
@@ -322,7 +322,7 @@ def _collective_text(row: CollectiveRow) -> str:
         name=clipped(row.collective, _NAME_LIMIT),
         size=format_bytes(row.payload_bytes),
         ranks=_ranks(row.group_size),
-        calls=counted.calls(row.calls),
+        calls=counted_nouns.calls(row.calls),
         time=format_ns(row.residence_ns),
         speed=format_rate(row.bus_bytes_per_s or 0.0, "B"),
         hidden=percent(row.hidden_share),
@@ -331,7 +331,7 @@ def _collective_text(row: CollectiveRow) -> str:
 
 
 def _ranks(count: int) -> str:
-    return counted.ranks(count) if count else _("an unknown number of ranks")
+    return counted_nouns.ranks(count) if count else _("an unknown number of ranks")
 
 
 def _links(diagnosis: Diagnosis) -> list[CeilingLine]:

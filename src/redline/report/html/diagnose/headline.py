@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.findings.evidence import Grade
 from redline.findings.finding import Finding, Findings, Limit, Verdict
 from redline.findings.pages import page_of
-from redline.report.diagnose.findings_words import (
-    cause_words,
-    first_queue_words,
+from redline.report.diagnose.finding_messages import (
+    cause_text,
+    first_queue_text,
     groups_of,
     limit_name,
-    phase_words,
+    phase_text,
     second_cause,
     times,
     verdict_sentence,
     without_a_fix,
 )
 from redline.report.language import _, sentences, spoken
-from redline.report.words import percent
+from redline.report.text_parts import percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,9 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
         text, *why = without_a_fix(verdict, findings.findings)
     else:
         text = sentences([_limit(verdict, first), _advice(first)])
-        why = [cause_words(first.code), second_cause(findings.findings)]
-    caveat = first_queue_words(outline)
-    return Headline(text=text, why=sentences([phase_words(verdict.phases), *why]), caveats=(caveat,) if caveat else ())
+        why = [cause_text(first.code), second_cause(findings.findings)]
+    caveat = first_queue_text(outline)
+    return Headline(text=text, why=sentences([phase_text(verdict.phases), *why]), caveats=(caveat,) if caveat else ())
 
 
 def _limit(verdict: Verdict, first: Finding) -> str:

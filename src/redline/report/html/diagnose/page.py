@@ -6,23 +6,23 @@ from typing import Any
 from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.analysis.rank.step_view import StepView
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
-from redline.ranks.failures import Failure
+from redline.ranks.read_failures import Failure
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose.cards import page_cards
-from redline.report.html.diagnose.content import PageContent, content_of, script_words
+from redline.report.html.diagnose.content import PageContent, content_of, script_messages
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import facts_of, on_cpu
 from redline.report.html.diagnose.headline import headline_of
-from redline.report.html.diagnose.reading import dropped_words, failure_words
-from redline.report.html.diagnose.strip_words import strip_words
+from redline.report.html.diagnose.sources_table import dropped_text, failure_text
+from redline.report.html.diagnose.step_view_messages import step_view_texts
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
 from redline.report.html.frame import frame, template
 from redline.report.redaction.redactor import Removed
-from redline.report.words import clipped
+from redline.report.text_parts import clipped
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80
@@ -46,7 +46,7 @@ def render(
     screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     content = content_of(diagnosis, strip)
     return template("diagnose/page.html.j2").render(
-        **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_words()),
+        **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_messages()),
         **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
         screen=screen,
@@ -54,12 +54,12 @@ def render(
         facts=facts_of(diagnosis, outline, findings.verdict, captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
-        strip=None if strip is None else strip_words(strip),
+        strip=None if strip is None else step_view_texts(strip),
         trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
         account_definitions=account_definitions(on_cpu=on_cpu(diagnosis)),
         definitions=definitions(),
-        dropped=dropped_words(diagnosis),
-        failures=failure_words(failures),
+        dropped=dropped_text(diagnosis),
+        failures=failure_text(failures),
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from redline.analysis.job.outline import Outline
+from redline.analysis.job.first_screen import Outline
 from redline.report.diagnose.screen import Screen
-from redline.report.html.diagnose import accounts
+from redline.report.html.diagnose import account_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class WaterfallRow:
 def waterfall_rows(screen: Screen) -> Iterator[WaterfallRow]:
     for line in screen.waterfall:
         yield WaterfallRow(
-            code=accounts.code(line.of),
+            code=account_names.code(line.of),
             name=line.account,
             time=line.time,
             share=line.share,

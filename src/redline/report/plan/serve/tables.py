@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from redline.planner.serve.outcome import ServingLimit
-from redline.planner.serve.planned import ServingPlan, ServingPoint
+from redline.planner.serve.serving_cost import ServingLimit
+from redline.planner.serve.serving_plan import ServingPlan, ServingPoint
 from redline.report.language import _, marked
 from redline.report.plan.amounts import count, gigabytes, seconds
-from redline.report.plan.serve import words as say
-from redline.report.shown import ReportTable
+from redline.report.plan.serve import serving_messages as say
+from redline.report.report_table import ReportTable
 
 
 def passes(plan: ServingPlan) -> ReportTable:

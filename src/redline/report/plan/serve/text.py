@@ -1,10 +1,10 @@
 """A plan of serving as text for a terminal."""
 
-from redline.planner.serve.planned import ServingPlan
+from redline.planner.serve.serving_plan import ServingPlan
 from redline.report.language import _
-from redline.report.plan.blocks import WIDTH, list_block, table_block
+from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve import tables
-from redline.report.plan.serve import words as say
+from redline.report.plan.text_blocks import WIDTH, list_block, table_block
 from redline.report.terminal import as_text, left, wrapped
 
 _LABEL_WIDTH = 13

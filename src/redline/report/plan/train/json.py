@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.planner.job.whole import JobCost
-from redline.planner.train.choices import PipelineSchedule, Recompute
+from redline.planner.job.job_cost import JobCost
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.planner.train.time.overlap import Overlap
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.report.json_text import json_text
-from redline.report.plan.plain import plain
+from redline.report.plan.json_values import plain
 
 KIND = "training-plan"
 SCHEMA_VERSION = 1

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from redline.planner.job.whole import JobCost
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.job.job_cost import JobCost
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.language import _
 from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import tables
-from redline.report.plan.train import words as say
-from redline.report.shown import ReportTable
+from redline.report.plan.train import training_messages as say
+from redline.report.report_table import ReportTable
 
 _FAINT = 0.0005  # of the whole: less has no bar of its own
 

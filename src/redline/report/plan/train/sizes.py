@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
-from redline.report.plan.blocks import table_block
+from redline.report.plan.text_blocks import table_block
 from redline.report.plan.train import units
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text
-from redline.report.words import clipped
+from redline.report.text_parts import clipped
 
 
 def render(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> str:

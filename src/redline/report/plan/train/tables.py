@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from redline.planner.train.search.alternatives import Alternative
-from redline.planner.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
+from redline.report.plan.train import training_messages as say
 from redline.report.plan.train import units
-from redline.report.plan.train import words as say
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 _NEAR = 2  # values of a dimension on either side of the best that a person asks for first
 
@@ -70,7 +70,7 @@ def alternatives(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     found = [one for one in plan.alternatives if not brief or _is_near(one, plan)]
     head = (_("instead"), _("then"), _("because"))
     rows = tuple(
-        (layouts.value_in_words(one.dimension, one.value), say.slower(one, plan), say.why(one, plan)) for one in found
+        (layouts.value_as_text(one.dimension, one.value), say.slower(one, plan), say.why(one, plan)) for one in found
     )
     title = _("why not another: the best layout that has it")
     empty = _("no other layout was considered") if plan.fits else ""

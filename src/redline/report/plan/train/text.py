@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from redline.planner.job.whole import JobCost
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.job.job_cost import JobCost
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.bars import bar
 from redline.report.language import _, sentences
-from redline.report.plan.blocks import WIDTH, list_block, table_block
+from redline.report.plan.text_blocks import WIDTH, list_block, table_block
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 from redline.report.terminal import as_text, left, right, width_of, wrapped
 

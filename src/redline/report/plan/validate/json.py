@@ -5,7 +5,7 @@ from typing import Any
 from redline.artifacts import Envelope
 from redline.planner.validation.validate import Validation
 from redline.report.json_text import json_text
-from redline.report.plan.plain import plain
+from redline.report.plan.json_values import plain
 
 KIND = "plan-validation"
 SCHEMA_VERSION = 2

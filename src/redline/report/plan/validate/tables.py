@@ -6,9 +6,9 @@ from redline.planner.validation.serving_accuracy import ServingAccuracy
 from redline.planner.validation.step_accuracy import Accuracy
 from redline.planner.validation.validate import Validation
 from redline.report.language import _, marked
-from redline.report.plan.serve.words import METRICS
-from redline.report.shown import ReportTable
-from redline.report.words import clipped
+from redline.report.plan.serve.serving_messages import METRICS
+from redline.report.report_table import ReportTable
+from redline.report.text_parts import clipped
 
 GROUPS: Mapping[str, str] = {
     "dense": marked("dense, 16 bits, below 16k tokens"),

@@ -2,7 +2,7 @@
 
 from redline.planner.validation.validate import Validation
 from redline.report.language import _
-from redline.report.plan.blocks import WIDTH, table_block
+from redline.report.plan.text_blocks import WIDTH, table_block
 from redline.report.plan.validate import tables
 from redline.report.terminal import as_text, wrapped
 

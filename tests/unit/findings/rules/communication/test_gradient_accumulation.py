@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.findings.aggregate import findings_of
 from tests.conftest import Event, region
 from tests.unit.findings.conftest import diagnosis, found, launched, step

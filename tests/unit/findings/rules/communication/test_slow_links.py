@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from redline.analysis.job.combine import combine
-from redline.analysis.job.outline import outline_of
+from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.aggregate import findings_of
 from redline.hardware.machine import Machine

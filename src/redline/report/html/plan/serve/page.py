@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from redline.planner.serve.planned import Ranged, ServingPlan, ServingPoint
+from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
-from redline.report.html.plan.words import script_words
+from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
 from redline.report.plan.amounts import count, gigabytes, interval, seconds
+from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve import tables
-from redline.report.plan.serve import words as say
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ def render(plan: ServingPlan) -> str:
             say.headline(plan),
             charts={"serving": {"curves": [asdict(one) for one in curves(plan)]}} if plan.points else {},
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
-            words=script_words(),
+            words=script_messages(),
             drawers=["plan/charts.js"],
         ),
         headline=say.verdict(plan),

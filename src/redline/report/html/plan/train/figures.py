@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redline.planner.train.search.planned import Candidate, TrainingPlan
+from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds
@@ -65,7 +65,7 @@ def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[LayoutPoint]
 def _point(plan: TrainingPlan, one: Candidate) -> LayoutPoint:
     tokens = plan.tokens_per_step / plan.devices
     text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
-        layout=layouts.in_words(one.layout, one.micro_batches),
+        layout=layouts.as_text(one.layout, one.micro_batches),
         step=seconds(one.step_s),
         speed=count(tokens / one.step_s),
         unit=units.per_second_and_gpu(plan),

@@ -3,22 +3,22 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from redline.planner.job.whole import JobCost
-from redline.planner.train.search.planned import TrainingPlan
+from redline.planner.job.job_cost import JobCost
+from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
+from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.plan.train.definitions import definitions
 from redline.report.html.plan.train.figures import COLOURS, frontier_figure
-from redline.report.html.plan.words import script_words
 from redline.report.html.tables import sorted_table
 from redline.report.language import _, sentences
 from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share
 from redline.report.plan.train import job as say_job
+from redline.report.plan.train import training_messages as say
 from redline.report.plan.train import units
-from redline.report.plan.train import words as say
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 from redline.report.plan.train.sizes import sizes as sizes_table
-from redline.report.shown import ReportTable
+from redline.report.report_table import ReportTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Train
             say.headline(plan),
             charts={} if figure is None else {"frontier": asdict(figure)},
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
-            words={**script_words(), "speed": units.speed_axis(plan)},
+            words={**script_messages(), "speed": units.speed_axis(plan)},
             drawers=["plan/charts.js"],
         ),
         screen=screen,

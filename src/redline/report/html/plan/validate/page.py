@@ -9,7 +9,7 @@ import numpy as np
 from redline.planner.validation.validate import Scatter, Validation
 from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
-from redline.report.html.plan.words import script_words
+from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
 from redline.report.plan.validate import tables, text
@@ -27,7 +27,7 @@ def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter
                 "serving_seen": figure(serving, "ms", 1e-3),
             },
             tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
-            words=script_words(),
+            words=script_messages(),
             drawers=["plan/charts.js"],
         ),
         titles={name: one.title for name, one in shown.items()},

@@ -1,0 +1,160 @@
+"""In a process of the job: take a slot of the shared memory, and wait for torch to be imported."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from contextlib import contextmanager
+
+from redline.launch.inside.child_ranks import SPAWNED, follow
+from redline.launch.inside.exception_origin import pass_on, tolerated
+from redline.launch.inside.process_context import ProcessContext
+from redline.launch.inside.stacks import answer_with_stacks
+from redline.launch.process import peak_bytes
+from redline.launch.settings import Settings
+from redline.launch.shared_state import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, RESTART, STARTED_NS, SharedState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from redline.launch.shared_state import ProcessSlot
+
+_STDERR = 2
+
+
+def begin(text: str) -> None:
+    """Watch this process, as far as it goes without torch.
+
+    One that the job has started is watched from torch on: of those that Ray starts in advance, most never import it.
+    """
+    settings = Settings.from_text(text)
+    place = None if settings.offspring else _arrive(settings)
+    if settings.follow:
+        follow(settings)
+    sys.meta_path.insert(0, _AfterTorch(settings, place))
+
+
+def _arrive(settings: Settings) -> ProcessContext:
+    """Take a slot, and say who this is."""
+    restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if settings.elastic else 0
+    with _above_standard_streams():
+        board = SharedState.open(settings.board, settings.slots)
+        number, slot = _claimed(board, settings, restart)
+        answer_with_stacks(slot)
+    slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
+    slot.words[RESTART] = restart
+    if restart and settings.folder:
+        settings.folder += f"/restart-{restart}"
+    slot.words[STARTED_NS] = time.perf_counter_ns()
+    slot.words[PID] = os.getpid()
+    place = ProcessContext.here = ProcessContext(board, number, slot, settings)
+    atexit.register(_leave, place)
+    return place
+
+
+@contextmanager
+def _above_standard_streams() -> Iterator[None]:
+    """What is opened meanwhile is not taken for the job's input or output, where the job was started without."""
+    held: list[int] = []
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        held.append(descriptor)
+    os.close(descriptor)
+    try:
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _leave(place: ProcessContext) -> None:
+    """The process comes to its end in the orderly way."""
+    if place.is_here():
+        place.slot.words[LEFT] = 1
+        with tolerated(BaseException):  # the script may have no file left to open
+            place.slot.words[PEAK_BYTES] = peak_bytes()
+
+
+def _claimed(board: SharedState, settings: Settings, restart: int) -> tuple[int, ProcessSlot]:
+    """A slot for each process, and others for those that the launcher starts anew after a failure."""
+    if settings.offspring:
+        number, slot = board.claim_free()
+        slot.words[OFFSPRING] = 1
+        is_told = settings.launcher != "ray" and SPAWNED not in sys.orig_argv
+        settings.rank = int(os.environ.get("LOCAL_RANK", "0")) if is_told else number  # torch.distributed may say more
+        return number, slot
+    local = int(os.environ["LOCAL_RANK"]) if settings.elastic else 0
+    number = min(restart * settings.local_size + local, settings.slots - 1)
+    return number, board.claim(number)
+
+
+def _say_unwatched(place: ProcessContext, torch: ModuleType, error: BaseException) -> None:
+    """This torch has not what the hooks need; the summary says so."""
+    import json
+
+    version = str(getattr(torch, "__version__", "unknown"))
+    why = f"torch {version} cannot be watched ({type(error).__name__}: {error})"[:300]
+    facts = {"versions": {"torch": version}, "notes": [{"code": "failed", "text": why, "count": 1}]}
+    place.slot.write_facts(json.dumps(facts).encode())
+
+
+class _AfterTorch:
+    """Finds no module; when torch is looked for, it sees to it that watching begins once torch is there.
+
+    It stays until then: scripts and libraries look for torch, to know whether they could import it.
+    """
+
+    def __init__(self, settings: Settings, place: ProcessContext | None) -> None:
+        self._settings = settings
+        self._place = place
+        self._pid = os.getpid()
+        self._looking = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "torch" or self._looking or os.getpid() != self._pid:
+            return None
+        from importlib.util import find_spec
+
+        self._looking = True
+        try:
+            spec = find_spec("torch")
+        finally:
+            self._looking = False
+        if spec is not None:
+            with tolerated(Exception):  # a finder of the script may have made it of a class that allows nothing
+                self._tell_when_loaded(spec)
+        return spec
+
+    def _tell_when_loaded(self, spec: ModuleSpec) -> None:
+        """Python writes into the spec when a module is loaded. A loader of ours would show in tracebacks."""
+        plain = type(spec)
+
+        class Told(plain):  # type: ignore[valid-type, misc]
+            def __setattr__(told, name: str, value: object) -> None:  # noqa: N805 (self is the one outside)
+                object.__setattr__(told, name, value)
+                if name == "_initializing" and not value:
+                    told.__class__ = plain  # type: ignore[assignment]
+                    self._loaded(sys.modules.get("torch"))
+
+        spec.__class__ = Told
+
+    def _loaded(self, torch: ModuleType | None) -> None:
+        if torch is None or self not in sys.meta_path:  # it could not be imported; or it is known already
+            return
+        sys.meta_path.remove(self)
+        try:
+            from redline.launch.inside.watch import watch
+
+            self._place = self._place or _arrive(self._settings)
+            watch(self._place)
+        except BaseException as error:  # noqa: BLE001 (the job runs on unwatched)
+            pass_on(error)
+            if self._place is not None:
+                with tolerated(BaseException):
+                    _say_unwatched(self._place, torch, error)

@@ -1,0 +1,141 @@
+"""What stays behind of a run: its folder, its record, and the length of every step of every rank."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from redline.artifacts import write_atomic
+from redline.errors import InputError, OutputError
+from redline.launch.outside.environment import Position
+from redline.launch.outside.rank_records import trace_path
+from redline.launch.run_record import NAME, RunRecord, read_record, to_json
+from redline.launch.shared_state import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
+
+_OTHERS_S = 10.0  # that the first rank waits for the records of the others
+
+
+def make_folder(folder: Path, *, fresh: bool) -> tuple[Path | None, list[str]]:
+    """The folder, made; where that is impossible the job runs all the same, and nothing is captured."""
+    try:
+        folder = folder.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        if fresh and (folder / NAME).exists():
+            raise OutputError(f"{folder} holds a run already; choose another folder, or remove it")
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except OSError as error:
+        return None, [f"nothing was captured: {folder} cannot be written ({error.strerror})"]
+    return folder, []
+
+
+def remove_if_nothing_happened(folder: Path, record: RunRecord) -> bool:
+    """A job that never took a step, because its name was misspelt or it failed at once, leaves no folder."""
+    if record.stalls or any(one.steps or one.windows for one in record.ranks):
+        return False
+    with suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()
+    return not folder.exists()
+
+
+def leave_behind(
+    folder: Path,
+    record: RunRecord,
+    slots: Sequence[ProcessSlot],
+    helpers: Sequence[ProcessSlot],
+    where: Position | None,
+) -> RunRecord:
+    """The files of the run; where several watchers share the folder, each adds its ranks to what is there."""
+    try:
+        _remove_disowned(folder, slots, helpers)
+        with _locked(folder):
+            _write_steps(folder, slots)
+            record = _joined(folder, record)
+            _write(folder / NAME, to_json(record))
+        _remove_parts(folder, slots)
+        if where is not None and where.rank == 0:
+            record = _wait_for_others(folder, record)
+    except (OutputError, OSError) as error:
+        record = replace(record, notes=(*record.notes, f"the record of the run could not be written: {error}"))
+    return record
+
+
+def _joined(folder: Path, record: RunRecord) -> RunRecord:
+    """With the ranks of other watchers, on this machine or another: when we began, no record was there."""
+    if not (folder / NAME).exists():
+        return record
+    try:
+        others = read_record(folder / NAME).ranks
+    except InputError:
+        return record
+    own = {(one.rank, one.restart) for one in record.ranks}
+    ranks = (*(one for one in others if (one.rank, one.restart) not in own), *record.ranks)
+    return replace(record, ranks=tuple(sorted(ranks, key=lambda one: (one.restart, one.rank))))
+
+
+def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
+    until_s = time.monotonic() + _OTHERS_S
+    while len(record.ranks) < record.world and time.monotonic() < until_s:
+        time.sleep(0.1)
+        with suppress(InputError):
+            record = replace(record, ranks=read_record(folder / NAME).ranks)
+    return record
+
+
+def _write_steps(folder: Path, slots: Sequence[ProcessSlot]) -> None:
+    """The length of every step of every rank."""
+    for slot in slots:
+        lengths_ns, waits_ns, stride = slot.steps()
+        rank, restart = slot.words[RANK], slot.words[RESTART]
+        name = f"rank-{rank}" + (f".restart-{restart}" if restart else "")
+        content = {"rank": rank, "stride": stride, "step_ns": lengths_ns, "input_wait_ns": waits_ns}
+        (folder / "steps").mkdir(exist_ok=True)
+        _write(folder / "steps" / f"{name}.json", content)
+
+
+def _write(path: Path, content: object) -> None:
+    with write_atomic(path, force=True) as file:
+        file.write(json.dumps(content, indent=1).encode())
+        file.write(b"\n")
+
+
+def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequence[ProcessSlot]) -> None:
+    """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
+    windows = [(slot, one) for slot in slots for one in slot.windows()]
+    kept = {trace_path(slot, one[NUMBER]) for slot, one in windows if one[STATE] != DISOWNED}
+    found = {trace_path(slot, one[NUMBER]) for slot, one in windows}
+    found |= {trace_path(slot, one[NUMBER]) for slot in helpers for one in slot.windows()}
+    for name in found - kept:
+        path = folder / name
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # other ranks have theirs there
+            path.parent.rmdir()
+            if path.parent.parent != folder:
+                path.parent.parent.rmdir()
+
+
+def _remove_parts(folder: Path, slots: Sequence[ProcessSlot]) -> None:
+    """What killed writers left; those of other watchers may be at work yet."""
+    for rank in {slot.words[RANK] for slot in slots}:
+        for part in folder.rglob(f"rank-{rank}.trace.*.part*"):
+            with suppress(OSError):
+                part.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer of the record at a time, as far as the file system can promise it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+"""A plan of serving a model: what each way to run it gives its users, and which are worth it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redline.planner.serve.serving_cost import ServingLimit
+
+if TYPE_CHECKING:
+    from redline.hardware.machine import Machine
+    from redline.model.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranged:
+    """A predicted figure, and the interval that held 8 of 10 measured ones; no interval where none was measured."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPoint:
+    """One way to serve: plain numbers, no columns. Times and rates are of one copy of the model."""
+
+    tp: int
+    attention_dp: int
+    """Above 1: so many devices of a copy have attention and sequences of their own, and share the experts."""
+    dtype: str
+    concurrency: int
+    """Requests in flight on one copy."""
+    batch: float
+    """Of these, how many are in a decode step: all, or what memory has room for."""
+    most: float
+    """Sequences that memory has room for."""
+    copies: int
+    """That the GPUs hold; 1 where no number of GPUs was given."""
+    ttft_s: Ranged
+    tpot_s: Ranged
+    latency_s: Ranged
+    tokens_per_s: Ranged
+    """Output tokens of one copy."""
+    step_s: tuple[float, ...]
+    """One decode step, by `Limit`."""
+    prompt_s: tuple[float, ...]
+    """The pass over one prompt, by `Limit`."""
+    weights_bytes: float
+    cache_bytes: float
+    """Per device, both."""
+    meets: bool
+    """The limits of the user."""
+
+    @property
+    def tokens_per_s_device(self) -> float:
+        return self.tokens_per_s.value / self.tp
+
+    @property
+    def tokens_per_s_user(self) -> float:
+        return 1 / self.tpot_s.value
+
+    @property
+    def step_limit(self) -> ServingLimit:
+        return ServingLimit(max(ServingLimit, key=lambda limit: self.step_s[limit]))
+
+    @property
+    def prompt_limit(self) -> ServingLimit:
+        return ServingLimit(max(ServingLimit, key=lambda limit: self.prompt_s[limit]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingEvidence:
+    """How well an engine's figures were predicted on runs that nothing was fitted to."""
+
+    metric: str
+    rows: int
+    median: float
+    p90: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlan:
+    """All that `redline plan serve` says, whichever way it is shown."""
+
+    model: Model
+    parameters: int
+    active_parameters: int
+    machine: Machine
+    device_bytes: float
+    engine: str
+    measured_here: bool
+    """Whether runs of this engine on this family of GPUs are behind its constants, and not those of others alone."""
+    cache_dtype: str
+    prompt: int
+    output: int
+    devices: int | None
+    price: float | None
+    """Of one device for an hour."""
+    most_ttft_s: float | None
+    most_tpot_s: float | None
+    points: tuple[ServingPoint, ...]
+    """All that fit, by tp, format and concurrency."""
+    refused: tuple[tuple[int, str, float], ...]
+    """tp, format and bytes of weights per device where not even one sequence has room."""
+    best: ServingPoint | None
+    """With the most tokens per second and device among those that meet the limits."""
+    frontier: tuple[ServingPoint, ...]
+    """Than which none gives both more per user and more per device; the fastest for a user first."""
+    evidence: tuple[ServingEvidence, ...]
+
+    def cost_per_million(self, point: ServingPoint) -> float | None:
+        """Output tokens, in the currency of the price."""
+        return None if self.price is None else self.price / 3600 / point.tokens_per_s_device * 1e6

@@ -1,0 +1,266 @@
+"""What the devices of a layout send each other, collective by collective: elements, types, groups, and time alone.
+
+The sizes are those of the textbook: what every member of a group holds before and after.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from redline.planner.train.layout import Layout
+from redline.planner.train.simulation.activity import EventKind
+from redline.planner.train.simulation.pass_work import OneLayout
+from redline.planner.train.time.collectives import (
+    CommGroup,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    group,
+    reduce_scatter_s,
+    ring_pass_s,
+)
+from redline.planner.train.time.layer import NUMBER_BYTES
+from redline.planner.train.time.traffic import Held, held, held_experts, keys_and_values
+from redline.planner.train.training_choices import Recompute
+from redline.planner.train.training_rates import Rates
+
+STAGES = "stages"
+"""The group of one rank per stage."""
+TYPES = {"bf16": "BFloat16", "fp16": "Half", "fp32": "Float"}
+"""As c10d writes them."""
+_FLOAT_BYTES = 4
+Direction = tuple[EventKind, bool]
+"""What is sent, and whether in the backward pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedMessage:
+    """One collective, send or receive, of one member of its group."""
+
+    collective: str
+    """Our word for it."""
+    group: str
+    members: int
+    in_elements: float
+    out_elements: float
+    dtype: str
+    seconds: float
+    """Alone."""
+
+    def elements(self, share: float) -> tuple[int, int]:
+        """In and out of so much of it."""
+        return max(1, round(share * self.in_elements)), max(1, round(share * self.out_elements))
+
+
+def as_one(messages: Sequence[SimulatedMessage]) -> list[SimulatedMessage]:
+    """Several as the longest of them, with the elements of all."""
+    if not any(each.seconds for each in messages):
+        return list(messages[:1])
+    longest = max(messages, key=lambda each: each.seconds)
+    size = sum(max(each.in_elements, each.out_elements) for each in messages)
+    more = size / max(longest.in_elements, longest.out_elements)
+    return [
+        replace(
+            longest,
+            in_elements=longest.in_elements * more,
+            out_elements=longest.out_elements * more,
+            seconds=sum(each.seconds for each in messages),
+        )
+    ]
+
+
+def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessage]]:
+    """Inside one average layer, and between stages."""
+    again = one.layout.recompute == Recompute.FULL
+    tensor, context, expert = list(_tensor(one)), list(_context(one)), list(_expert(one))
+    tensor_back, context_back = list(_tensor_backward(one, tensor)), list(_context_backward(context))
+    repeated = 2 if again else 1
+    return {
+        (EventKind.TENSOR, False): tensor,
+        (EventKind.TENSOR, True): [*(tensor if again else []), *tensor_back],
+        (EventKind.CONTEXT, False): context,
+        (EventKind.CONTEXT, True): [*(context if again else []), *context_back],
+        (EventKind.EXPERT, False): expert,
+        (EventKind.EXPERT, True): expert * repeated,
+        (EventKind.SEND, False): [_exchange(one, "send")],
+        (EventKind.RECEIVE, False): [_exchange(one, "receive")],
+        (EventKind.MEET, False): [meeting(round(float(one.layout.pp)))],
+    }
+
+
+def meeting(stages: int) -> SimulatedMessage:
+    """All stages add up the norms of their gradients."""
+    return SimulatedMessage(
+        collective="all_reduce",
+        group=STAGES,
+        members=stages,
+        in_elements=1,
+        out_elements=1,
+        dtype=TYPES["fp32"],
+        seconds=1.0,
+    )
+
+
+def _tensor(one: OneLayout) -> Iterator[SimulatedMessage]:
+    """One exchange after attention and one after the feed-forward part, as far as layers have a dense one."""
+    model, rates = one.model, one.rates
+    among = group(one.layout.tp, 1, rates.devices_per_node)
+    whole = one.tokens * float(model.hidden)
+    parts = [1.0] if model.state_layers else [1.0, float(model.dense_layers / model.layers)]
+    for part in (each for each in parts if each > 0):
+        if one.layout.sequence_parallel == 1:
+            yield gathered(one, "tensor", among, part * whole)
+            yield scattered(one, "tensor", among, part * whole, one.half)
+        else:
+            yield reduced(one, "tensor", among, part * whole, one.half)
+
+
+def _tensor_backward(one: OneLayout, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
+    """The same; with sequence parallel, inputs are gathered once more for the gradients of weights."""
+    for each in forward:
+        yield each
+        if each.collective == "all_gather":
+            yield each
+
+
+def _context(one: OneLayout) -> Iterator[SimulatedMessage]:
+    """Keys and values of all members."""
+    model, layout = one.model, one.layout
+    among = group(layout.cp, layout.tp, one.rates.devices_per_node)
+    share = float(model.attention_layers / model.layers)
+    elements = share * one.tokens * float(layout.cp * keys_and_values(model, layout))
+    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, one.rates))
+    yield replace(gathered(one, "context", among, elements), seconds=seconds)
+
+
+def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
+    """And their gradients to where they belong."""
+    for each in forward:
+        yield each
+        yield replace(each, collective="reduce_scatter", in_elements=each.out_elements, out_elements=each.in_elements)
+
+
+def _expert(one: OneLayout) -> Iterator[SimulatedMessage]:
+    """Tokens to their experts, and back."""
+    model, layout = one.model, one.layout
+    among = group(layout.ep, layout.tp, one.rates.devices_per_node)
+    rows = one.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
+    elements = rows * float(model.hidden)
+    message = SimulatedMessage(
+        collective="all_to_all",
+        group="expert",
+        members=round(float(layout.ep)),
+        in_elements=elements,
+        out_elements=elements,
+        dtype=TYPES[one.half],
+        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, one.rates)),
+    )
+    yield from (message, message)
+
+
+def _exchange(one: OneLayout, word: str) -> SimulatedMessage:
+    split = float(one.layout.tp) if one.layout.sequence_parallel == 1 else 1.0
+    elements = one.tokens * float(one.model.hidden) / split
+    return SimulatedMessage(
+        collective=word,
+        group=STAGES,
+        members=round(float(one.layout.pp)),
+        in_elements=elements,
+        out_elements=elements,
+        dtype=TYPES[one.half],
+        seconds=1.0,
+    )
+
+
+# --- what data parallelism sends --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """What data parallelism divides: the parameters of a device, those that are trained, and in which formats."""
+
+    layout: Layout
+    rates: Rates
+    half: str
+    layer: float
+    """Parameters of one layer and its share of embedding and head, without routed experts; as the next two."""
+    trained_layer: float
+    trained: float
+    """Of a whole stage."""
+    expert_layer: float = 0.0
+    """Routed experts of one layer; then the trained ones of it and of a stage."""
+    trained_expert_layer: float = 0.0
+    trained_experts: float = 0.0
+
+
+def copy_messages(one: Copies) -> Mapping[Direction, Sequence[SimulatedMessage]]:
+    """Routed experts follow the rest, among fewer devices."""
+    every, some = held(one.layout, one.rates), held_experts(one.layout, one.rates)
+    found = _sent_among(one, every, "", one.layer, one.trained_layer, one.trained)
+    if one.expert_layer > 0 and float(some.copies.size) > 1:
+        more = _sent_among(one, some, "expert ", one.expert_layer, one.trained_expert_layer, one.trained_experts)
+        found = {activity: [*messages, *more[activity]] for activity, messages in found.items()}
+    return {(activity, False): messages for activity, messages in found.items()}
+
+
+def _sent_among(
+    one: Copies, by: Held, prefix: str, layer: float, trained_layer: float, trained: float
+) -> dict[EventKind, list[SimulatedMessage]]:
+    gradients = "fp32" if float(one.rates.gradient_bytes) >= _FLOAT_BYTES else one.half
+    left = max(1.0 - float(one.rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
+    plain = [reduced(one, f"{prefix}data", by.copies, trained, gradients)]
+    scatter = list(_scattered_over(one, by, prefix, trained, gradients))
+    return {
+        EventKind.GATHER: [gathered(one, f"{prefix}data", by.shards, layer)],
+        EventKind.SCATTER: list(_scattered_over(one, by, prefix, trained_layer, gradients)),
+        EventKind.REDUCE: plain if one.layout.zero == 0 else scatter,
+        EventKind.BROADCAST: [gathered(one, f"{prefix}data", by.shards, trained * left)],
+    }
+
+
+def _scattered_over(one: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[SimulatedMessage]:
+    """Over the devices that split the states, then over those that hold the same shard (HSDP)."""
+    yield scattered(one, f"{prefix}data", by.shards, elements, dtype)
+    if float(by.replicas.size) > 1:
+        yield reduced(one, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
+
+
+def gathered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
+    members = float(among.size)
+    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, one.rates))
+    return SimulatedMessage(
+        collective="all_gather",
+        group=name,
+        members=round(members),
+        in_elements=elements / members,
+        out_elements=elements,
+        dtype=TYPES[one.half],
+        seconds=seconds,
+    )
+
+
+def scattered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+    members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
+    seconds = float(reduce_scatter_s(elements * size, among, one.rates))
+    return SimulatedMessage(
+        collective="reduce_scatter",
+        group=name,
+        members=round(members),
+        in_elements=elements,
+        out_elements=elements / members,
+        dtype=TYPES[dtype],
+        seconds=seconds,
+    )
+
+
+def reduced(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+    size = _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
+    seconds = float(all_reduce_s(elements * size, among, one.rates))
+    return SimulatedMessage(
+        collective="all_reduce",
+        group=name,
+        members=round(float(among.size)),
+        in_elements=elements,
+        out_elements=elements,
+        dtype=TYPES[dtype],
+        seconds=seconds,
+    )

@@ -1,0 +1,213 @@
+"""What could not be seen, in words: one plain sentence for each thing that limits a diagnosis."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from redline.analysis.job.first_screen import Remark, Unseen
+from redline.report.figure_names import unused
+from redline.report.language import _, clauses, marked, ngettext, translate_rendered
+from redline.report.text_parts import clipped, percent
+from redline.units import format_ns
+
+
+def unseen(remark: Remark, ranks: int, *, said_above: bool = False) -> str:
+    """One plain sentence, for a job of so many ranks; without reasons where the line of the MFU has said them."""
+    if said_above and remark.what == Unseen.NO_PEAK:
+        return _("no peaks, so nothing is rated against a roof: see MFU")
+    return _on_ranks(_SENTENCE[remark.what](remark), remark, ranks)
+
+
+def unread(message: str) -> str:
+    return _("unread: {message}").format(message=clipped(message.replace("\n", " "), 300))
+
+
+def more_unread(files: int) -> str:
+    return ngettext("unread: {count:,} more file", "unread: {count:,} more files", files).format(count=files)
+
+
+NO_MACHINE: Sequence[str] = (
+    marked("`redline hardware` lists the records; choose one with --machine NAME, or your own with --machine FILE"),
+    marked("the device has no name{reported}, so no figures are known for it"),
+    marked("no figures are known for a device named {name}"),
+    marked("{name} could be {records}"),
+    marked("{name} is not {records}: part of one, or a variant?"),
+    marked("the trace does not say which device it ran on; give it with --machine"),
+    marked(
+        "{name} is an {model}, whose variants differ and whose published figures contradict each other, so no figures "
+        "are assumed for it"
+    ),
+    marked("if it runs like the record {record}, say so with --machine {name}; or give your own with --machine FILE"),
+)
+"""Why a device has no figures, line by line, as the catalogue says it."""
+
+
+def why_no_peak(remark: Remark) -> str:
+    return clipped(clauses(translate_rendered(line, NO_MACHINE) for line in remark.detail.splitlines()), 400)
+
+
+def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
+    """Amounts are sums: over how many ranks."""
+    if ranks == 1 or not remark.ranks:
+        return text
+    if remark.ranks < ranks:
+        return _("{text} ({some:,} of {ranks:,} ranks)").format(text=text, some=remark.ranks, ranks=ranks)
+    return _("{text} (all ranks together)").format(text=text) if remark.time_ns or remark.count else text
+
+
+# --- one sentence each ------------------------------------------------------------------------------------------------
+
+
+def _synthetic(one: Remark) -> str:
+    text = _("the traces were made up by a program ({name}), not measured")
+    return text.format(name=clipped(one.detail, 40))
+
+
+def _predicted(one: Remark) -> str:
+    text = _("nothing was measured: the step is {name}, and no rank but one of each stage is drawn")
+    return text.format(name=clipped(one.detail, 40))
+
+
+def _no_peak(one: Remark) -> str:
+    return _("no peaks, so nothing is rated against a roof: {why}").format(why=why_no_peak(one))
+
+
+def _no_dtype_peak(one: Remark) -> str:
+    return _("the machine has no known peak for {types}: such kernels are unrated").format(types=one.detail)
+
+
+def _unusable_figures(one: Remark) -> str:
+    return _("of the profile, {what}").format(what=unused(one.detail))
+
+
+def _unknown_work(one: Remark) -> str:
+    text = _("the work of {share} of the kernel time is not known: unrated, never guessed")
+    if one.detail:
+        text = _("the work of {share} of the kernel time is not known (no shapes recorded): unrated, never guessed")
+    return text.format(share=percent(one.share))
+
+
+def _above_roof(one: Remark) -> str:
+    return ngettext(
+        "{count:,} call faster than the roof: from cache, or a wrong shape or peak; counted as at it",
+        "{count:,} calls faster than the roof: from cache, or a wrong shape or peak; counted as at it",
+        one.count,
+    ).format(count=one.count)
+
+
+def _no_device_work(one: Remark) -> str:
+    return ngettext(
+        "{count:,} launch but no device work: cut off, or recorded without the device",
+        "{count:,} launches but no device work: cut off, or recorded without the device",
+        one.count,
+    ).format(count=one.count)
+
+
+def _one_rank(one: Remark) -> str:
+    text = _("one rank only: waiting for peers is in transfer ({time} of the whole window)")
+    if one.count > 1:
+        text = _("one rank of {world:,} only: waiting for peers is in transfer ({time} of the whole window)")
+    return text.format(world=one.count, time=format_ns(one.time_ns))
+
+
+def _unmatched(one: Remark) -> str:
+    return _("{share} of the exposed communication has no partner in the traces: waiting there is in transfer").format(
+        share=percent(one.share)
+    )
+
+
+def _clocks(one: Remark) -> str:
+    return _("the clocks of the ranks disagree by {time}: sends and receives are compared by length only").format(
+        time=format_ns(one.time_ns)
+    )
+
+
+def _no_launch(one: Remark) -> str:
+    return ngettext(
+        "{count:,} piece of device work without a launch ({time}): operator not known",
+        "{count:,} pieces of device work without a launch ({time}): operator not known",
+        one.count,
+    ).format(count=one.count, time=format_ns(one.time_ns))
+
+
+def _lost_work(one: Remark) -> str:
+    return ngettext(
+        "{count:,} launch without any work on the device: the trace has lost some of it",
+        "{count:,} launches without any work on the device: the trace has lost some of it",
+        one.count,
+    ).format(count=one.count)
+
+
+def _first_queue(one: Remark) -> str:
+    text = _("{time} of queue lies before the first work: perhaps work from before the recording")
+    return text.format(time=format_ns(one.time_ns))
+
+
+def _other(one: Remark) -> str:
+    text = _("{time} idle ({share}) is not explained by anything recorded")
+    return text.format(time=format_ns(one.time_ns), share=percent(one.share))
+
+
+def _outside_steps(one: Remark) -> str:
+    text = _("{time} ({share} of the window) is outside the steps, so not in these accounts")
+    return text.format(time=format_ns(one.time_ns), share=percent(one.share))
+
+
+def _polling(one: Remark) -> str:
+    text = _("{time} before or after the job's own work (threads that only poll) is not in the window")
+    return text.format(time=format_ns(one.time_ns))
+
+
+def _dropped(one: Remark) -> str:
+    return ngettext(
+        "{count:,} event dropped while reading: `redline inspect` says why",
+        "{count:,} events dropped while reading: `redline inspect` says why",
+        one.count,
+    ).format(count=one.count)
+
+
+def _missing_ranks(one: Remark) -> str:
+    return ngettext(
+        "{count:,} rank without a trace ({ranks}): waiting for such is in transfer",
+        "{count:,} ranks without a trace ({ranks}): waiting for such is in transfer",
+        one.count,
+    ).format(count=one.count, ranks=one.detail)
+
+
+def _left_out(one: Remark) -> str:
+    return ngettext(
+        "{count:,} exchange did not fit into the digests: waiting in it is in transfer",
+        "{count:,} exchanges did not fit into the digests: waiting in them is in transfer",
+        one.count,
+    ).format(count=one.count)
+
+
+_SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
+    Unseen.SYNTHETIC: _synthetic,
+    Unseen.PREDICTED: _predicted,
+    Unseen.NO_PEAK: _no_peak,
+    Unseen.NO_DTYPE_PEAK: _no_dtype_peak,
+    Unseen.UNUSABLE_FIGURES: _unusable_figures,
+    Unseen.UNKNOWN_WORK: _unknown_work,
+    Unseen.ABOVE_ROOF: _above_roof,
+    Unseen.NO_HOST: lambda one: _("no launches in the trace: why the device was idle cannot be said"),
+    Unseen.NO_DEVICE: lambda one: _(
+        "no device work in the trace: the CPU is the device, and operators are its kernels"
+    ),
+    Unseen.NO_DEVICE_WORK: _no_device_work,
+    Unseen.ONE_RANK: _one_rank,
+    Unseen.UNMATCHED: _unmatched,
+    Unseen.CLOCKS: _clocks,
+    Unseen.NO_LAUNCH: _no_launch,
+    Unseen.LOST_WORK: _lost_work,
+    Unseen.FIRST_QUEUE: _first_queue,
+    Unseen.OTHER: _other,
+    Unseen.NO_STACKS: lambda one: _("no Python stacks: host time has no call site; profile with with_stack=True"),
+    Unseen.NO_STEPS: lambda one: _("no steps are marked: everything is one step; say what one is with --step-regex"),
+    Unseen.OUTSIDE_STEPS: _outside_steps,
+    Unseen.POLLING: _polling,
+    Unseen.DROPPED: _dropped,
+    Unseen.MISSING_RANKS: _missing_ranks,
+    Unseen.DOUBLE_RANKS: lambda one: _("more than one trace claims rank {rank}: of different jobs?").format(
+        rank=one.detail
+    ),
+    Unseen.LEFT_OUT: _left_out,
+}

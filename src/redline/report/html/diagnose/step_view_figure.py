@@ -1,0 +1,222 @@
+"""The drawn step as rectangles: where each lies, what colour it has, what it says."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from redline.analysis.accounts import ACCOUNTS
+from redline.analysis.rank.step_view import Piece, StepView, StripLane
+from redline.report.diagnose.tables import unwrapped
+from redline.report.html.diagnose import account_names
+from redline.report.html.diagnose.step_view_messages import gap_sentence
+from redline.report.html.scale import scaled, time_unit
+from redline.report.language import _
+from redline.report.text_parts import clipped, percent
+from redline.timeline.timeline import NONE
+from redline.units import format_ns
+
+DEVICE_HEIGHT, LANE_HEIGHT, CAPTION_HEIGHT = 2.6, 0.9, 0.75  # in rows
+_MARK_HEIGHT = 0.8  # for the numbers of the gaps
+_MARKS_APART = 0.045  # of the step: nearer ones are put above each other
+_NAME_LIMIT = 90
+
+# What the colour of each kind of piece is called in style.css.
+_COLOURS = {
+    "compute": "compute",
+    "communication": "transfer",
+    "copy": "copy",
+    "region": "region",
+    "loader": "input",
+    "operator": "operator",
+    "call": "call",
+    "blocked": "sync",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Rectangles of one colour; y grows downwards."""
+
+    colour: str
+    name: str
+    start: list[float]
+    length: list[float]
+    top: list[float]
+    height: list[float]
+    hover: list[int]  # index of a text
+    label: list[int]  # index of a text; -1 for none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caption:
+    """What a lane is called, above it."""
+
+    text: str
+    y: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapLabel:
+    """The number of a gap, above the device."""
+
+    number: int
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StripFigure:
+    unit: str
+    length: float
+    height: float  # of everything, in rows
+    boxes: list[Boxes]
+    captions: list[Caption]
+    marks: list[GapLabel]
+    texts: list[str]
+
+
+class _Texts:
+    """Every text once."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+
+    def of(self, text: str) -> int:
+        return self.index.setdefault(text, len(self.index))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Box:
+    colour: str
+    name: str
+    start_ns: int
+    end_ns: int
+    top: float
+    height: float
+    hover: str
+    label: str
+
+
+def strip_figure(strip: StepView) -> StripFigure:
+    unit, unit_ns = time_unit(strip.length_ns)
+    marks, top = _marks(strip, unit_ns)
+    captions = [Caption(text=_("device, by account"), y=top)]
+    boxes = list(_device(strip, top + CAPTION_HEIGHT))
+    y = top + CAPTION_HEIGHT + DEVICE_HEIGHT
+    for lane in strip.lanes:
+        captions.append(Caption(text=_lane_name(lane, strip.lanes), y=y))
+        levels = {level: number for number, level in enumerate(sorted({piece.level for piece in lane.pieces}))}
+        boxes += (_piece(piece, y + CAPTION_HEIGHT + levels[piece.level] * LANE_HEIGHT) for piece in lane.pieces)
+        y += CAPTION_HEIGHT + LANE_HEIGHT * len(levels)
+    texts = _Texts()
+    drawn = list(_by_colour(boxes, unit_ns, texts))
+    return StripFigure(
+        unit=unit,
+        length=scaled([strip.length_ns], unit_ns)[0],
+        height=round(y, 2),
+        boxes=drawn,
+        captions=captions,
+        marks=marks,
+        texts=list(texts.index),
+    )
+
+
+def _device(strip: StepView, top: float) -> Iterator[_Box]:
+    for band in strip.bands:
+        whole = _("{account}: {share} of {time}").format(
+            account=account_names.name(band.account),
+            share=percent(band.high - band.low),
+            time=format_ns(band.end_ns - band.start_ns),
+        )
+        yield _Box(
+            colour=account_names.code(band.account),
+            name=account_names.name(band.account),
+            start_ns=band.start_ns,
+            end_ns=band.end_ns,
+            top=top + DEVICE_HEIGHT * (1 - band.high),
+            height=DEVICE_HEIGHT * (band.high - band.low),
+            hover=whole,
+            label="",
+        )
+
+
+def _piece(piece: Piece, top: float) -> _Box:
+    time = format_ns(piece.end_ns - piece.start_ns)
+    if piece.count == 1:
+        hover = f"{clipped(piece.name, _NAME_LIMIT)}\n{time}"
+    else:
+        hover = _("{count:,} spans too short to draw, within {time}").format(count=piece.count, time=time)
+    return _Box(
+        colour=_COLOURS[piece.kind],
+        name=_kind_name(piece.kind),
+        start_ns=piece.start_ns,
+        end_ns=piece.end_ns,
+        top=top,
+        height=LANE_HEIGHT * 0.86,
+        hover=hover,
+        label=clipped(_short(piece), _NAME_LIMIT) if piece.count == 1 else "",
+    )
+
+
+def _short(piece: Piece) -> str:
+    """A kernel by its last word, as there is little room: cutlass::gemm::Kernel<float, ...> is Kernel."""
+    if piece.kind not in ("compute", "communication"):
+        return piece.name
+    return re.split(r"[<(]", unwrapped(piece.name), maxsplit=1)[0].rpartition("::")[2] or piece.name
+
+
+def _kind_name(kind: str) -> str:
+    return {
+        "compute": _("kernel"),
+        "communication": _("communication"),
+        "copy": _("copy or set"),
+        "region": _("region"),
+        "loader": _("data loader"),
+        "operator": _("operator"),
+        "call": _("runtime call"),
+        "blocked": _("call that waits for the device"),
+    }[kind]
+
+
+def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator[Boxes]:
+    groups: dict[tuple[str, str], list[_Box]] = {}
+    for box in boxes:
+        groups.setdefault((box.colour, box.name), []).append(box)
+    order = [*map(account_names.code, ACCOUNTS), *_COLOURS.values()]
+    for (colour, name), group in sorted(groups.items(), key=lambda one: order.index(one[0][0])):
+        yield Boxes(
+            colour=colour,
+            name=name,
+            start=scaled([box.start_ns for box in group], unit_ns),
+            length=scaled([box.end_ns - box.start_ns for box in group], unit_ns),
+            top=[round(box.top, 3) for box in group],
+            height=[round(box.height, 3) for box in group],
+            hover=[texts.of(box.hover) for box in group],
+            label=[texts.of(box.label) if box.label else NONE for box in group],
+        )
+
+
+def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
+    if lane.device == NONE:
+        return clipped(lane.label or _("thread {thread}").format(thread=lane.thread), _NAME_LIMIT)
+    name = clipped(lane.label or _("stream {stream}").format(stream=lane.stream), _NAME_LIMIT)
+    several = len({one.device for one in lanes if one.device != NONE}) > 1
+    return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
+
+
+def _marks(strip: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
+    """Numbers of the gaps, and where the device begins below them."""
+    marks: list[GapLabel] = []
+    reached: list[float] = []  # for each row of numbers where the last one is
+    rows: list[int] = []
+    for gap in strip.gaps:
+        middle = (gap.start_ns + gap.end_ns) / 2 / strip.length_ns
+        row = next((row for row, last in enumerate(reached) if middle - last >= _MARKS_APART), len(reached))
+        reached[row : row + 1] = [middle]
+        rows.append(row)
+    top = _MARK_HEIGHT * len(reached)
+    for number, (gap, row) in enumerate(zip(strip.gaps, rows, strict=True), start=1):
+        x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
+        marks.append(GapLabel(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
+    return marks, top

@@ -1,0 +1,299 @@
+"""What the plan of a training job says, in sentences."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite, isinf
+
+from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
+from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.train.time.overlap import Overlap
+from redline.report.figure_names import unused_of
+from redline.report.language import _, clauses, marked, ngettext, sentences
+from redline.report.plan import layouts
+from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share, times
+from redline.report.plan.train import units
+from redline.report.text_parts import clipped
+
+PARTS: Mapping[str, str] = {
+    "compute_s": marked("compute"),
+    "recompute_s": marked("recomputation"),
+    "host_s": marked("host"),
+    "head_s": marked("logits and loss"),
+    "tensor_s": marked("tensor traffic"),
+    "context_s": marked("context traffic"),
+    "expert_s": marked("expert traffic"),
+    "pipeline_s": marked("sends between stages"),
+    "bubble_s": marked("pipeline bubble"),
+    "gather_s": marked("weights gathered"),
+    "reduce_s": marked("gradients reduced"),
+    "optimizer_s": marked("optimizer"),
+    "offload_s": marked("offloading"),
+}
+HOLDERS: Mapping[str, str] = {
+    "weights_bytes": marked("weights"),
+    "gradients_bytes": marked("gradients"),
+    "optimizer_bytes": marked("optimizer states"),
+    "activations_bytes": marked("activations"),
+    "head_bytes": marked("logits and loss"),
+    "gathers_bytes": marked("gathers and temporaries"),
+    "communicators_bytes": marked("communicators"),
+    "allocator_bytes": marked("held by the allocator"),
+}
+OVERLAPS: Mapping[str, str] = {
+    "data": marked("gradients behind the backward pass"),
+    "gather": marked("weights behind a layer's compute"),
+    "tensor": marked("tensor traffic behind a layer's compute"),
+    "context": marked("context traffic behind a layer's compute"),
+    "expert": marked("expert traffic behind a layer's compute"),
+    "pipeline": marked("sends behind a stage's compute"),
+}
+BETTER: Mapping[str, str] = {
+    "memory": marked("{factor} the memory"),
+    "network": marked("{factor} the network between nodes"),
+    "links": marked("{factor} the links inside a node"),
+    "compute": marked("{factor} the compute"),
+    "host": marked("{factor} the time on the host"),
+}
+_FAINT = 0.005  # a change of less is none
+_TWICE = 2.0  # from here on a multiple is easier to read than a share
+_MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gathers_bytes")
+
+# --- the first screen -------------------------------------------------------------------------------------------------
+
+
+def headline(plan: TrainingPlan) -> str:
+    text = _("{model} on {count:,} {machine} in {dtype}, as {stack} would run it")
+    return text.format(
+        model=model_name(plan),
+        count=plan.devices,
+        machine=clipped(plan.machine.name, 60),
+        dtype=plan.dtype,
+        stack=stack_name(plan.stack),
+    )
+
+
+def stack_name(stack: str) -> str:
+    return _("usual software") if stack == DEFAULT_STACK else clipped(stack, 40)
+
+
+def model_name(plan: TrainingPlan) -> str:
+    return clipped(plan.workload.name, 60) or _("a model")
+
+
+def verdict(plan: TrainingPlan) -> str:
+    """The answer, or that there is none."""
+    best = layouts.as_text(plan.best.layout, plan.best.micro_batches)
+    if not plan.fits:
+        return _(
+            "Nothing fits. The smallest layout, {layout}, needs {peak} of {device} per GPU: OOM probability {chance}."
+        ).format(
+            layout=best,
+            peak=gigabytes(plan.best.peak_bytes),
+            device=gigabytes(plan.device_bytes),
+            chance=chance(plan.best.chance),
+        )
+    return best
+
+
+def machine(plan: TrainingPlan) -> str:
+    text = _("{count:,} {machine} in nodes of {node}, {memory} each")
+    return text.format(
+        count=plan.devices,
+        machine=clipped(plan.machine.name, 60),
+        node=plan.devices_per_node,
+        memory=gigabytes(plan.device_bytes),
+    )
+
+
+def batch(plan: TrainingPlan) -> str:
+    if units.counts_samples(plan):
+        return _("{samples:,.0f} samples in a step").format(samples=plan.batch.sequences)
+    text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens in a step")
+    return text.format(
+        sequences=plan.batch.sequences, length=plan.batch.sequence, tokens=count(plan.tokens_per_step)
+    )  # fmt: skip
+
+
+def step(plan: TrainingPlan, one: Candidate) -> str:
+    if units.counts_samples(plan):
+        return _("{step}; no run of such a module was measured, so there is no interval").format(
+            step=seconds(one.step_s)
+        )
+    found = interval(seconds(one.step_low_s), seconds(one.step_high_s))
+    return _("{step}; 80 % interval: {interval}").format(step=seconds(one.step_s), interval=found)
+
+
+def speed(plan: TrainingPlan, one: Candidate) -> str:
+    text = _("{all} {unit}, {each} per GPU; MFU {mfu}")
+    return text.format(
+        unit=units.per_second(plan),
+        all=count(one.tokens_per_s), each=count(one.tokens_per_s / plan.devices), mfu=share(one.mfu)
+    )  # fmt: skip
+
+
+def memory(plan: TrainingPlan, one: Candidate) -> str:
+    text = (
+        _("{peak} of {device} at the peak; OOM probability {chance}")
+        if units.counts_samples(plan)
+        else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
+    )
+    return text.format(
+        peak=gigabytes(one.peak_bytes),
+        device=gigabytes(plan.device_bytes),
+        interval=interval(gigabytes(one.peak_low_bytes), gigabytes(one.peak_high_bytes)),
+        chance=chance(one.chance),
+    )
+
+
+def safer(plan: TrainingPlan, one: Candidate) -> str:
+    text = _("{layout}: {slower} slower, {peak} at the peak, OOM probability {chance}")
+    return text.format(
+        layout=layouts.as_text(one.layout, one.micro_batches),
+        slower=share(one.step_s / plan.best.step_s - 1), peak=gigabytes(one.peak_bytes), chance=chance(one.chance)
+    )  # fmt: skip
+
+
+def searched(plan: TrainingPlan) -> str:
+    if plan.considered == 1:
+        return _("one layout, as it was given")
+    first = (_("{count:,} layouts can run, {fitting:,} of them with an OOM probability of at most {chance}")).format(
+        count=plan.considered, fitting=plan.fitting, chance=chance(plan.accepted_chance)
+    )
+    if not plan.fits:
+        return first
+    return clauses([first, _("this is the smallest") if plan.by == "memory" else _("this is the fastest")])
+
+
+def would_fit(plan: TrainingPlan) -> Iterator[str]:
+    """Where nothing fits: what holds most of the memory, and what can be done about it."""
+    biggest = max(HOLDERS, key=lambda name: float(getattr(plan.best.memory, name)))
+    held = float(getattr(plan.best.memory, biggest))
+    yield _("Most of it, {size}, is for: {holder}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
+    if biggest in _MEMORY_OF_STATES:
+        yield _("More GPUs split that further, and offloading moves the optimizer to the host.")
+    else:
+        yield (
+            _("A smaller micro-batch or full recomputation makes that smaller.")
+            if units.counts_samples(plan)
+            else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation make that smaller.")
+        )
+    more = next((one for one in plan.changes if one.what == "memory"), None)
+    if more is not None and more.differs:
+        yield _("With {factor} the memory per GPU it would fit.").format(factor=f"{more.factor:g}x")
+
+
+# --- traffic and compute ----------------------------------------------------------------------------------------------
+
+
+def overlap(one: Overlap) -> str:
+    """Whether traffic hides."""
+    return _("hidden") if one.is_hidden else _("exposed by {time}").format(time=seconds(one.exposed_s))
+
+
+# --- other layouts ----------------------------------------------------------------------------------------------------
+
+
+def slower(one: Alternative, plan: TrainingPlan) -> str:
+    if not one.fits and plan.fits:
+        return _("does not fit")
+    if abs(one.slower - 1) < _FAINT:
+        return _("no slower")
+    if one.slower < 1:
+        return _("{share} faster").format(share=share(1 / one.slower - 1))
+    if one.slower < _TWICE:
+        return _("{share} slower").format(share=share(one.slower - 1))
+    return _("{times} as long").format(times=times(one.slower))
+
+
+def why(one: Alternative, plan: TrainingPlan) -> str:
+    """What is worse about it."""
+    if one.cause == "memory":
+        return _("the smallest needs {times} what a GPU has").format(times=times(one.grown))
+    if one.slower < 1 - _FAINT:
+        return _("but it needs more memory")
+    if one.slower < 1 + _FAINT:
+        return _("the difference is smaller than what can be predicted")
+    part = _(PARTS[f"{one.cause}_s"])
+    if isinf(one.grown):
+        said = _("{part}: {time}, from none").format(part=part, time=seconds(one.grown_s))
+    else:
+        said = _("{part}: {times}, {time} more").format(part=part, times=times(one.grown), time=seconds(one.grown_s))
+    return clauses([said, _("leaves the node")]) if _leaves_the_node(one, plan) else said
+
+
+def _leaves_the_node(one: Alternative, plan: TrainingPlan) -> bool:
+    """Whether the traffic that grew now passes between nodes, and did not in the best layout."""
+    groups = {"tensor": ("tp",), "context": ("tp", "cp"), "expert": ("tp", "ep")}.get(one.cause)
+    if groups is None:
+        return False
+    before = after = 1.0
+    for name in groups:
+        before, after = before * getattr(plan.best.layout, name), after * getattr(one.layout, name)
+    return before <= plan.devices_per_node < after
+
+
+def change(one: Change) -> str:
+    """What a better machine would change."""
+    text = _("{what}: {effect}")
+    return text.format(what=_(BETTER[one.what]).format(factor=f"{one.factor:g}x"), effect=effect(one))
+
+
+def effect(one: Change) -> str:
+    if not isfinite(one.faster) or one.faster <= 0:
+        return _("still nothing would fit")
+    is_faster = one.faster - 1 >= _FAINT
+    gain = _("{share} faster").format(share=share(one.faster - 1)) if is_faster else _("hardly faster")
+    if not one.differs:
+        return _("{gain}, the same layout").format(gain=gain)
+    micro_batch = _("micro-batch {size}").format(size=int(one.layout.micro_batch))
+    kept = [layouts.split(one.layout), micro_batch]
+    kept += [layouts.sharding(one.layout)] if one.layout.zero else []
+    policy = _("recomputation: {policy}").format(policy=layouts.recompute(one.layout))
+    return _("{gain}, with {layout}").format(gain=gain, layout=_(", ").join([*kept, policy]))
+
+
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+
+def trust(plan: TrainingPlan) -> Iterator[str]:
+    """What stands behind the figures, and what they leave out."""
+    for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
+        found = next((one for one in plan.evidence if one.what == what), None)
+        yield _("{name}: {evidence}").format(name=name, evidence=evidence(found, plan.stack))
+    if plan.evidence:
+        yield held_out()
+    yield not_modelled(plan)
+
+
+def held_out() -> str:
+    return _(
+        "Held out means left out of the fit. Nearly all of these runs (98 % of the step times) have a sibling in it: "
+        "the same model, machine and software stack in another layout. Expect larger errors on what was never measured."
+    )
+
+
+def evidence(found: MeasuredAccuracy | None, stack: str) -> str:
+    if found is None or not found.rows:
+        return _("no measured run stands behind it; take it as a guess")
+    text = ngettext(
+        "median error {median}, p90 {p90}, on {rows:,} held-out run",
+        "median error {median}, p90 {p90}, on {rows:,} held-out runs",
+        found.rows,
+    )
+    said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))
+    own = found.stack == stack
+    whose = _("of {stack}").format(stack=stack_name(found.stack)) if own else _("of all software stacks")
+    return _("{said} ({whose})").format(said=said, whose=whose)
+
+
+def not_modelled(plan: TrainingPlan) -> str:
+    """What is in no figure, so that nobody believes it is."""
+    said = [
+        unused_of(plan.machine),
+        _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
+        _("Experts are taken to get the same number of tokens each.") if plan.workload.experts else "",
+        _("Convolutions are taken to reach what matmuls reach, and the module to be its blocks, all alike.")
+        if units.counts_samples(plan)
+        else "",
+    ]
+    return sentences(said)
