@@ -101,14 +101,14 @@ def _masked_line(line: bytes) -> bytes:
     name = ""
     parts: list[str] = []
     done = 0
-    for found in _STRING.finditer(text):
-        if found["names"]:
-            parts += (text[done : found.start()], _masked_string("", found[0][: -len(found["names"])]), found["names"])
-            name = found[0][1:].partition('"')[0]
+    for match in _STRING.finditer(text):
+        if match["names"]:
+            parts += (text[done : match.start()], _masked_string("", match[0][: -len(match["names"])]), match["names"])
+            name = match[0][1:].partition('"')[0]
         else:
-            parts += (text[done : found.start()], _masked_string(name, found[0]))
+            parts += (text[done : match.start()], _masked_string(name, match[0]))
             name = ""
-        done = found.end()
+        done = match.end()
     return "".join((*parts, text[done:])).encode("utf-8", "surrogateescape")
 
 

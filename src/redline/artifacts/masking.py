@@ -142,11 +142,11 @@ def masked(text: str, replace: Replace = _mask) -> str:
     if not may_hold_secret(text):
         return text
     shapes, in_urls, named = _compiled()
-    text = shapes.sub(lambda found: replace(found[0]), text)
+    text = shapes.sub(lambda match: replace(match[0]), text)
     for shape in in_urls:
-        text = shape.sub(lambda found: found["before"] + _unless_masked(found["value"], replace), text)
+        text = shape.sub(lambda match: match["before"] + _unless_masked(match["value"], replace), text)
     for shape in named:
-        text = shape.sub(lambda found: _assigned(found, replace), text)
+        text = shape.sub(lambda match: _assigned(match, replace), text)
     return text
 
 
@@ -154,14 +154,14 @@ def _unless_masked(value: str, replace: Replace) -> str:
     return value if _SAYS_NOTHING.fullmatch(value) else replace(value)
 
 
-def _assigned(found: re.Match[str], replace: Replace) -> str:
-    name, between, value = found["name"], found["between"], found["value"]
+def _assigned(match: re.Match[str], replace: Replace) -> str:
+    name, between, value = match["name"], match["between"], match["value"]
     quote = value[0] if value[0] in "\"'" and value[-1] == value[0] and len(value) > 1 else ""
     inner = value.strip(quote) if quote else value
     if not is_secret(name, inner):
-        return found[0]
+        return match[0]
     if between.strip() == ":" and _sureness(name) < _CERTAIN_SURE and not looks_random(inner):
-        return found[0]  # as in prose: "token: the"
+        return match[0]  # as in prose: "token: the"
     return f"{name}{between}{quote}{replace(inner)}{quote}"
 
 

@@ -84,8 +84,11 @@ def bytes_kept(
         "core": 1 - present(recompute),
     }
     total: Number = 0
-    for one in activations:
-        total = total + one.bytes_per_token * one.layers * stays[one.kept] / divisors[one.divided]
+    for activation in activations:
+        total = (
+            total
+            + activation.bytes_per_token * activation.layers * stays[activation.kept] / divisors[activation.divided]
+        )
     return total
 
 

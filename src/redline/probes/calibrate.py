@@ -211,13 +211,16 @@ class _Run:
             tell=lambda done, of: self._tell_again(f"sustained rate, {done} of {of} types"),
         )
         self.watch.beat()
-        missing = [one.dtype for one in found if one.sustained_flops_per_s is None]
+        missing = [peak.dtype for peak in found if peak.sustained_flops_per_s is None]
         return found, self._no_time(f"sustained rate of {', '.join(missing)}") if missing else ()
 
     def laws(self, kernels: Sequence[KernelPoint]) -> tuple[tuple[Law, ...], tuple[Declined, ...]]:
         dtypes = dict.fromkeys(point.dtype for point in kernels if point.family == compute.MATMUL)
         found = {dtype: law_of(kernels, dtype) for dtype in dtypes if not self.budget.is_late}
-        late, few = ([one for one in dtypes if one not in found], [one for one, law in found.items() if law is None])
+        late, few = (
+            [dtype for dtype in dtypes if dtype not in found],
+            [one for one, law in found.items() if law is None],
+        )
         declined = [*(self._no_time(f"law of matmuls in {', '.join(late)}") if late else ())]
         if few:
             why = "too few shapes were timed often enough"
@@ -234,7 +237,7 @@ class _Run:
                 yield from self._no_time(_NAMES.get(module, f"most of {_SAMPLED[module]}"))
                 continue
             missing = [
-                one.about for one in cases if one.key not in samples.passes and one.about not in samples.declined
+                case.about for case in cases if case.key not in samples.passes and case.about not in samples.declined
             ]
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             yield from self._no_time(missing[0] + more) if missing else ()

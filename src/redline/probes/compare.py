@@ -176,25 +176,25 @@ def _overhead(calibration: Calibration) -> Iterator[CalibrationFigure]:
 
 
 def _roofline(calibration: Calibration) -> Iterator[CalibrationFigure]:
-    found = calibration.roofline
-    if found is None:
+    roofline = calibration.roofline
+    if roofline is None:
         return
-    yield _main("roofline", "ridge", found.dtype, "FLOP/byte", found.ridge_flops_per_byte)
-    yield _main("roofline", "flat_bandwidth", found.dtype, "B/s", found.bandwidth_bytes_per_s)
-    yield _main("roofline", "linear_peak", found.dtype, work_unit(found.dtype), found.peak_flops_per_s)
-    for point in found.points:
-        of = f"{found.dtype} {point.flops_per_byte:g}"
-        yield _point("roofline", "intensity", of, work_unit(found.dtype), rate(point.flops, point.time_ns))
+    yield _main("roofline", "ridge", roofline.dtype, "FLOP/byte", roofline.ridge_flops_per_byte)
+    yield _main("roofline", "flat_bandwidth", roofline.dtype, "B/s", roofline.bandwidth_bytes_per_s)
+    yield _main("roofline", "linear_peak", roofline.dtype, work_unit(roofline.dtype), roofline.peak_flops_per_s)
+    for point in roofline.points:
+        of = f"{roofline.dtype} {point.flops_per_byte:g}"
+        yield _point("roofline", "intensity", of, work_unit(roofline.dtype), rate(point.flops, point.time_ns))
 
 
-def _collectives(found: Collectives) -> Iterator[CalibrationFigure]:
-    for law in found.laws:
+def _collectives(collectives: Collectives) -> Iterator[CalibrationFigure]:
+    for law in collectives.laws:
         yield _main("collectives", "latency", _of(law), "ns", _as_wide_as_its_error(law.latency_ns, law))
         yield _main("collectives", "rate", _of(law), "B/s", _as_wide_as_its_error(law.bytes_per_s, law))
-    for point in found.points:
+    for point in collectives.points:
         of = f"{point.operation} {point.group} {point.ranks} {format_buffer(point.size_bytes)}"
         yield _point("collectives", "collective_time", of, "ns", point.time_ns)
-    for rank in found.ranks:
+    for rank in collectives.ranks:
         yield _point("collectives", "rank_work", str(rank.rank), "ns", rank.work_ns)
 
 

@@ -59,8 +59,14 @@ def cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[Bench
     """Shapes whose call would take longer than some milliseconds here, or a share of that, are left out."""
     found = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
     for dtype in _LAYER_TYPES:
-        found += [_convolution(one, dtype, device) for one in convolutions(is_cuda=device.is_cuda, quick=quick)]
-        found += [_attention(one, dtype, device) for one in attentions(is_cuda=device.is_cuda, quick=quick)]
+        found += [
+            _convolution(convolution, dtype, device)
+            for convolution in convolutions(is_cuda=device.is_cuda, quick=quick)
+        ]
+        found += [
+            _attention(attention_shape, dtype, device)
+            for attention_shape in attentions(is_cuda=device.is_cuda, quick=quick)
+        ]
     return found
 
 
@@ -81,7 +87,7 @@ def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]
 
 def matmul_again(kernel: Kernel, device: ProbeDevice) -> BenchmarkCase[Kernel]:
     """The case of a matmul that was measured before."""
-    number = next(one for one in numbers(device) if one.name == kernel.dtype)
+    number = next(number for number in numbers(device) if number.name == kernel.dtype)
     product = product_of(kernel.shape)
     return _matmul(number, product, Operands(device, [product]))
 

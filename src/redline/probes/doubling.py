@@ -34,11 +34,11 @@ def doubling(step: Step, batch: int, device: ProbeDevice, effort: TimingBudget, 
     samples: Samples[int] = Samples()
     for _ in range(_PASSES):
         take(_cases(step, [batch]), device, effort, samples)
-    found = _doublings(samples, [batch], noise)
-    if not found:
+    doublings = _doublings(samples, [batch], noise)
+    if not doublings:
         what, why = next(iter(samples.declined.items()))
         raise InputError(f"{what} cannot be timed: {why}. Give a smaller batch, or a step that runs by itself.")
-    return found[0]
+    return doublings[0]
 
 
 def is_overhead(doubling: Doubling) -> bool:

@@ -81,17 +81,17 @@ def _figures(calibration: Calibration, base: Machine | None) -> Iterator[tuple[s
 
 def _peaks(calibration: Calibration, base: Machine | None) -> Iterator[tuple[str, Figure]]:
     """Where nobody published a peak, the best that was measured stands in for it, and says so."""
-    for one in calibration.peaks:
-        if one.dtype not in DTYPES:
+    for peak in calibration.peaks:
+        if peak.dtype not in DTYPES:
             continue
-        how, why = f"fastest of all matmuls: {one.shape}", why_not(one.burst_flops_per_s, calibration)
-        yield f"{BEST_MATMUL}.{one.dtype}", _measured(one.burst_flops_per_s, how, why)
-        if base is None or base.peak_flops_per_s(one.dtype) is None:
-            yield f"{PEAK}.{one.dtype}", _measured(one.burst_flops_per_s, f"no peak is published; {how}", why)
-        if one.sustained_flops_per_s is not None:
-            how = f"the same matmul, after {one.sustained_s / 2:.1f} s of it"
-            why = why_not(one.sustained_flops_per_s, calibration, is_series=True)
-            yield f"{SUSTAINED_MATMUL}.{one.dtype}", _measured(one.sustained_flops_per_s, how, why)
+        how, why = f"fastest of all matmuls: {peak.shape}", why_not(peak.burst_flops_per_s, calibration)
+        yield f"{BEST_MATMUL}.{peak.dtype}", _measured(peak.burst_flops_per_s, how, why)
+        if base is None or base.peak_flops_per_s(peak.dtype) is None:
+            yield f"{PEAK}.{peak.dtype}", _measured(peak.burst_flops_per_s, f"no peak is published; {how}", why)
+        if peak.sustained_flops_per_s is not None:
+            how = f"the same matmul, after {peak.sustained_s / 2:.1f} s of it"
+            why = why_not(peak.sustained_flops_per_s, calibration, is_series=True)
+            yield f"{SUSTAINED_MATMUL}.{peak.dtype}", _measured(peak.sustained_flops_per_s, how, why)
 
 
 def _laws(calibration: Calibration) -> Iterator[tuple[str, Figure]]:
@@ -108,16 +108,16 @@ def _laws(calibration: Calibration) -> Iterator[tuple[str, Figure]]:
                 yield f"{name}.{law.dtype}", _measured(constant, how, why_not(constant, calibration, is_series=True))
 
 
-def _collectives(found: Collectives, calibration: Calibration) -> Iterator[tuple[str, Figure]]:
+def _collectives(collectives: Collectives, calibration: Calibration) -> Iterator[tuple[str, Figure]]:
     """The levels that a planner asks for: inside a machine, and among machines."""
     levels = {"node": "node", "across": "across"}
-    if found.hosts in {1, found.world}:
-        levels = {"world": "node" if found.hosts == 1 else "across"}
-    for law in found.laws:
+    if collectives.hosts in {1, collectives.world}:
+        levels = {"world": "node" if collectives.hosts == 1 else "across"}
+    for law in collectives.laws:
         level = levels.get(law.group)
         if level is None:
             continue
-        how = f"{found.backend}, {law.ranks} ranks; {100 * law.error_median:.0f} % off for unseen sizes (median)"
+        how = f"{collectives.backend}, {law.ranks} ranks; {100 * law.error_median:.0f} % off for unseen sizes (median)"
         for name, value in ((LATENCY, law.latency_ns), (RATE, law.bytes_per_s)):
             if value > 0:
                 reach = value * law.error_median

@@ -123,13 +123,13 @@ def _roofs(points: Sequence[IntensityPoint]) -> tuple[Estimate, Estimate]:
 
 def _typical(estimates: Sequence[Estimate]) -> Estimate:
     """The median, with an interval that holds all of the values."""
-    values = [one.value for one in estimates]
+    values = [estimate.value for estimate in estimates]
     return Estimate(
         value=float(np.median(values)),
-        low=min(*values, float(np.median([one.low for one in estimates]))),
-        high=max(*values, float(np.median([one.high for one in estimates]))),
-        samples=sum(one.samples for one in estimates),
-        outliers=sum(one.outliers for one in estimates),
+        low=min(*values, float(np.median([estimate.low for estimate in estimates]))),
+        high=max(*values, float(np.median([estimate.high for estimate in estimates]))),
+        samples=sum(estimate.samples for estimate in estimates),
+        outliers=sum(estimate.outliers for estimate in estimates),
     )
 
 

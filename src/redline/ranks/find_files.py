@@ -42,15 +42,15 @@ def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = Fal
     """Every trace file meant, in a stable order, each once; where asked for, digests of traces as well."""
     if isinstance(named, TraceFiles):
         return list(named)
-    found: dict[Path, Path] = {}
+    paths: dict[Path, Path] = {}
     for one in [named] if isinstance(named, str | Path) else named:
         if not str(one):
             raise InputError("an empty path was given; is a variable of the shell unset?")
         for path in _meant_by(str(one), digests):
-            found.setdefault(path.absolute(), path)
-    if not found:
+            paths.setdefault(path.absolute(), path)
+    if not paths:
         raise UsageError("no path was given; name the files, folders or patterns of the traces")
-    return list(found.values())
+    return list(paths.values())
 
 
 def _meant_by(named: str, digests: bool) -> list[Path]:

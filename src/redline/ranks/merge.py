@@ -240,17 +240,17 @@ def _about(job: Job, zero_ns: int) -> dict[str, object]:
 
 def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]) -> None:
     """Read the file back and compare what is in it with what was put in."""
-    found: Counter[tuple[int, str]] = Counter()
+    counter: Counter[tuple[int, str]] = Counter()
     for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
             for event in batch.events:
                 if event.ph != schema.METADATA and isinstance(event.pid, int):
                     category = MEMORY if event.ph == schema.INSTANT else event.cat
-                    found[event.pid // PIDS_PER_RANK, category] += 1
-    if found != counts:
-        key = next(key for key in counts | found if counts[key] != found[key])
+                    counter[event.pid // PIDS_PER_RANK, category] += 1
+    if counter != counts:
+        key = next(key for key in counts | counter if counts[key] != counter[key])
         raise OutputError(
-            f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {found[key]} read back.\n"
+            f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {counter[key]} read back.\n"
             "The file cannot be trusted: check the disk and merge again."
         )

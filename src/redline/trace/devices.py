@@ -27,4 +27,4 @@ def alike_device(timeline: Timeline) -> tuple[Device, ...]:
 
 
 def _named_devices(timeline: Timeline) -> tuple[Device, ...]:
-    return tuple(device for device in sorted(timeline.metadata.devices, key=lambda one: one.id) if device.name)
+    return tuple(device for device in sorted(timeline.metadata.devices, key=lambda device: device.id) if device.name)

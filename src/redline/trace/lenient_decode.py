@@ -61,7 +61,9 @@ def event_from(value: Any, log: ProblemLog, offset: int) -> ExactEvent | None:
 
 
 _FIELDS = {
-    struct: {one.encode_name: (one.name, one.type) for one in msgspec.structs.fields(struct) if one.name != "args"}
+    struct: {
+        field.encode_name: (field.name, field.type) for field in msgspec.structs.fields(struct) if field.name != "args"
+    }
     for struct in (ExactEvent, Args)
 }
 

@@ -114,7 +114,9 @@ class _Team:
             if batch is None or batch.last:
                 self._end, self._ended = batch, True
                 return
-            member = next((one for one in self._others if one.worker and one.worker.can_take(batch.text)), self._here)
+            member = next(
+                (other for other in self._others if other.worker and other.worker.can_take(batch.text)), self._here
+            )
             result = None
             if member.worker is not None:
                 member.worker.give(batch.text)
@@ -141,7 +143,7 @@ class _Team:
 
     def _go_back(self, mark: ChunkBoundary) -> None:
         """As if nothing had been read beyond."""
-        self._others = [one for one in self._others if one.worker and not one.worker.is_dead]
+        self._others = [other for other in self._others if other.worker and not other.worker.is_dead]
         for member in (self._here, *self._others):
             member.forget()
         self._ahead.clear()

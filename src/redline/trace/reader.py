@@ -167,8 +167,8 @@ def _timeline(
 
 def with_steps(timeline: Timeline, step_regex: str | None) -> Timeline:
     """The timeline cut into steps."""
-    found = find_steps(timeline.spans, timeline.texts, timeline.window_ns, step_regex)
-    return replace(timeline, steps=found.steps, step_anchor=found.anchor)
+    recognised_steps = find_steps(timeline.spans, timeline.texts, timeline.window_ns, step_regex)
+    return replace(timeline, steps=recognised_steps.steps, step_anchor=recognised_steps.anchor)
 
 
 def _from_zero(raw: RawColumns, base_ns: int) -> int:

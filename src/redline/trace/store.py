@@ -52,7 +52,9 @@ def packed(timelines: tuple[Timeline, ...]) -> list[bytes]:
     """The timelines in pieces of bytes."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     columns: list[bytes] = []
-    header = compressor.compress(msgspec.json.encode([_header(one, compressor, columns) for one in timelines]))
+    header = compressor.compress(
+        msgspec.json.encode([_header(timeline, compressor, columns) for timeline in timelines])
+    )
     return [_LENGTH.pack(len(header)), header, *columns]
 
 
@@ -67,7 +69,9 @@ def _header(timeline: Timeline, compressor: zstandard.ZstdCompressor, blobs: lis
     return _Header(
         **{name: getattr(timeline, name) for name in _PLAIN},
         **{name: getattr(source, name) for name in ("path", "member", "inflated_bytes", "events")},
-        problems=tuple((one.reason.code, one.count, one.first_offset, one.example) for one in source.problems),
+        problems=tuple(
+            (problem.reason.code, problem.count, problem.first_offset, problem.example) for problem in source.problems
+        ),
         columns=tuple(columns),
     )
 

@@ -87,10 +87,10 @@ class OperatorCall:
         return argument if isinstance(argument, Tensor) else None
 
     def tensor(self, index: int, dimensions: int | None = None) -> Tensor:
-        found = self.optional(index)
-        if found is None or (dimensions is not None and len(found.shape) != dimensions):
+        tensor = self.optional(index)
+        if tensor is None or (dimensions is not None and len(tensor.shape) != dimensions):
             raise UnknownWorkError
-        return found
+        return tensor
 
     def tensor_list(self, index: int) -> TensorList:
         argument = self.arguments[index] if index < len(self.arguments) else None
@@ -168,7 +168,7 @@ def _argument(
     sizes: list[int | list[int]], type_name: str, strides: list[int | list[int]], list_dtype: Dtype | None
 ) -> Argument:
     if type_name == "TensorList" or any(isinstance(size, list) for size in sizes):
-        return TensorList(tuple(_shape(each) for each in sizes if isinstance(each, list)), list_dtype)
+        return TensorList(tuple(_shape(size) for size in sizes if isinstance(size, list)), list_dtype)
     dtype = PROFILER_NAMES.get(type_name)
     if dtype is None:
         if sizes:  # a tensor of a type that we do not know

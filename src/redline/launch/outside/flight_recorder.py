@@ -33,9 +33,9 @@ def ask(ranks: Iterable[int], environment: Mapping[str, str] = os.environ) -> bo
 def recordings(since_s: float, *, asked: bool, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Files of recorders that were written since then, by the clock; those that were `asked` for may take a moment."""
     until_s = time.monotonic() + (_ANSWER_S if asked else 0.0)
-    while not (found := _written(since_s, environment)) and time.monotonic() < until_s:
+    while not (work := _written(since_s, environment)) and time.monotonic() < until_s:
         time.sleep(0.1)
-    return found
+    return work
 
 
 def _written(since_s: float, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from redline.launch.run_record import RankRecord
 
 
 def machine(own: Sequence[RankRecord]) -> dict[str, Any]:
-    accelerators = sorted({name for one in own for name in one.facts.get("accelerators", [])})
+    accelerators = sorted({name for rank_record in own for name in rank_record.facts.get("accelerators", [])})
     return {
         "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),

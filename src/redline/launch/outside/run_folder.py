@@ -37,7 +37,7 @@ def make_folder(folder: Path, *, fresh: bool) -> tuple[Path | None, list[str]]:
 
 def remove_if_nothing_happened(folder: Path, record: RunRecord) -> bool:
     """A job that never took a step, because its name was misspelt or it failed at once, leaves no folder."""
-    if record.stalls or any(one.steps or one.windows for one in record.ranks):
+    if record.stalls or any(rank.steps or rank.windows for rank in record.ranks):
         return False
     with suppress(OSError):
         folder.rmdir()
@@ -75,9 +75,9 @@ def _joined(folder: Path, record: RunRecord) -> RunRecord:
         others = read_record(folder / NAME).ranks
     except InputError:
         return record
-    own = {(one.rank, one.restart) for one in record.ranks}
-    ranks = (*(one for one in others if (one.rank, one.restart) not in own), *record.ranks)
-    return replace(record, ranks=tuple(sorted(ranks, key=lambda one: (one.restart, one.rank))))
+    own = {(rank.rank, rank.restart) for rank in record.ranks}
+    ranks = (*(other for other in others if (other.rank, other.restart) not in own), *record.ranks)
+    return replace(record, ranks=tuple(sorted(ranks, key=lambda rank: (rank.restart, rank.rank))))
 
 
 def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
@@ -108,10 +108,10 @@ def _write(path: Path, content: object) -> None:
 
 def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequence[ProcessSlot]) -> None:
     """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
-    windows = [(slot, one) for slot in slots for one in slot.windows()]
+    windows = [(slot, window) for slot in slots for window in slot.windows()]
     kept = {trace_path(slot, one[NUMBER]) for slot, one in windows if one[STATE] != DISOWNED}
     found = {trace_path(slot, one[NUMBER]) for slot, one in windows}
-    found |= {trace_path(slot, one[NUMBER]) for slot in helpers for one in slot.windows()}
+    found |= {trace_path(slot, window[NUMBER]) for slot in helpers for window in slot.windows()}
     for name in found - kept:
         path = folder / name
         path.unlink(missing_ok=True)

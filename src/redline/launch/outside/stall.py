@@ -117,15 +117,15 @@ def _standing(slot: ProcessSlot, text: str, now_ns: int) -> Standing:
 
 def _held_by(ranks: Sequence[Standing]) -> tuple[int, ...]:
     """Stopped ranks; else those with fewer steps than others; else those that are not inside torch."""
-    most = max(one.steps for one in ranks)
+    most = max(standing.steps for standing in ranks)
     for stands_out in (
-        [one for one in ranks if one.state == "stopped"],
-        [one for one in ranks if one.steps < most],
-        [one for one in ranks if not one.in_torch and one.where],
+        [standing for standing in ranks if standing.state == "stopped"],
+        [standing for standing in ranks if standing.steps < most],
+        [standing for standing in ranks if not standing.in_torch and standing.where],
     ):
         if stands_out and len(stands_out) < len(ranks):
             return tuple(one.rank for one in stands_out)
-    return tuple(one.rank for one in ranks)
+    return tuple(standing.rank for standing in ranks)
 
 
 def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
@@ -191,7 +191,7 @@ Frame = tuple[str, int, str]
 def main_thread(text: str) -> list[Frame]:
     """The frames of the main thread, innermost first: of the thread whose outermost frame is a module's."""
     for block in re.split(r"\n(?=(?:Current thread|Thread) 0x)", text):
-        frames = [(found["file"], int(found["line"]), found["function"]) for found in _FRAME.finditer(block)]
+        frames = [(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(block)]
         if frames and frames[-1][2] in ("<module>", "_run_code", "_run_module_as_main"):
             return frames
     return []

@@ -78,6 +78,6 @@ def undominated(first: Column, second: Column, allowed: NDArray[np.bool_]) -> ND
 
 def _rows(form: Format, which: NDArray[np.int64]) -> Format:
     taken: dict[str, Any] = {
-        each.name: getattr(form, each.name)[which] for each in fields(Format) if each.name != "name"
+        field.name: getattr(form, field.name)[which] for field in fields(Format) if field.name != "name"
     }
     return Format(**taken)

@@ -158,4 +158,4 @@ def _refused(found: Frontier) -> tuple[tuple[int, str, float], ...]:
 
 def _frontier(points: Sequence[ServingPoint]) -> tuple[ServingPoint, ...]:
     """The fastest for a user first."""
-    return tuple(sorted(points, key=lambda one: -one.tokens_per_s_user))
+    return tuple(sorted(points, key=lambda serving_point: -serving_point.tokens_per_s_user))

@@ -106,7 +106,10 @@ def _table_name(machine: Machine) -> str:
     """The longest prefix of the machine's record among those of the tables; "" where there is none."""
     record = machine.base or machine.name
     found = [
-        (len(each), name) for name, prefixes in _TABLE_NAMES.items() for each in prefixes if record.startswith(each)
+        (len(prefix), name)
+        for name, prefixes in _TABLE_NAMES.items()
+        for prefix in prefixes
+        if record.startswith(prefix)
     ]
     return max(found)[1] if found else ""
 
@@ -131,7 +134,7 @@ def _attention_table() -> dict[str, tuple[float, float]]:
     for row in _rows("attention_efficiency.csv"):
         if row["kind"].startswith("prefill"):
             points.setdefault(row["gpu"], []).append((float(row["size"]), float(row["median_frac_of_peak"])))
-    return {gpu: _most_and_half(np.array(each)) for gpu, each in points.items()}
+    return {gpu: _most_and_half(np.array(point)) for gpu, point in points.items()}
 
 
 def _most_and_half(points: NDArray[np.float64]) -> tuple[float, float]:

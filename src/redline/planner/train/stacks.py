@@ -129,11 +129,11 @@ def rates_of(
 ) -> Rates:
     """What a machine does in a number format under a stack. Measured latencies come before those of the stack."""
     bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
-    found = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
+    rates = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
     return replace(
-        found,
-        node_latency_s=_latency_s(machine, "node", found.node_latency_s),
-        across_latency_s=_latency_s(machine, "across", found.across_latency_s),
+        rates,
+        node_latency_s=_latency_s(machine, "node", rates.node_latency_s),
+        across_latency_s=_latency_s(machine, "across", rates.across_latency_s),
     )
 
 

@@ -23,8 +23,8 @@ Entry = dict[str, float]
 
 def held_out() -> dict[str, dict[str, Entry]]:
     """Of step time and of memory: rows, median and 90th percentile of absolute errors."""
-    steps = {each.name: _entry(each.runs, each.median, each.ninetieth) for each in step_accuracy().stacks}
-    peaks = {each.stack: _entry(each.rows, each.median, each.p90) for each in memory_accuracy().peaks}
+    steps = {stack.name: _entry(stack.runs, stack.median, stack.ninetieth) for stack in step_accuracy().stacks}
+    peaks = {peak.stack: _entry(peak.rows, peak.median, peak.p90) for peak in memory_accuracy().peaks}
     return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_unfitted()}}
 
 

@@ -88,7 +88,7 @@ def rows_where(rows: ServingRows, chosen: NDArray[np.bool_]) -> ServingRows:
     at = np.flatnonzero(chosen)
 
     def of(value: Any) -> Any:
-        taken = {each.name: getattr(value, each.name)[at] for each in fields(value) if each.name != "name"}
+        taken = {field.name: getattr(value, field.name)[at] for field in fields(value) if field.name != "name"}
         return replace(value, **taken)
 
     taken: dict[str, Any] = {
@@ -234,20 +234,22 @@ def _measured(row: Row, *, with_images: bool) -> dict[str, float]:
 
 def _columns(kept: Sequence[_Expressed]) -> ServingRows:
     return ServingRows(
-        ids=tuple(each.id for each in kept),
-        engine=tuple(each.engine for each in kept),
-        gpu=tuple(each.gpu for each in kept),
-        names=tuple(each.name for each in kept),
-        model=Model(**_stacked([each.model for each in kept])),
-        form=Format(**_stacked([each.form for each in kept])),
-        where=Deployment(**_stacked([each.where for each in kept])),
-        device=AcceleratorPeaks(**_stacked([each.device for each in kept])),
-        traffic=Traffic(**_stacked([each.traffic for each in kept])),
-        measured={name: np.array([each.measured[name] for each in kept]) for name in (*METRICS, "tokens_per_s")},
-        speculative=np.array([each.speculative for each in kept]),
+        ids=tuple(expressed.id for expressed in kept),
+        engine=tuple(expressed.engine for expressed in kept),
+        gpu=tuple(expressed.gpu for expressed in kept),
+        names=tuple(expressed.name for expressed in kept),
+        model=Model(**_stacked([expressed.model for expressed in kept])),
+        form=Format(**_stacked([expressed.form for expressed in kept])),
+        where=Deployment(**_stacked([expressed.where for expressed in kept])),
+        device=AcceleratorPeaks(**_stacked([expressed.device for expressed in kept])),
+        traffic=Traffic(**_stacked([expressed.traffic for expressed in kept])),
+        measured={
+            name: np.array([expressed.measured[name] for expressed in kept]) for name in (*METRICS, "tokens_per_s")
+        },
+        speculative=np.array([expressed.speculative for expressed in kept]),
     )
 
 
 def _stacked(values: Sequence[Any]) -> dict[str, Any]:
-    names = [each.name for each in fields(values[0]) if each.name != "name"]
+    names = [field.name for field in fields(values[0]) if field.name != "name"]
     return {name: np.array([getattr(value, name) for value in values], dtype=np.float64) for name in names}

@@ -44,11 +44,11 @@ def predicted(rows: ServingRows) -> ServeOutcome:
 
 def log_errors(rows: ServingRows, outcome: ServeOutcome) -> dict[str, Column]:
     """log(predicted / measured) per metric; NaN where a row was not measured, or its engine is not scored by it."""
-    found: dict[str, Column] = {}
-    for metric in sorted({each for metrics in SCORED.values() for each in metrics}):
+    columns: dict[str, Column] = {}
+    for metric in sorted({metric for metrics in SCORED.values() for metric in metrics}):
         asked = np.array([metric in SCORED[engine] for engine in rows.engine])
-        found[metric] = np.where(asked, np.log(getattr(outcome, metric) / rows.measured[metric]), np.nan)
-    return found
+        columns[metric] = np.where(asked, np.log(getattr(outcome, metric) / rows.measured[metric]), np.nan)
+    return columns
 
 
 def serving_accuracy() -> tuple[ServingAccuracy, ...]:

@@ -93,7 +93,7 @@ def step_accuracy() -> StepAccuracy:
         return _accuracy(name, scored.where(mask), predicted_s[mask])
 
     masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long}
-    left_out = Counter(each.reason for each in unexpressed_runs())
+    left_out = Counter(unexpressed.reason for unexpressed in unexpressed_runs())
     return StepAccuracy(
         dense=score("dense", dense),
         megatron=score("megatron", dense & np.isin(scored.stacks, MEGATRON)),
@@ -129,14 +129,14 @@ def rates(runs: Runs) -> Rates:
     kinds = sorted(set(keys))
     found = [stack(*kind) for kind in kinds]
     at = np.array([kinds.index(key) for key in keys])
-    columns = {each.name: np.array([getattr(one, each.name) for one in found])[at] for each in fields(SoftwareStack)}
+    columns = {field.name: np.array([getattr(one, field.name) for one in found])[at] for field in fields(SoftwareStack)}
     return with_stack(runs.bare, SoftwareStack(**columns))
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:
     """As a search chooses: the fastest of those that are unlikely to run out of memory, or else of all."""
     choices = tuple(_choices(runs, predicted(runs).step_s + np.where(_fits(runs), 0.0, NEVER_S)))
-    lost = [each.lost for each in choices]
+    lost = [choice.lost for choice in choices]
     return ChoiceLoss(choices=choices, median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
 
 

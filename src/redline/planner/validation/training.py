@@ -186,8 +186,8 @@ def _reasons(rows: Rows) -> Texts:
 
 
 def _runs(rows: Rows) -> Runs:
-    machines = np.array([MACHINES[each] for each in rows.columns["gpu"]])
-    formats = np.array([FORMATS.get(each, "bf16") for each in rows.columns["precision"]])
+    machines = np.array([MACHINES[column] for column in rows.columns["gpu"]])
+    formats = np.array([FORMATS.get(column, "bf16") for column in rows.columns["precision"]])
     batch = Batch(sequence=rows.numbers("seq"), sequences=_sequences(rows))
     return Runs(
         ids=rows.text("id"),
@@ -300,8 +300,8 @@ def _step_s(rows: Rows) -> Numbers:
 def _stacks(rows: Rows) -> Texts:
     """Stacks of rows, "" where none is known."""
     found = []
-    for each, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
-        named = (stack for start, stack in STACKS if each.startswith(start) or framework.startswith(start))
+    for column, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
+        named = (stack for start, stack in STACKS if column.startswith(start) or framework.startswith(start))
         found.append(next(named, ""))
     return np.array(found)
 

@@ -34,9 +34,9 @@ def rank_speeds(times: Sequence[RankTimes]) -> tuple[RankSpeed, ...]:
 
     The usual one is the median rank, and with an even number of them the faster one in the middle: of two, the faster.
     """
-    estimates = [estimate(one.wall_ns) for one in times]
+    estimates = [estimate(rank_times.wall_ns) for rank_times in times]
     usual = sorted(estimates, key=lambda one: one.value)[(len(estimates) - 1) // 2]
-    return tuple(_rank_speed(one, found, usual) for one, found in zip(times, estimates, strict=True))
+    return tuple(_rank_speed(rank_times, found, usual) for rank_times, found in zip(times, estimates, strict=True))
 
 
 def _rank_speed(times: RankTimes, found: Estimate, usual: Estimate) -> RankSpeed:
@@ -137,7 +137,7 @@ def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_
     """
     found = []
     for level in ("node", "across"):
-        of_level = {pair: one for pair, one in times.items() if level_of(*pair, nodes) == level}
+        of_level = {pair: pair_times for pair, pair_times in times.items() if level_of(*pair, nodes) == level}
         if of_level:
             latency = _usual([one.latency_ns for one in of_level.values()])
             transfer = _usual([one.transfer_ns for one in of_level.values()])

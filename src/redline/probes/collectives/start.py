@@ -163,7 +163,7 @@ def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
             return UsageError(f"calibrate: {first.line}")
         return InputError(f"the collectives could not be measured: rank {first.rank} failed\n{first.line}")
     cause = tail[_position(tail, "Root Cause") :]
-    killed = next((found[1] for line in cause if (found := _SIGNAL.search(line))), None)
+    killed = next((match[1] for line in cause if (match := _SIGNAL.search(line))), None)
     if killed is not None:
         return InputError(f"the collectives could not be measured: a rank was ended by {killed}")
     said = next((line.strip() for line in reversed(tail) if _ERROR.search(line)), f"exit code {code}")

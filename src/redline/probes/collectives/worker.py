@@ -45,10 +45,10 @@ def main(words: Sequence[str]) -> int:
     options = _options(words)
     try:
         device = join(options)
-        found = _show(device) if options.show else measure(device, options)
+        operation_examples = _show(device) if options.show else measure(device, options)
         if dist.get_rank() == 0:
             with write_atomic(options.folder / RESULT) as file:
-                file.write(msgspec.json.encode(found))
+                file.write(msgspec.json.encode(operation_examples))
         dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001 (whatever torch, a driver or the network raises is told in one line)
         _leave(options.folder, error)

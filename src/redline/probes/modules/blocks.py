@@ -21,7 +21,7 @@ def blocks_of(module: nn.Module) -> list[nn.Module]:
     for each in module.modules():
         if not isinstance(each, CONTAINERS):
             kinds[type(each)].append(each)
-    several = [found for found in kinds.values() if len(found) >= LEAST]
+    several = [kind for kind in kinds.values() if len(kind) >= LEAST]
     several.sort(key=lambda found: _parameters(found, set()) / len(found), reverse=True)
     taken: set[int] = set()
     counted = [(_parameters(found, taken), found) for found in several]
@@ -31,7 +31,12 @@ def blocks_of(module: nn.Module) -> list[nn.Module]:
 
 def _parameters(found: list[nn.Module], taken: set[int]) -> int:
     """Of all together, without those that are taken; now these are taken as well."""
-    own = {id(one): one.numel() for each in found for one in each.parameters() if id(one) not in taken}
+    own = {
+        id(parameter): parameter.numel()
+        for each in found
+        for parameter in each.parameters()
+        if id(parameter) not in taken
+    }
     taken.update(own)
     return sum(own.values())
 
@@ -58,7 +63,7 @@ class Blocks:
 
     def _begin(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         tensors = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor)]
-        self.inputs_bytes += sum(each.nbytes for each in tensors)
+        self.inputs_bytes += sum(tensor.nbytes for tensor in tensors)
         self._before.append(self._kept_so_far())
 
     def _end(self, *_: object) -> None:

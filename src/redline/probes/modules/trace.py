@@ -48,11 +48,11 @@ def _result(built: Built, counter: "Counter", kept: "SavedActivations", blocks: 
     operators = counter.operators()
     return CountedModule(
         name=type(built.module).__name__,
-        parameters=sum(each.numel() for each in parameters),
-        trained_parameters=sum(each.numel() for each in parameters if each.requires_grad),
-        parameter_bytes=sum(each.nbytes for each in parameters),
-        forward_flops=sum(each.flops for each in operators if not each.backward),
-        backward_flops=sum(each.flops for each in operators if each.backward),
+        parameters=sum(parameter.numel() for parameter in parameters),
+        trained_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        parameter_bytes=sum(parameter.nbytes for parameter in parameters),
+        forward_flops=sum(operator.flops for operator in operators if not operator.backward),
+        backward_flops=sum(operator.flops for operator in operators if operator.backward),
         kept_bytes=kept.size_bytes,
         operators=operators,
         samples=_samples(built),
@@ -77,7 +77,7 @@ class Counter(TorchDispatchMode):
         self._totals: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         owned = [*module.parameters(), *module.buffers()]
         self._owned = {each.untyped_storage()._cdata for each in owned}
-        self._gradients = {_sizes(each) for each in module.parameters()}
+        self._gradients = {_sizes(parameter) for parameter in module.parameters()}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -121,7 +121,7 @@ def _sizes(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _is_causal(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    names = [each.name for each in func._schema.arguments]
+    names = [argument.name for argument in func._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **named}
     return bool(given.get("is_causal", False))
 

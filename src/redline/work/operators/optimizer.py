@@ -19,7 +19,7 @@ def _lists(call: OperatorCall) -> list[TensorList]:
 
 def _moved(lists: list[TensorList]) -> Work:
     dtype = lists[0].dtype
-    total = sum(each.size_bytes for each in lists)
+    total = sum(tensor_list.size_bytes for tensor_list in lists)
     return Work(flops=0, bytes=total, dtype="" if dtype is None else dtype.label, family=FAMILY)
 
 

@@ -39,7 +39,7 @@ def _fused(call: OperatorCall) -> Work:
 
 def _steps(call: OperatorCall) -> int:
     """The product of the sizes of the loops, which are the scalars after the tensors."""
-    last = max(place for place, found in enumerate(call.arguments) if isinstance(found, Tensor))
+    last = max(place for place, argument in enumerate(call.arguments) if isinstance(argument, Tensor))
     sizes = [call.integer(place) for place in range(last + 1, len(call.types)) if call.value(place)]
     if not sizes or min(sizes) < 0:
         raise UnknownWorkError

@@ -41,5 +41,5 @@ def _activations(module: CountedModule, layout: Layout, foot: Footprint) -> Numb
 
 def _logits(module: CountedModule) -> int:
     """Numbers that the loss takes, of all samples of the example."""
-    losses = [each for each in module.operators if each.name == "_log_softmax" and not each.backward]
-    return sum(each.calls * prod(each.shapes[0]) for each in losses)
+    losses = [operator for operator in module.operators if operator.name == "_log_softmax" and not operator.backward]
+    return sum(loss.calls * prod(loss.shapes[0]) for loss in losses)

@@ -201,7 +201,9 @@ def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:
 def _larger_asked(use: dict[str, Number], other: dict[str, Number]) -> dict[str, Number]:
     """Row by row, the moment at which more is asked for."""
     more = np.asarray(sum(use.values())) >= np.asarray(sum(other.values()))
-    return {name: each if each is other[name] else np.where(more, each, other[name]) for name, each in use.items()}
+    return {
+        name: number if number is other[name] else np.where(more, number, other[name]) for name, number in use.items()
+    }
 
 
 def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> MemoryUse:

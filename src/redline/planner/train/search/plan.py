@@ -135,11 +135,13 @@ def _nothing(request: TrainingRequest) -> str:
     )
 
 
-def _first(found: FoundLayouts, count: int) -> list[Evaluated]:
+def _first(found_layouts: FoundLayouts, count: int) -> list[Evaluated]:
     """The best ones, without those that cost what a simpler one costs."""
-    costs = np.stack([found.every.step_s, found.every.peak_bytes], axis=1)[: max(found.fitting, 1)]
+    costs = np.stack([found_layouts.every.step_s, found_layouts.every.peak_bytes], axis=1)[
+        : max(found_layouts.fitting, 1)
+    ]
     _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
-    return [found.every.row(int(row)) for row in np.sort(rows)[: min(count, found.fitting)]]
+    return [found_layouts.every.row(int(row)) for row in np.sort(rows)[: min(count, found_layouts.fitting)]]
 
 
 def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -149,25 +151,25 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.unique(np.linspace(0, len(rows) - 1, SHOWN_FRONTIER).round().astype(np.intp))]
 
 
-def _candidate(job: TrainingJob, one: Evaluated, request: TrainingRequest) -> Candidate:
-    step_s, peak_bytes = float(one.step_s), float(one.peak_bytes)
+def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest) -> Candidate:
+    step_s, peak_bytes = float(evaluated.step_s), float(evaluated.peak_bytes)
     low, high = request.workload.spread(request.stack, request.machine)
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(
-        layout=one.layout,
-        micro_batches=int(micro_batches(job.batch, one.layout)),
-        time=one.time,
+        layout=evaluated.layout,
+        micro_batches=int(micro_batches(job.batch, evaluated.layout)),
+        time=evaluated.time,
         step_s=step_s,
         step_low_s=step_s * low,
         step_high_s=step_s * high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
         mfu=job.workload.flops_per_step(job.batch) / possible,
-        memory=one.memory,
+        memory=evaluated.memory,
         peak_bytes=peak_bytes,
         peak_low_bytes=float(low_bytes),
         peak_high_bytes=float(high_bytes),
-        chance=float(one.chance),
+        chance=float(evaluated.chance),
     )
 
 

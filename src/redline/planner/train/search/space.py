@@ -53,7 +53,7 @@ def module_layouts(batch: Batch, space: Space) -> Layout:
     """The same for a module whose inside is not known: copies of it, and what ZeRO divides of them."""
     share, rest = divmod(int(batch.sequences), space.devices)
     alone = all(_allowed(name, [1], space) for name in ("tp", "pp", "cp", "ep", "chunks"))
-    sizes = [each for each in divisors(share) if each <= LARGEST_SAMPLES] if alone and not rest else []
+    sizes = [divisor for divisor in divisors(share) if divisor <= LARGEST_SAMPLES] if alone and not rest else []
     rows = [
         (dp, 1, 1, 1, 1, micro_batch, 1, PipelineSchedule.ONE_F_ONE_B, *sharding)
         for dp in _allowed("dp", [space.devices], space)

@@ -192,13 +192,13 @@ class Moved:
 
 def as_one(work: Sequence[SimulatedWork]) -> list[SimulatedWork]:
     """All that a pass does as the largest of its matmuls, with as many rows as have the FLOPs of everything."""
-    products = [each for each in work if isinstance(each, MatmulCall)]
+    products = [simulated_work for simulated_work in work if isinstance(simulated_work, MatmulCall)]
     if not products:
         return list(work)
-    largest = max(products, key=lambda each: each.flops)
-    rows = sum(each.flops for each in work) / (2 * largest.k * largest.n)
+    largest = max(products, key=lambda product: product.flops)
+    rows = sum(simulated_work.flops for simulated_work in work) / (2 * largest.k * largest.n)
     whole = replace(largest, label="and all else", rows=rows, role=Role.FORWARD, matrices=1, routed=False)
-    return [replace(whole, seconds=sum(each.seconds for each in work))]
+    return [replace(whole, seconds=sum(simulated_work.seconds for simulated_work in work))]
 
 
 def _whole(layers: float) -> int:

@@ -50,7 +50,11 @@ def host_spans(
 ) -> list[SimulatedSpan]:
     """On the thread of the host; `devices` are in order of start, and are launched in that order."""
     launches = list(_launches(devices))
-    hosts = [(round(each.start_s * ns_per_s), round(each.end_s * ns_per_s)) for each in events if _is_host(each)]
+    hosts = [
+        (round(simulated_event.start_s * ns_per_s), round(simulated_event.end_s * ns_per_s))
+        for simulated_event in events
+        if _is_host(simulated_event)
+    ]
     return [
         SimulatedSpan(0, step_ns, Kind.ANNOTATION, STEP),
         *_regions(devices, launches, hosts),
@@ -117,7 +121,7 @@ def _regions(
     devices: Sequence[SimulatedSpan], launches: Sequence[SimulatedSpan], hosts: Sequence[tuple[int, int]]
 ) -> Iterator[SimulatedSpan]:
     """Passes by micro-batch, the optimizer, and where the device waits for the host; none crosses another."""
-    found = [SimulatedSpan(start_ns, end_ns, Kind.ANNOTATION, HOST_REGION) for start_ns, end_ns in hosts]
+    simulated_spans = [SimulatedSpan(start_ns, end_ns, Kind.ANNOTATION, HOST_REGION) for start_ns, end_ns in hosts]
     current: SimulatedSpan | None = None
     for device, launch in zip(devices, launches, strict=True):
         event = device.event
@@ -126,11 +130,11 @@ def _regions(
         name = _PASSES[event.activity].format(event.micro_batch)
         if current is not None and current.name == name:
             current = current._replace(end_ns=device.end_ns)
-            found[-1] = current
+            simulated_spans[-1] = current
         else:
             current = SimulatedSpan(launch.start_ns, device.end_ns, Kind.ANNOTATION, name)
-            found.append(current)
-    found.sort(key=lambda span: span.start_ns)
-    for place, span in enumerate(found):
-        next_ns = found[place + 1].start_ns if place + 1 < len(found) else span.end_ns
+            simulated_spans.append(current)
+    simulated_spans.sort(key=lambda span: span.start_ns)
+    for place, span in enumerate(simulated_spans):
+        next_ns = simulated_spans[place + 1].start_ns if place + 1 < len(simulated_spans) else span.end_ns
         yield span._replace(end_ns=max(min(span.end_ns, next_ns), span.start_ns))

@@ -55,26 +55,26 @@ class OneLayout:
         return float(self.rates.memory_bytes_per_s)
 
 
-def pass_work(one: OneLayout, *, weights_apart: bool) -> Mapping[EventKind, Sequence[SimulatedWork]]:
+def pass_work(one_layout: OneLayout, *, weights_apart: bool) -> Mapping[EventKind, Sequence[SimulatedWork]]:
     """Of one average layer, and of the head. `weights_apart`: gradients of weights have a pass of their own."""
-    times = layer_times(one.model, one.batch, one.layout, one.rates)
-    products = [_product(one, each) for each in layer_matmuls(one.model)]
-    attention = _attention(one, times, backward=False)
-    forward = [*_around(products, attention), _moved(one, _REST, float(times.passes_s))]
-    weights = list(_weights(one, products))
+    times = layer_times(one_layout.model, one_layout.batch, one_layout.layout, one_layout.rates)
+    products = [_product(one_layout, matmul) for matmul in layer_matmuls(one_layout.model)]
+    attention = _attention(one_layout, times, backward=False)
+    forward = [*_around(products, attention), _moved(one_layout, _REST, float(times.passes_s))]
+    weights = list(_weights(one_layout, products))
     return {
         EventKind.FORWARD: forward,
-        EventKind.RECOMPUTE: _recomputed(one, forward, attention),
-        EventKind.BACKWARD: [*_inputs(one, products, times), *([] if weights_apart else weights)],
+        EventKind.RECOMPUTE: _recomputed(one_layout, forward, attention),
+        EventKind.BACKWARD: [*_inputs(one_layout, products, times), *([] if weights_apart else weights)],
         EventKind.WEIGHTS: weights,
-        EventKind.HEAD_FORWARD: _head(one),
-        EventKind.HEAD_BACKWARD: _head_backward(one),
+        EventKind.HEAD_FORWARD: _head(one_layout),
+        EventKind.HEAD_BACKWARD: _head_backward(one_layout),
     }
 
 
-def _product(one: OneLayout, matmul: Matmul) -> MatmulCall:
+def _product(one_layout: OneLayout, matmul: Matmul) -> MatmulCall:
     """What only some layers have is a smaller one in the average layer."""
-    rows, n, k, matrices = (float(each) for each in on_device(matmul, one.tokens, one.layout))
+    rows, n, k, matrices = (float(each) for each in on_device(matmul, one_layout.tokens, one_layout.layout))
     whole = MatmulCall(
         label=matmul.name,
         rows=rows,
@@ -82,11 +82,11 @@ def _product(one: OneLayout, matmul: Matmul) -> MatmulCall:
         n=max(1, round(n)),
         matrices=max(1, round(matrices)),
         routed=matmul.routed,
-        dtype=one.dtype,
-        out=one.half,
-        seconds=float(matmul_s(matmul, one.tokens, one.model, one.layout, one.rates)),
+        dtype=one_layout.dtype,
+        out=one_layout.half,
+        seconds=float(matmul_s(matmul, one_layout.tokens, one_layout.model, one_layout.layout, one_layout.rates)),
     )
-    return _smaller(whole, float(matmul.layers) / float(one.model.layers))
+    return _smaller(whole, float(matmul.layers) / float(one_layout.model.layers))
 
 
 def _smaller(product: MatmulCall, share: float) -> MatmulCall:
@@ -97,42 +97,47 @@ def _smaller(product: MatmulCall, share: float) -> MatmulCall:
     return replace(product, rows=product.rows * product.n * product.k * share / (n * k), n=n, k=k)
 
 
-def _moved(one: OneLayout, label: str, seconds: float) -> Moved:
+def _moved(one_layout: OneLayout, label: str, seconds: float) -> Moved:
     """As many bytes as memory moves in that time."""
-    return Moved(label=label, moved_bytes=seconds * one.memory_bytes_per_s, dtype=one.half, seconds=seconds)
+    return Moved(
+        label=label, moved_bytes=seconds * one_layout.memory_bytes_per_s, dtype=one_layout.half, seconds=seconds
+    )
 
 
 def _around(products: Sequence[MatmulCall], attention: Sequence[SimulatedWork]) -> Iterator[SimulatedWork]:
     """Attention between the matmuls that make its inputs and the one that reads its result."""
-    names = [each.label for each in products]
+    names = [matmul_call.label for matmul_call in products]
     at = names.index(_AFTER_ATTENTION) if _AFTER_ATTENTION in names else len(names)
     yield from products[:at]
     yield from attention
     yield from products[at:]
 
 
-def _inputs(one: OneLayout, products: Sequence[MatmulCall], times: LayerTimes) -> Iterator[SimulatedWork]:
+def _inputs(one_layout: OneLayout, products: Sequence[MatmulCall], times: LayerTimes) -> Iterator[SimulatedWork]:
     """The backward pass without the gradients of weights: the last layer's comes first."""
-    yield _moved(one, _REST, PASSES_BACKWARD * float(times.passes_s))
-    gradients = [replace(each, role=Role.INPUTS) for each in products]
-    yield from reversed(list(_around(gradients, _attention(one, times, backward=True))))
+    yield _moved(one_layout, _REST, PASSES_BACKWARD * float(times.passes_s))
+    gradients = [replace(matmul_call, role=Role.INPUTS) for matmul_call in products]
+    yield from reversed(list(_around(gradients, _attention(one_layout, times, backward=True))))
 
 
-def _weights(one: OneLayout, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
-    if one.layout.frozen == 1:
+def _weights(one_layout: OneLayout, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
+    if one_layout.layout.frozen == 1:
         return
-    yield from (replace(each, role=Role.WEIGHTS) for each in reversed(products))
-    added = float(divided(layer_parameters(one.model), one.layout) * one.rates.accumulate_bytes)
-    yield _moved(one, "gradients added up", added / one.memory_bytes_per_s)
+    yield from (replace(matmul_call, role=Role.WEIGHTS) for matmul_call in reversed(products))
+    added = float(divided(layer_parameters(one_layout.model), one_layout.layout) * one_layout.rates.accumulate_bytes)
+    yield _moved(one_layout, "gradients added up", added / one_layout.memory_bytes_per_s)
 
 
 def _recomputed(
-    one: OneLayout, forward: Sequence[SimulatedWork], attention: Sequence[SimulatedWork]
+    one_layout: OneLayout, forward: Sequence[SimulatedWork], attention: Sequence[SimulatedWork]
 ) -> list[SimulatedWork]:
-    if one.layout.recompute == Recompute.FULL:
+    if one_layout.layout.recompute == Recompute.FULL:
         return list(forward)
-    share = float(one.rates.selective_share)
-    return [*attention, *(_part(each, share) for each in forward if each not in attention and share > 0)]
+    share = float(one_layout.rates.selective_share)
+    return [
+        *attention,
+        *(_part(simulated_work, share) for simulated_work in forward if simulated_work not in attention and share > 0),
+    ]
 
 
 def _part(work: SimulatedWork, share: float) -> SimulatedWork:
@@ -146,15 +151,19 @@ def _part(work: SimulatedWork, share: float) -> SimulatedWork:
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
-def _attention(one: OneLayout, times: LayerTimes, *, backward: bool) -> list[SimulatedWork]:
+def _attention(one_layout: OneLayout, times: LayerTimes, *, backward: bool) -> list[SimulatedWork]:
     seconds = float(times.attention_backward_s if backward else times.attention_s)
     if not seconds > 0:
         return []
-    return [_fused(one, seconds, backward)] if one.layout.flash == 1 else _unfused(one, seconds, backward)
+    return (
+        [_fused(one_layout, seconds, backward)]
+        if one_layout.layout.flash == 1
+        else _unfused(one_layout, seconds, backward)
+    )
 
 
-def _fused(one: OneLayout, seconds: float, backward: bool) -> AttentionCall:
-    model, layout, batch = one.model, one.layout, one.batch
+def _fused(one_layout: OneLayout, seconds: float, backward: bool) -> AttentionCall:
+    model, layout, batch = one_layout.model, one_layout.layout, one_layout.batch
     share = float(model.attention_layers / model.layers)
     plain = share == 1 and layout.cp == 1 and not model.cross_tokens and not model.window_layers
     heads, kv_heads = (max(1, round(float(each / layout.tp))) for each in (model.heads, model.kv_heads))
@@ -168,24 +177,24 @@ def _fused(one: OneLayout, seconds: float, backward: bool) -> AttentionCall:
         value_size=round(float(model.value_dim)),
         causal=bool(plain and model.causal == 1),
         backward=backward,
-        dtype=one.half,
+        dtype=one_layout.half,
         seconds=seconds,
     )
 
 
-def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[SimulatedWork]:
+def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[SimulatedWork]:
     """Scores of all pairs, their softmax, and the sums that they weigh."""
-    model, layout, batch = one.model, one.layout, one.batch
+    model, layout, batch = one_layout.model, one_layout.layout, one_layout.batch
     sequences, heads = max(1, round(float(layout.micro_batch))), max(1, round(float(model.heads / layout.tp)))
     queries, keys = max(1, round(float(batch.sequence / layout.cp))), round(float(batch.sequence))
     share = float(model.attention_layers / model.layers)
     roles = (Role.INPUTS, Role.WEIGHTS) if backward else (Role.FORWARD,)
-    passes, products = len(roles) * float(one.rates.score_passes), 2 * len(roles)
-    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / one.memory_bytes_per_s
+    passes, products = len(roles) * float(one_layout.rates.score_passes), 2 * len(roles)
+    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / one_layout.memory_bytes_per_s
     # Each product writes or reads all scores once.
     moved_s = min(max(passes - products, passes / 2) * pass_s, seconds)
     shape = (sequences, heads, max(1, round(queries * share)), keys)
-    softmax = Softmax(shape=shape, backward=backward, dtype=one.half, seconds=moved_s)
+    softmax = Softmax(shape=shape, backward=backward, dtype=one_layout.half, seconds=moved_s)
     size, value_size = round(float(model.head_dim)), round(float(model.value_dim))
     left_s = (seconds - moved_s) / len(roles)
     found: list[list[SimulatedWork]] = []
@@ -196,8 +205,8 @@ def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[SimulatedWo
             k=k,
             n=n,
             matrices=sequences * heads,
-            dtype=one.half,
-            out=one.half,
+            dtype=one_layout.half,
+            out=one_layout.half,
             seconds=left_s * width / (size + value_size),
         )
         found.append([replace(product, role=role) for role in roles])
@@ -207,33 +216,35 @@ def _unfused(one: OneLayout, seconds: float, backward: bool) -> list[SimulatedWo
 # --- the head ---------------------------------------------------------------------------------------------------------
 
 
-def _head(one: OneLayout) -> list[SimulatedWork]:
+def _head(one_layout: OneLayout) -> list[SimulatedWork]:
     """Logits and loss."""
-    n = float(one.model.vocab / one.layout.tp)
-    passes_s = float(one.rates.logit_passes * NUMBER_BYTES * one.tokens * n) / one.memory_bytes_per_s
-    seconds = float(head_forward_s(one.model, one.batch, one.layout, one.rates))
+    n = float(one_layout.model.vocab / one_layout.layout.tp)
+    passes_s = (
+        float(one_layout.rates.logit_passes * NUMBER_BYTES * one_layout.tokens * n) / one_layout.memory_bytes_per_s
+    )
+    seconds = float(head_forward_s(one_layout.model, one_layout.batch, one_layout.layout, one_layout.rates))
     if not n > 0:
         return []
     logits = MatmulCall(
         label="logits",
-        rows=one.tokens,
-        k=round(float(one.model.hidden)),
+        rows=one_layout.tokens,
+        k=round(float(one_layout.model.hidden)),
         n=max(1, round(n)),
-        dtype=one.half,
-        out=one.half,
+        dtype=one_layout.half,
+        out=one_layout.half,
         seconds=max(seconds - passes_s, 0.0),
     )
-    return [logits, _moved(one, "loss", passes_s)]
+    return [logits, _moved(one_layout, "loss", passes_s)]
 
 
-def _head_backward(one: OneLayout) -> list[SimulatedWork]:
+def _head_backward(one_layout: OneLayout) -> list[SimulatedWork]:
     """Twice the forward pass, or once where the head isn't trained."""
-    frozen = one.layout.frozen == 1
-    found: list[SimulatedWork] = []
-    for each in reversed(_head(one)):
+    frozen = one_layout.layout.frozen == 1
+    simulated_works: list[SimulatedWork] = []
+    for each in reversed(_head(one_layout)):
         if isinstance(each, MatmulCall):
             roles = (Role.INPUTS,) if frozen else (Role.INPUTS, Role.WEIGHTS)
-            found.extend(replace(each, role=role) for role in roles)
+            simulated_works.extend(replace(each, role=role) for role in roles)
         else:
-            found.append(_moved(one, "loss", (1 if frozen else 2) * each.seconds))
-    return found
+            simulated_works.append(_moved(one_layout, "loss", (1 if frozen else 2) * each.seconds))
+    return simulated_works

@@ -53,26 +53,26 @@ class SimulatedMessage:
 
 def as_one(messages: Sequence[SimulatedMessage]) -> list[SimulatedMessage]:
     """Several as the longest of them, with the elements of all."""
-    if not any(each.seconds for each in messages):
+    if not any(simulated_message.seconds for simulated_message in messages):
         return list(messages[:1])
-    longest = max(messages, key=lambda each: each.seconds)
-    size = sum(max(each.in_elements, each.out_elements) for each in messages)
+    longest = max(messages, key=lambda simulated_message: simulated_message.seconds)
+    size = sum(max(simulated_message.in_elements, simulated_message.out_elements) for simulated_message in messages)
     more = size / max(longest.in_elements, longest.out_elements)
     return [
         replace(
             longest,
             in_elements=longest.in_elements * more,
             out_elements=longest.out_elements * more,
-            seconds=sum(each.seconds for each in messages),
+            seconds=sum(simulated_message.seconds for simulated_message in messages),
         )
     ]
 
 
-def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessage]]:
+def layer_messages(one_layout: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Inside one average layer, and between stages."""
-    again = one.layout.recompute == Recompute.FULL
-    tensor, context, expert = list(_tensor(one)), list(_context(one)), list(_expert(one))
-    tensor_back, context_back = list(_tensor_backward(one, tensor)), list(_context_backward(context))
+    again = one_layout.layout.recompute == Recompute.FULL
+    tensor, context, expert = list(_tensor(one_layout)), list(_context(one_layout)), list(_expert(one_layout))
+    tensor_back, context_back = list(_tensor_backward(one_layout, tensor)), list(_context_backward(context))
     repeated = 2 if again else 1
     return {
         (EventKind.TENSOR, False): tensor,
@@ -81,9 +81,9 @@ def layer_messages(one: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessa
         (EventKind.CONTEXT, True): [*(context if again else []), *context_back],
         (EventKind.EXPERT, False): expert,
         (EventKind.EXPERT, True): expert * repeated,
-        (EventKind.SEND, False): [_exchange(one, "send")],
-        (EventKind.RECEIVE, False): [_exchange(one, "receive")],
-        (EventKind.MEET, False): [meeting(round(float(one.layout.pp)))],
+        (EventKind.SEND, False): [_exchange(one_layout, "send")],
+        (EventKind.RECEIVE, False): [_exchange(one_layout, "receive")],
+        (EventKind.MEET, False): [meeting(round(float(one_layout.layout.pp)))],
     }
 
 
@@ -100,50 +100,55 @@ def meeting(stages: int) -> SimulatedMessage:
     )
 
 
-def _tensor(one: OneLayout) -> Iterator[SimulatedMessage]:
+def _tensor(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
     """One exchange after attention and one after the feed-forward part, as far as layers have a dense one."""
-    model, rates = one.model, one.rates
-    among = group(one.layout.tp, 1, rates.devices_per_node)
-    whole = one.tokens * float(model.hidden)
+    model, rates = one_layout.model, one_layout.rates
+    among = group(one_layout.layout.tp, 1, rates.devices_per_node)
+    whole = one_layout.tokens * float(model.hidden)
     parts = [1.0] if model.state_layers else [1.0, float(model.dense_layers / model.layers)]
-    for part in (each for each in parts if each > 0):
-        if one.layout.sequence_parallel == 1:
-            yield gathered(one, "tensor", among, part * whole)
-            yield scattered(one, "tensor", among, part * whole, one.half)
+    for part in (part for part in parts if part > 0):
+        if one_layout.layout.sequence_parallel == 1:
+            yield gathered(one_layout, "tensor", among, part * whole)
+            yield scattered(one_layout, "tensor", among, part * whole, one_layout.half)
         else:
-            yield reduced(one, "tensor", among, part * whole, one.half)
+            yield reduced(one_layout, "tensor", among, part * whole, one_layout.half)
 
 
-def _tensor_backward(one: OneLayout, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
+def _tensor_backward(one_layout: OneLayout, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
     """The same; with sequence parallel, inputs are gathered once more for the gradients of weights."""
-    for each in forward:
-        yield each
-        if each.collective == "all_gather":
-            yield each
+    for simulated_message in forward:
+        yield simulated_message
+        if simulated_message.collective == "all_gather":
+            yield simulated_message
 
 
-def _context(one: OneLayout) -> Iterator[SimulatedMessage]:
+def _context(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
     """Keys and values of all members."""
-    model, layout = one.model, one.layout
-    among = group(layout.cp, layout.tp, one.rates.devices_per_node)
+    model, layout = one_layout.model, one_layout.layout
+    among = group(layout.cp, layout.tp, one_layout.rates.devices_per_node)
     share = float(model.attention_layers / model.layers)
-    elements = share * one.tokens * float(layout.cp * keys_and_values(model, layout))
-    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, one.rates))
-    yield replace(gathered(one, "context", among, elements), seconds=seconds)
+    elements = share * one_layout.tokens * float(layout.cp * keys_and_values(model, layout))
+    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, one_layout.rates))
+    yield replace(gathered(one_layout, "context", among, elements), seconds=seconds)
 
 
 def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
     """And their gradients to where they belong."""
-    for each in forward:
-        yield each
-        yield replace(each, collective="reduce_scatter", in_elements=each.out_elements, out_elements=each.in_elements)
+    for simulated_message in forward:
+        yield simulated_message
+        yield replace(
+            simulated_message,
+            collective="reduce_scatter",
+            in_elements=simulated_message.out_elements,
+            out_elements=simulated_message.in_elements,
+        )
 
 
-def _expert(one: OneLayout) -> Iterator[SimulatedMessage]:
+def _expert(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
     """Tokens to their experts, and back."""
-    model, layout = one.model, one.layout
-    among = group(layout.ep, layout.tp, one.rates.devices_per_node)
-    rows = one.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
+    model, layout = one_layout.model, one_layout.layout
+    among = group(layout.ep, layout.tp, one_layout.rates.devices_per_node)
+    rows = one_layout.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
     elements = rows * float(model.hidden)
     message = SimulatedMessage(
         collective="all_to_all",
@@ -151,22 +156,22 @@ def _expert(one: OneLayout) -> Iterator[SimulatedMessage]:
         members=round(float(layout.ep)),
         in_elements=elements,
         out_elements=elements,
-        dtype=TYPES[one.half],
-        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, one.rates)),
+        dtype=TYPES[one_layout.half],
+        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, one_layout.rates)),
     )
     yield from (message, message)
 
 
-def _exchange(one: OneLayout, word: str) -> SimulatedMessage:
-    split = float(one.layout.tp) if one.layout.sequence_parallel == 1 else 1.0
-    elements = one.tokens * float(one.model.hidden) / split
+def _exchange(one_layout: OneLayout, word: str) -> SimulatedMessage:
+    split = float(one_layout.layout.tp) if one_layout.layout.sequence_parallel == 1 else 1.0
+    elements = one_layout.tokens * float(one_layout.model.hidden) / split
     return SimulatedMessage(
         collective=word,
         group=STAGES,
-        members=round(float(one.layout.pp)),
+        members=round(float(one_layout.layout.pp)),
         in_elements=elements,
         out_elements=elements,
-        dtype=TYPES[one.half],
+        dtype=TYPES[one_layout.half],
         seconds=1.0,
     )
 
@@ -192,36 +197,38 @@ class Copies:
     trained_experts: float = 0.0
 
 
-def copy_messages(one: Copies) -> Mapping[Direction, Sequence[SimulatedMessage]]:
+def copy_messages(copies: Copies) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Routed experts follow the rest, among fewer devices."""
-    every, some = held(one.layout, one.rates), held_experts(one.layout, one.rates)
-    found = _sent_among(one, every, "", one.layer, one.trained_layer, one.trained)
-    if one.expert_layer > 0 and float(some.copies.size) > 1:
-        more = _sent_among(one, some, "expert ", one.expert_layer, one.trained_expert_layer, one.trained_experts)
+    every, some = held(copies.layout, copies.rates), held_experts(copies.layout, copies.rates)
+    found = _sent_among(copies, every, "", copies.layer, copies.trained_layer, copies.trained)
+    if copies.expert_layer > 0 and float(some.copies.size) > 1:
+        more = _sent_among(
+            copies, some, "expert ", copies.expert_layer, copies.trained_expert_layer, copies.trained_experts
+        )
         found = {activity: [*messages, *more[activity]] for activity, messages in found.items()}
     return {(activity, False): messages for activity, messages in found.items()}
 
 
 def _sent_among(
-    one: Copies, by: Held, prefix: str, layer: float, trained_layer: float, trained: float
+    copies: Copies, by: Held, prefix: str, layer: float, trained_layer: float, trained: float
 ) -> dict[EventKind, list[SimulatedMessage]]:
-    gradients = "fp32" if float(one.rates.gradient_bytes) >= _FLOAT_BYTES else one.half
-    left = max(1.0 - float(one.rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
-    plain = [reduced(one, f"{prefix}data", by.copies, trained, gradients)]
-    scatter = list(_scattered_over(one, by, prefix, trained, gradients))
+    gradients = "fp32" if float(copies.rates.gradient_bytes) >= _FLOAT_BYTES else copies.half
+    left = max(1.0 - float(copies.rates.update_overlap), 0.0)  # the rest hides behind the next forward pass
+    plain = [reduced(copies, f"{prefix}data", by.copies, trained, gradients)]
+    scatter = list(_scattered_over(copies, by, prefix, trained, gradients))
     return {
-        EventKind.GATHER: [gathered(one, f"{prefix}data", by.shards, layer)],
-        EventKind.SCATTER: list(_scattered_over(one, by, prefix, trained_layer, gradients)),
-        EventKind.REDUCE: plain if one.layout.zero == 0 else scatter,
-        EventKind.BROADCAST: [gathered(one, f"{prefix}data", by.shards, trained * left)],
+        EventKind.GATHER: [gathered(copies, f"{prefix}data", by.shards, layer)],
+        EventKind.SCATTER: list(_scattered_over(copies, by, prefix, trained_layer, gradients)),
+        EventKind.REDUCE: plain if copies.layout.zero == 0 else scatter,
+        EventKind.BROADCAST: [gathered(copies, f"{prefix}data", by.shards, trained * left)],
     }
 
 
-def _scattered_over(one: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[SimulatedMessage]:
+def _scattered_over(copies: Copies, by: Held, prefix: str, elements: float, dtype: str) -> Iterator[SimulatedMessage]:
     """Over the devices that split the states, then over those that hold the same shard (HSDP)."""
-    yield scattered(one, f"{prefix}data", by.shards, elements, dtype)
+    yield scattered(copies, f"{prefix}data", by.shards, elements, dtype)
     if float(by.replicas.size) > 1:
-        yield reduced(one, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
+        yield reduced(copies, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
 def gathered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:

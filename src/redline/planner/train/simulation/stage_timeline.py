@@ -142,17 +142,17 @@ def _communications(spans: list[SimulatedSpan], stage: int, stages: int, words: 
     elements = [message.elements(share) for message, share, _ in sent if message is not None]
     partners = [event.partner if event is not None else NONE for _, _, event in sent]
     all_stages = words[json.dumps(list(range(stages)))]
-    groups = [each.group if each.group == STAGES else f"{each.group} of stage {stage}" for each in messages]
-    collectives = [each.collective for each in messages]
+    groups = [message.group if message.group == STAGES else f"{message.group} of stage {stage}" for message in messages]
+    collectives = [message.collective for message in messages]
     return Communications(
         row=np.array(rows, np.int32),
-        collective=np.array([words[each] for each in collectives], np.int32),
+        collective=np.array([words[collective] for collective in collectives], np.int32),
         in_elements=np.array([size for size, _ in elements], np.int64),
         out_elements=np.array([size for _, size in elements], np.int64),
-        dtype=np.array([words[each.dtype] for each in messages], np.int32),
-        group=np.array([words[each] for each in groups], np.int32),
-        group_ranks=np.array([all_stages if each == STAGES else NONE for each in groups], np.int32),
-        group_size=np.array([each.members for each in messages], np.int32),
+        dtype=np.array([words[message.dtype] for message in messages], np.int32),
+        group=np.array([words[group] for group in groups], np.int32),
+        group_ranks=np.array([all_stages if group == STAGES else NONE for group in groups], np.int32),
+        group_size=np.array([message.members for message in messages], np.int32),
         source=_partners(collectives, partners, "receive"),
         destination=_partners(collectives, partners, "send"),
         described=np.ones(len(rows), np.uint8),

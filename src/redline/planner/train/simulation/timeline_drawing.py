@@ -82,7 +82,7 @@ class Drawing:
     def takes_s(self, event: SimulatedEvent) -> float:
         """What the traffic of a layer takes, with the part that hides behind its kernels."""
         messages, share = self.messages(event)
-        return share * sum(each.seconds for each in messages)
+        return share * sum(message.seconds for message in messages)
 
     def spans(self, activity: EventKind) -> int:
         """About how many spans an event of this kind has: operators, launches and what they launch."""
@@ -134,7 +134,7 @@ def model_drawing(
     model: Model, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
 ) -> Drawing:
     """With the operators of every kernel."""
-    one = OneLayout(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
+    one_layout = OneLayout(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
     layer, experts = (float(each) for each in apart(layer_parameters(model), layout))
     layers = float(first_stage(model, batch, layout, rates.balanced_head).layers)
     split = layer + float(ends(model, layout)) / layers
@@ -150,8 +150,8 @@ def model_drawing(
         trained_expert_layer=wanted * experts,
         trained_experts=wanted * experts * layers,
     )
-    work = pass_work(one, weights_apart=puts_weights_off(costs))
-    return _drawing(costs, copies, work, layer_messages(one))
+    work = pass_work(one_layout, weights_apart=puts_weights_off(costs))
+    return _drawing(costs, copies, work, layer_messages(one_layout))
 
 
 def _drawing(

@@ -42,7 +42,7 @@ def tokens_per_device(batch: Batch, layout: Layout) -> Number:
 
 def layer_times(model: Model, batch: Batch, layout: Layout, rates: Rates) -> LayerTimes:
     tokens = tokens_per_device(batch, layout)
-    matmuls_s = sum(matmul_s(each, tokens, model, layout, rates) for each in layer_matmuls(model))
+    matmuls_s = sum(matmul_s(matmul, tokens, model, layout, rates) for matmul in layer_matmuls(model))
     fused = layout.flash == 1
     flash_s = _fused_attention_s(model, batch, layout, rates)
     scores_s = _unfused_attention_s(model, batch, layout, rates)
@@ -57,7 +57,7 @@ def layer_times(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Lay
 
 def layer_matmuls(model: Model) -> list[Matmul]:
     """Those of layers that any row has."""
-    return [each for each in forward_matmuls(model) if each.part in _IN_LAYERS and np.any(each.n)]
+    return [matmul for matmul in forward_matmuls(model) if matmul.part in _IN_LAYERS and np.any(matmul.n)]
 
 
 def on_device(matmul: Matmul, tokens: Number, layout: Layout) -> tuple[Number, Number, Number, Number]:

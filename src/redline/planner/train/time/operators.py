@@ -35,7 +35,7 @@ def operators_s(module: CountedModule, micro_batch: Number, rates: Rates, *, bac
     """Device time of one pass of one micro-batch. `rates` has plain numbers, `micro_batch` may be a column."""
     # Few sizes of micro-batches occur in many layouts.
     sizes, at = np.unique(np.atleast_1d(micro_batch), return_inverse=True)
-    chosen = [each for each in module.operators if each.backward == backward]
+    chosen = [operator for operator in module.operators if operator.backward == backward]
     total = np.zeros(len(sizes))
     for each in chosen:
         total += _operator_s(each, sizes / module.samples, module.number_bytes, rates)
@@ -87,11 +87,14 @@ def done_flops(operator: Operator) -> float:
 def needed_flops(module: CountedModule) -> float:
     """Of both passes on one sample: nothing that is computed twice."""
     again = NEEDED_BACKWARD / COUNTED_BACKWARD
-    every = (done_flops(each) * (again if each.backward and is_attention(each) else 1) for each in module.operators)
+    every = (
+        done_flops(operator) * (again if operator.backward and is_attention(operator) else 1)
+        for operator in module.operators
+    )
     return sum(every) / module.samples
 
 
 def host_forward_s(module: CountedModule, rates: Rates) -> Number:
     """What the host needs to launch the forward pass."""
-    calls = sum(each.calls for each in module.operators if not each.backward)
+    calls = sum(operator.calls for operator in module.operators if not operator.backward)
     return calls * rates.host_layer_s / OPERATORS_PER_LAYER
