@@ -25,11 +25,11 @@ def masked_value(value: Any, name: str = "") -> Any:
     if isinstance(value, str):
         return MASK if is_secret(name, value) else masked(value)
     if isinstance(value, dict):
-        return {masked(str(key)): masked_value(one, str(key)) for key, one in value.items()}
+        return {masked(str(key)): masked_value(member, str(key)) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        if value and all(isinstance(one, str) for one in value):
+        if value and all(isinstance(item, str) for item in value):
             return type(value)(masked_text(value))
-        return type(value)(masked_value(one, name) for one in value)
+        return type(value)(masked_value(item, name) for item in value)
     return value
 
 

@@ -177,13 +177,13 @@ def masked_texts(texts: Iterable[str]) -> list[str]:
 
 def masked_text(words: Sequence[str]) -> list[str]:
     """A command line, word by word: the value of an option may be the word after it."""
-    found: list[str] = []
+    secrets: list[str] = []
     name = ""
     for word in words:
         follows = bool(name) and not word.startswith("-") and is_secret(name, word)
-        found.append(MASK if follows else _masked_word(word))
+        secrets.append(MASK if follows else _masked_word(word))
         name = word if _WORD_FLAG.fullmatch(word) else ""
-    return found
+    return secrets
 
 
 def _masked_word(word: str) -> str:

@@ -256,10 +256,10 @@ def _reported(memory_bytes: int, multiprocessors: int) -> str:
     return f" (it reports {' and '.join(facts)})" if facts else ""
 
 
-def _names(found: list[Machine]) -> str:
-    words = [machine.name for machine in found[:_LISTED]]
-    if len(found) > _LISTED:
-        words.append(f"{len(found) - _LISTED} more")
+def _names(alike: list[Machine]) -> str:
+    words = [machine.name for machine in alike[:_LISTED]]
+    if len(alike) > _LISTED:
+        words.append(f"{len(alike) - _LISTED} more")
     return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else words[0]
 
 
@@ -278,12 +278,12 @@ def search(text: str) -> tuple[Machine, ...]:
 
 def find(text: str) -> Machine:
     """The one record that a user means by this, or UnknownHardwareError."""
-    found = search(text)
-    if not found:
+    matching = search(text)
+    if not matching:
         raise UnknownHardwareError(f"there is no record {text!r} in the catalogue; `redline hardware` lists them all")
-    if len(found) > 1:
-        raise UnknownHardwareError(f"{text!r} could be {_names(list(found))}; give the whole name of one")
-    return found[0]
+    if len(matching) > 1:
+        raise UnknownHardwareError(f"{text!r} could be {_names(list(matching))}; give the whole name of one")
+    return matching[0]
 
 
 def _spoken(machine: Machine) -> Iterator[str]:

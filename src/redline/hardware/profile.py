@@ -124,9 +124,9 @@ def _beyond(record: Mapping[str, object]) -> str:
     while rest:
         place, value = rest.pop()
         if isinstance(value, dict):
-            rest += ((f"{place}.{key}", one) for key, one in value.items())
+            rest += ((f"{place}.{key}", member) for key, member in value.items())
         elif isinstance(value, list):
-            rest += ((f"{place}[{number}]", one) for number, one in enumerate(value))
+            rest += ((f"{place}[{number}]", item) for number, item in enumerate(value))
         elif isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
             return f"{place[1:]} = {value:.3g}"
     return ""

@@ -54,7 +54,7 @@ class Activation:
 def layer_activations(model: Model, sequence: Number, practice: Practice) -> tuple[Activation, ...]:
     """Everything that the layers keep. Tokens of a joint condition are tokens like the others."""
     more = 1 + present(model.joint_layers) * model.cross_tokens / sequence
-    found = (
+    tensors = (
         *_norms(model, practice),
         *_attention(model, sequence, practice),
         *_latent(model, practice),
@@ -64,7 +64,7 @@ def layer_activations(model: Model, sequence: Number, practice: Practice) -> tup
         *_experts(model, practice),
         *_modulation(model, practice),
     )
-    return tuple(replace(one, bytes_per_token=one.bytes_per_token * more) for one in found)
+    return tuple(replace(tensor, bytes_per_token=tensor.bytes_per_token * more) for tensor in tensors)
 
 
 def bytes_kept(
@@ -179,13 +179,13 @@ def _experts(model: Model, practice: Practice) -> Iterator[Activation]:
     the result, which the gradient of its probability needs. With balanced experts, spreading them over devices changes
     nothing: each sends away as many tokens as it gets.
     """
-    e, h, layers, each = practice.number_bytes, model.hidden, model.moe_layers, model.experts_per_token
+    e, h, layers, experts_per_token = practice.number_bytes, model.hidden, model.moe_layers, model.experts_per_token
     inside = e * _inside(model, practice)
     yield Activation("moe_input", e * h, layers, "sequence")
     yield Activation("router", 2 * 4 * model.experts, layers, "sequence")
-    yield Activation("expert_input", each * e * h, layers, "sequence")
-    yield Activation("expert_inside", each * inside * model.expert_ffn, layers, "expert")
-    yield Activation("expert_output", each * e * h, layers, "sequence")
+    yield Activation("expert_input", experts_per_token * e * h, layers, "sequence")
+    yield Activation("expert_inside", experts_per_token * inside * model.expert_ffn, layers, "expert")
+    yield Activation("expert_output", experts_per_token * e * h, layers, "sequence")
     yield Activation("shared_inside", inside * model.shared_ffn, layers, "tensor")
 
 

@@ -156,10 +156,12 @@ def _experts(model: Model) -> Iterator[Matmul]:
     """The router, the experts it chooses, and those that every token passes through."""
     h, layers, both = model.hidden, model.moe_layers, 1 + model.gated
     wide, shared = model.expert_ffn, model.shared_ffn
-    each, copies = model.experts_per_token, model.experts
+    per_token, copies = model.experts_per_token, model.experts
     yield Matmul("router", "router", copies, h, layers, "none")
-    yield Matmul("expert_up", "experts", both * wide, h, layers, "out", rows_per_token=each, copies=copies)
-    yield Matmul("expert_down", "experts", h * present(wide), wide, layers, "in", rows_per_token=each, copies=copies)
+    yield Matmul("expert_up", "experts", both * wide, h, layers, "out", rows_per_token=per_token, copies=copies)
+    yield Matmul(
+        "expert_down", "experts", h * present(wide), wide, layers, "in", rows_per_token=per_token, copies=copies
+    )
     yield Matmul("shared_up", "shared", both * shared, h, layers, "out")
     yield Matmul("shared_down", "shared", h * present(shared), shared, layers, "in")
     yield Matmul("shared_gate", "shared", model.shared_gate, h, layers, "none")

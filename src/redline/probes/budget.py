@@ -47,8 +47,10 @@ class Budget:
     def interruptible(self) -> Iterator[None]:
         """Signals that end programs end the measuring. What the caller ignores stays ignored."""
         is_main = threading.current_thread() is threading.main_thread()
-        before = {one: signal.getsignal(one) for one in _SIGNALS} if is_main else {}
-        taken = [one for one, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+        before = {number: signal.getsignal(number) for number in _SIGNALS} if is_main else {}
+        taken = [
+            number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)
+        ]
         owner = os.getpid()
 
         def stop(number: int, _frame: object) -> None:
@@ -59,10 +61,10 @@ class Budget:
                 raise KeyboardInterrupt
             self.stopped_by = signal.Signals(number).name
 
-        for one in taken:
-            signal.signal(one, stop)
+        for signal_number in taken:
+            signal.signal(signal_number, stop)
         try:
             yield
         finally:
-            for one in taken:
-                signal.signal(one, before[one])
+            for signal_number in taken:
+                signal.signal(signal_number, before[signal_number])

@@ -18,8 +18,8 @@ def last_level_bytes(processors: Path = _PROCESSORS) -> int:
 
 def _last(folder: Path) -> tuple[str, int] | None:
     """Which processors share the last cache of this one, and its size."""
-    found = [(_text(index / "level"), index) for index in folder.glob("index*")]
-    level, index = max(found, default=("", folder))
+    caches = [(_text(index / "level"), index) for index in folder.glob("index*")]
+    level, index = max(caches, default=("", folder))
     units = _text(index / "size")
     if not level or not units[:-1].isdigit() or units[-1] not in _UNITS:
         return None

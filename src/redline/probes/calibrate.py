@@ -126,7 +126,7 @@ class _Run:
     def take_passes(self) -> None:
         """Every family once per pass: what changes on the machine within minutes meets them all, and shows."""
         for turn in range(_FIRST_PASSES):
-            for module in (one for one in (compute, memory, overhead) if one in self._chosen):
+            for module in (module for module in (compute, memory, overhead) if module in self._chosen):
                 self._take(module, self._first_cases(module), f"what matters most, pass {turn + 1} of {_FIRST_PASSES}")
         began_s = time.monotonic()
         for turn in range(self.extent.passes):
@@ -193,16 +193,16 @@ class _Run:
         if "overhead" not in self.families:
             return (), ()
         self._tell("data loader")
-        found, declined = loader.loader_points(
+        points, declined = loader.loader_points(
             self.device, quick=self.quick, noise=self.watch.noise(), left_s=self.budget.left_s
         )
-        return found, declined if found or declined else self._no_time("data loader")
+        return points, declined if points or declined else self._no_time("data loader")
 
     def peaks(self) -> tuple[tuple[Peak, ...], tuple[Declined, ...]]:
         if "compute" not in self.families:
             return (), ()
         self._tell("sustained rate")
-        found = peaks.peaks(
+        measured = peaks.peaks(
             self.samples[compute],
             self.device,
             noise=self.watch.noise(),
@@ -211,21 +211,21 @@ class _Run:
             tell=lambda done, of: self._tell_again(f"sustained rate, {done} of {of} types"),
         )
         self.watch.beat()
-        missing = [peak.dtype for peak in found if peak.sustained_flops_per_s is None]
-        return found, self._no_time(f"sustained rate of {', '.join(missing)}") if missing else ()
+        missing = [peak.dtype for peak in measured if peak.sustained_flops_per_s is None]
+        return measured, self._no_time(f"sustained rate of {', '.join(missing)}") if missing else ()
 
     def laws(self, kernels: Sequence[KernelPoint]) -> tuple[tuple[Law, ...], tuple[Declined, ...]]:
         dtypes = dict.fromkeys(point.dtype for point in kernels if point.family == compute.MATMUL)
-        found = {dtype: law_of(kernels, dtype) for dtype in dtypes if not self.budget.is_late}
+        fitted = {dtype: law_of(kernels, dtype) for dtype in dtypes if not self.budget.is_late}
         late, few = (
-            [dtype for dtype in dtypes if dtype not in found],
-            [one for one, law in found.items() if law is None],
+            [dtype for dtype in dtypes if dtype not in fitted],
+            [dtype for dtype, law in fitted.items() if law is None],
         )
         declined = [*(self._no_time(f"law of matmuls in {', '.join(late)}") if late else ())]
         if few:
             why = "too few shapes were timed often enough"
             declined.append(Declined(what=f"law of matmuls in {', '.join(few)}", why=why))
-        return tuple(law for law in found.values() if law is not None), tuple(declined)
+        return tuple(law for law in fitted.values() if law is not None), tuple(declined)
 
     def declined(self) -> Iterator[Declined]:
         """What cannot be measured here, and what there was no time for."""

@@ -83,13 +83,13 @@ _NEITHER_IS_BETTER = frozenset({"FLOP/byte"})
 
 def compare(first: Calibration, second: Calibration) -> Comparison:
     """The figures of both by name. Where the intervals overlap, they are the same as far as was measured."""
-    one, two = ({figure.name: figure for figure in figures(side)} for side in (first, second))
+    before, two = ({figure.name: figure for figure in figures(side)} for side in (first, second))
     return Comparison(
         first=first,
         second=second,
-        rows=tuple(_row(figure, two[name]) for name, figure in one.items() if name in two),
-        only_first=tuple(figure for name, figure in one.items() if name not in two),
-        only_second=tuple(figure for name, figure in two.items() if name not in one),
+        rows=tuple(_row(figure, two[name]) for name, figure in before.items() if name in two),
+        only_first=tuple(figure for name, figure in before.items() if name not in two),
+        only_second=tuple(figure for name, figure in two.items() if name not in before),
     )
 
 

@@ -48,26 +48,26 @@ class Kernel:
 
 def first_cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """The largest matmuls of the types that are used most: among them are the fastest."""
-    found = []
+    measured = []
     for number in _ordered(device)[: len(_MOST_USED)]:
         matmuls = _matmuls(number, device, quick=quick, share=share)
-        found += sorted(matmuls, key=lambda case: -case.key.flops)[:_LARGEST]
-    return found
+        measured += sorted(matmuls, key=lambda case: -case.key.flops)[:_LARGEST]
+    return measured
 
 
 def cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """Shapes whose call would take longer than some milliseconds here, or a share of that, are left out."""
-    found = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
+    matmuls = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
     for dtype in _LAYER_TYPES:
-        found += [
+        matmuls += [
             _convolution(convolution, dtype, device)
             for convolution in convolutions(is_cuda=device.is_cuda, quick=quick)
         ]
-        found += [
+        matmuls += [
             _attention(attention_shape, dtype, device)
             for attention_shape in attentions(is_cuda=device.is_cuda, quick=quick)
         ]
-    return found
+    return matmuls
 
 
 def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]:
@@ -94,8 +94,11 @@ def matmul_again(kernel: Kernel, device: ProbeDevice) -> BenchmarkCase[Kernel]:
 
 def _ordered(device: ProbeDevice) -> list[Number]:
     """The types that are used most first."""
-    found = numbers(device)
-    return [*(one for one in found if one.name in _MOST_USED), *(one for one in found if one.name not in _MOST_USED)]
+    usable = numbers(device)
+    return [
+        *(number for number in usable if number.name in _MOST_USED),
+        *(number for number in usable if number.name not in _MOST_USED),
+    ]
 
 
 # --- matmul -----------------------------------------------------------------------------------------------------------

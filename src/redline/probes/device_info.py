@@ -42,7 +42,7 @@ def _of_cpu() -> tuple[str, int, int]:
 def _software() -> list[tuple[str, str]]:
     import torch
 
-    found = [("redline", __version__), ("torch", str(torch.__version__)), ("python", platform.python_version())]
-    found += [("cuda", str(torch.version.cuda))] if torch.version.cuda else []
-    found += [("hip", str(torch.version.hip))] if torch.version.hip else []
-    return [*found, ("system", f"{platform.system()} {platform.release()}")]
+    versions = [("redline", __version__), ("torch", str(torch.__version__)), ("python", platform.python_version())]
+    versions += [("cuda", str(torch.version.cuda))] if torch.version.cuda else []
+    versions += [("hip", str(torch.version.hip))] if torch.version.hip else []
+    return [*versions, ("system", f"{platform.system()} {platform.release()}")]

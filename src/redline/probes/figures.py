@@ -33,7 +33,7 @@ _OVERHEADS = {"dispatch": "dispatch_ns", "launch": "launch_ns"}
 def machine_of(calibration: Calibration) -> Machine:
     """The machine that was measured: its record in the catalogue, if it has one, with what was measured instead."""
     subject, base = calibration.subject, record_of(calibration.subject)
-    figures = {name: replace(one, date=calibration.date[:10]) for name, one in _figures(calibration, base)}
+    figures = {name: replace(figure, date=calibration.date[:10]) for name, figure in _figures(calibration, base)}
     notes = tuple(_notes(calibration))
     if base is not None:
         return calibrated(base, f"{base.name} of {subject.host}", figures, notes=notes)

@@ -96,9 +96,9 @@ def _fit(timings: _Timings) -> np.ndarray:
     for _ in range(_ROUNDS):
         candidates = best + offsets * reach
         losses = _loss(candidates, timings)
-        found = int(np.argmin(losses))
-        if losses[found] < least:
-            best, least = candidates[found], losses[found]
+        smallest = int(np.argmin(losses))
+        if losses[smallest] < least:
+            best, least = candidates[smallest], losses[smallest]
         reach = reach * _NEXT
     return best
 

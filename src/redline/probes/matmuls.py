@@ -120,8 +120,10 @@ def _product_call(number: Number, left: torch.Tensor, right: torch.Tensor, out: 
     if number.name == "int8":
         return partial(torch._int_mm, left, by_columns if left.is_cuda else right, out=out)
     if number.name == "fp8":
-        one = torch.ones((), device=left.device)
-        return partial(torch._scaled_mm, left, by_columns, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
+        unit = torch.ones((), device=left.device)
+        return partial(
+            torch._scaled_mm, left, by_columns, unit, unit, out_dtype=out.dtype, use_fast_accum=True, out=out
+        )
     plain = partial(torch.mm, left, right, out=out)
     backend: Any = torch.backends.cuda if left.is_cuda else torch.backends.mkldnn
     if number.relaxed:

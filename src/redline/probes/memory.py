@@ -109,11 +109,11 @@ class _Memory:
         self._array: weakref.ref[_Array] | None = None
 
     def case(self, kind: str, size_bytes: int) -> BenchmarkCase[Movement]:
-        each = size_bytes // STREAMS[kind] // _LINE_BYTES * _LINE_BYTES
-        together = each * STREAMS[kind]
+        stream_bytes = size_bytes // STREAMS[kind] // _LINE_BYTES * _LINE_BYTES
+        together = stream_bytes * STREAMS[kind]
         return BenchmarkCase(
             key=Movement(kind=kind, working_bytes=together, moved_bytes=together),
-            prepare=partial(self._prepare, kind, each),
+            prepare=partial(self._prepare, kind, stream_bytes),
             about=f"{kind} of {format_bytes(together)}",
         )
 

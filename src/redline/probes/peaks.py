@@ -32,12 +32,12 @@ def peaks(
     Where that time is not left for every type, the last ones have no sustained rate.
     """
     chosen = list(_fastest(samples).values())
-    found = []
+    measured = []
     for number, kernel in enumerate(chosen):
         tell(number, len(chosen))
         bins = _busy(kernel, device, sustain_s) if 0 < sustain_s < left_s() else []
-        found.append(_peak(kernel, samples.passes[kernel], bins, noise))
-    return tuple(found)
+        measured.append(_peak(kernel, samples.passes[kernel], bins, noise))
+    return tuple(measured)
 
 
 def _fastest(samples: Samples[Kernel]) -> dict[str, Kernel]:

@@ -92,11 +92,11 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
     Where ranks saw different numbers of them (a window that began a step earlier), the shift is chosen that makes the
     distances between the ranks most equal.
     """
-    found = _by_series(ranks)
-    table = _Filled(sum(len(places) for members in found.values() for places in members.values()))
+    by_series = _by_series(ranks)
+    table = _Filled(sum(len(places) for members in by_series.values() for places in members.values()))
     operations = 0
-    while found:  # each series is forgotten once it is matched: there are as many as ranks
-        members = found.pop(next(iter(found)))
+    while by_series:  # each series is forgotten once it is matched: there are as many as ranks
+        members = by_series.pop(next(iter(by_series)))
         if len(members) < 2:
             continue
         arrivals = {index: ranks[index].take(places) for index, places in members.items()}
@@ -113,13 +113,13 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
 
 def _by_series(ranks: Sequence[RankArrivals]) -> dict[Series, dict[int, I32]]:
     """For each series its ranks, and which of their arrivals belong to it."""
-    found: dict[Series, dict[int, I32]] = {}
+    by_series: dict[Series, dict[int, I32]] = {}
     for index, rank in enumerate(ranks):
         order = np.argsort(rank.arrivals.series, kind="stable").astype(np.int32)
         edges = np.searchsorted(rank.arrivals.series[order], np.arange(len(rank.series) + 1))
         for number, name in enumerate(rank.series):
-            found.setdefault(name, {})[index] = order[edges[number] : edges[number + 1]]
-    return found
+            by_series.setdefault(name, {})[index] = order[edges[number] : edges[number + 1]]
+    return by_series
 
 
 def _part(operation: I64, index: int, places: I32, arrivals: Arrivals) -> Matched:

@@ -43,10 +43,10 @@ def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = Fal
     if isinstance(named, TraceFiles):
         return list(named)
     paths: dict[Path, Path] = {}
-    for one in [named] if isinstance(named, str | Path) else named:
-        if not str(one):
+    for name in [named] if isinstance(named, str | Path) else named:
+        if not str(name):
             raise InputError("an empty path was given; is a variable of the shell unset?")
-        for path in _meant_by(str(one), digests):
+        for path in _meant_by(str(name), digests):
             paths.setdefault(path.absolute(), path)
     if not paths:
         raise UsageError("no path was given; name the files, folders or patterns of the traces")

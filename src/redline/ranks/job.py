@@ -31,18 +31,21 @@ def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | No
     """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""
     work = partial(_summarised, options=options.reading_of(paths), folder=options.cache)
     results, failures = gather(work, paths, options, progress)
-    found = [
+    read = [
         (summary, (paths[index], number))
         for index in sorted(results)
         for number, summary in enumerate(results[index].ranks)
     ]
     order = rank_order(
-        [Claim(rank=one.rank, origin=one.rank_origin, world_size=one.metadata.world_size) for one, _ in found]
+        [
+            Claim(rank=timeline.rank, origin=timeline.rank_origin, world_size=timeline.metadata.world_size)
+            for timeline, _ in read
+        ]
     )
-    ranks = tuple(replace(found[place.index][0], rank=place.rank, rank_origin=place.origin) for place in order.places)
+    ranks = tuple(replace(read[place.index][0], rank=place.rank, rank_origin=place.origin) for place in order.places)
     return Job(
         ranks=ranks,
-        places=tuple(found[place.index][1] for place in order.places),
+        places=tuple(read[place.index][1] for place in order.places),
         clocks=on_one_clock([rank.arrivals for rank in ranks]).clocks,
         doubles=order.doubles,
         missing=order.missing,

@@ -132,7 +132,7 @@ def why_not_mergeable(job: Job) -> str:
 
 
 def _claiming(job: Job, rank: int) -> list[str]:
-    return [one.source.name for one in job.ranks if one.rank == rank]
+    return [timeline.source.name for timeline in job.ranks if timeline.rank == rank]
 
 
 def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
@@ -167,12 +167,12 @@ def _bytes_by_category(path: Path, timeline: Callable[[], Timeline]) -> Counter[
 
 def _categories(kinds: frozenset[Kind]) -> set[str]:
     """The categories that spans of these kinds are written in, with the arrows and marks that go with them."""
-    found = {"", *(schema.CATEGORY_OF_KIND[kind] for kind in kinds if kind is not Kind.COMMUNICATION)}
+    categories = {"", *(schema.CATEGORY_OF_KIND[kind] for kind in kinds if kind is not Kind.COMMUNICATION)}
     if Kind.RUNTIME in kinds:
-        found.add(schema.FLOW_LAUNCH)
+        categories.add(schema.FLOW_LAUNCH)
     if Kind.OPERATOR in kinds:
-        found.add(schema.FLOW_FORWARD_BACKWARD)
-    return found | {MEMORY} if kinds == _EVERYTHING else found
+        categories.add(schema.FLOW_FORWARD_BACKWARD)
+    return categories | {MEMORY} if kinds == _EVERYTHING else categories
 
 
 def _spans(rank: RankSummary, kinds: frozenset[Kind]) -> int:

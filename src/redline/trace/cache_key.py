@@ -52,5 +52,5 @@ def code_key(*patterns: str) -> str:
 
 def sources(patterns: tuple[str, ...]) -> list[Path]:
     """Code and data, in an order that does not depend on the machine; not what Python compiled."""
-    found = {path for pattern in patterns for path in _PACKAGE.glob(pattern) if path.is_file()}
-    return sorted(path for path in found if path.parent.name != "__pycache__")
+    paths = {path for pattern in patterns for path in _PACKAGE.glob(pattern) if path.is_file()}
+    return sorted(path for path in paths if path.parent.name != "__pycache__")

@@ -78,8 +78,8 @@ class ValueNumbering(dict[bytes, int]):
 
     def columns(self, values: Iterable[Raw | bytes], count: int) -> Column:
         """For each value a row of text ids, -1 where there is none. Given are the values with what goes between."""
-        each = b"".join(values).split(ROW_END, count)
-        which = np.fromiter(map(self.__getitem__, each[:count]), np.int32, count)
+        rows = b"".join(values).split(ROW_END, count)
+        which = np.fromiter(map(self.__getitem__, rows[:count]), np.int32, count)
         if self._new:
             width = self._numbers.shape[1]
             fields = zip(*(values.split(VALUE_END, width - 1) for values in self._new), strict=True)

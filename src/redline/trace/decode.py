@@ -119,8 +119,8 @@ class Decoder:
         pieces = list(_pieces(text))
         index = 0
         while index < len(pieces) and not self._document.ended:
-            found, used = self._events_of(text, pieces, index, offset, last=last)
-            events += found
+            decoded, used = self._events_of(text, pieces, index, offset, last=last)
+            events += decoded
             index += used
         return with_exact_times(events, self._log)
 
@@ -138,23 +138,23 @@ class Decoder:
                 self._document.put_back(text[position:])
                 return [], used
         if last and len(pieces) - index <= _JOIN_LIMIT:  # perhaps one event, and behind it the end of the list
-            found, left, ended = self._walk_to_end(text[position:], offset + position)
+            events, left, ended = self._walk_to_end(text[position:], offset + position)
             if ended:
                 self._document.end_events(left)
-                return found, len(pieces) - index
-        found, left, ended = [], piece, False
+                return events, len(pieces) - index
+        events, left, ended = [], piece, False
         if not self._walks.exhausted or b"]" in piece:
-            found, left, ended = self._walk(piece, offset + position)
-        self._walks.note(success=bool(found) or ended)
+            events, left, ended = self._walk(piece, offset + position)
+        self._walks.note(success=bool(events) or ended)
         if ended:
             self._document.end_events(left + text[position + len(piece) :])
         elif left.strip():
             mended = self._mended(left, offset + position)
             if mended is not None:
-                found.append(mended)
+                events.append(mended)
             else:
                 self._give_up(left, offset + position, is_last_piece=index + 1 == len(pieces), is_last_batch=last)
-        return found, 1
+        return events, 1
 
     def _joined(self, text: bytes, pieces: list[tuple[int, bytes]], index: int) -> tuple[ExactEvent | None, int]:
         """The event that begins with a piece, and the pieces it took: a list of objects looks like several events."""

@@ -15,9 +15,9 @@ def device_rows(timeline: Timeline) -> I64:
 def devices_of(timeline: Timeline) -> tuple[Device, ...]:
     """The devices that did work, in order; those without a name are left out."""
     used = {timeline.lanes[lane].device for lane in np.unique(timeline.spans.lane[device_rows(timeline)]).tolist()}
-    found = tuple(device for device in _named_devices(timeline) if device.id in used)
+    devices = tuple(device for device in _named_devices(timeline) if device.id in used)
     # ROCm numbers devices in two ways; where all are alike it does not matter.
-    return found or (alike_device(timeline) if used else ())
+    return devices or (alike_device(timeline) if used else ())
 
 
 def alike_device(timeline: Timeline) -> tuple[Device, ...]:

@@ -155,22 +155,22 @@ class Document:
 
     def metadata(self) -> dict[str, Any]:
         """All metadata, from before and after the events; to be asked for when the batches are through."""
-        found = {} if self._bare_list else _object_from(self._head.rstrip().rstrip(b",") + b"}", self.log)
+        head = {} if self._bare_list else _object_from(self._head.rstrip().rstrip(b",") + b"}", self.log)
         if self._tail is None:
-            return found
+            return head
         text = (self._again or b"") + self._tail.lstrip()
         if self._bare_list:
             self._note_trailing(text)
-            return found
+            return head
         if text.startswith(b","):
             after, rest = _leading_object(b"{" + text[1:], self.log)
-            found = {**after, **found}
+            head = {**after, **head}
         else:
             rest = text.removeprefix(b"}") if text.startswith(b"}") else text
             if text == rest:
                 self.log.add(Reason.TRUNCATED_FILE, example="no closing brace")
         self._note_trailing(rest)
-        return found
+        return head
 
     def _note_trailing(self, rest: bytes) -> None:
         rest = rest.strip(b" \t\r\n\0")
@@ -200,11 +200,11 @@ class Document:
         window = _LOOK_BACK_BYTES
         while True:
             start = max(0, len(self._buffer) - window)
-            found = None
+            end = None
             for match in BETWEEN_EVENTS.finditer(self._buffer, start):
-                found = match.end()
-            if found is not None or start == 0:
-                return found
+                end = match.end()
+            if end is not None or start == 0:
+                return end
             window *= 8
 
     def _find_events(self) -> None:
@@ -390,13 +390,13 @@ def _leading_object(text: bytes, log: ProblemLog) -> tuple[dict[str, Any], bytes
 
 def _known_keys(text: str) -> dict[str, Any]:
     """The metadata that matters, looked for key by key in text that does not parse as a whole."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key in METADATA_KEYS:
         match = re.search(rf'"{key}"\s*:\s*', text)
         if match is None:
             continue
         try:
-            found[key], _ = _DECODER.raw_decode(text, match.end())
+            members[key], _ = _DECODER.raw_decode(text, match.end())
         except (ValueError, RecursionError):
             continue
-    return found
+    return members

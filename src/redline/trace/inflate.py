@@ -257,7 +257,7 @@ def _tar_members(
     stream: Readable, compressed: _Counted, limits: Limits, name: str, depth: int
 ) -> Iterator[TraceContent]:
     """Members that may be traces. A cut or damaged archive gives those before the damage, then raises."""
-    found = 0
+    count = 0
     counted = _Counted(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], counted), mode="r|") as archive:
@@ -265,7 +265,7 @@ def _tar_members(
                 _refuse_absurd(entry, compressed, limits, name)
                 file = archive.extractfile(entry) if entry.isreg() and ".json" in entry.name else None
                 if file is not None:
-                    found += 1
+                    count += 1
                     log = ProblemLog()
                     whole = f"{name}!{entry.name}"
                     member = _Limited(_TarMember(file, log), compressed, limits, whole)
@@ -273,8 +273,8 @@ def _tar_members(
         if counted.total % tarfile.BLOCKSIZE:
             raise tarfile.ReadError("unexpected end of data")
     except (tarfile.TarError, EOFError, OverflowError, ValueError) as error:
-        raise InputError(f"{name}: a damaged tar archive, read up to member {found} ({error}).") from error
-    if not found:
+        raise InputError(f"{name}: a damaged tar archive, read up to member {count} ({error}).") from error
+    if not count:
         raise NotATraceError(f"{name}: a tar archive without any .json member.")
 
 

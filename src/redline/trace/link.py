@@ -116,7 +116,7 @@ def _by_external_id(raw: RawColumns, work_index: I64) -> I32:
     is_operator = raw.spans.kind[raw.operators.row] == Kind.OPERATOR
     ids, rows = raw.operators.external_id[is_operator], raw.operators.row[is_operator]
     wanted = raw.device_work.external_id[work_index]
-    found = np.full(len(work_index), NONE, np.int32)
+    operators = np.full(len(work_index), NONE, np.int32)
     # One order by id and start for both; before each piece of work then stands the operator that is meant.
     all_ids = np.concatenate([ids, wanted])
     starts = raw.spans.start_ns[np.concatenate([rows, raw.device_work.row[work_index]])]
@@ -128,8 +128,8 @@ def _by_external_id(raw: RawColumns, work_index: I64) -> I32:
     before = before[len(ids) :]
     match = (before != NONE) & (wanted > 0)
     match[match] = ids[before[match]] == wanted[match]
-    found[match] = rows[before[match]]
-    return found
+    operators[match] = rows[before[match]]
+    return operators
 
 
 def _annotations(raw: RawColumns, launch: I32, operator: I32) -> I32:
@@ -155,8 +155,8 @@ def _annotations(raw: RawColumns, launch: I32, operator: I32) -> I32:
 def _region_at(spans: Spans, rows: Column, regions: I64) -> I64:
     """Of the regions the innermost that covers the start of each row."""
     starts = spans.start_ns[regions]
-    found = innermost_at(spans.start_ns[rows], starts, starts + spans.dur_ns[regions])
-    return np.where(found != NONE, np.append(regions, NONE)[found], NONE)
+    innermost = innermost_at(spans.start_ns[rows], starts, starts + spans.dur_ns[regions])
+    return np.where(innermost != NONE, np.append(regions, NONE)[innermost], NONE)
 
 
 # --- forward to backward ----------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _forwards(raw: RawColumns) -> I32:
 def _operators_at(raw: RawColumns, at_ns: I64, lane: Column) -> I64:
     """Row of the innermost operator of a lane that begins at this very time."""
     spans = raw.spans
-    found = np.full(len(at_ns), NONE, np.int64)
+    innermost = np.full(len(at_ns), NONE, np.int64)
     rows = raw.operators.row[spans.kind[raw.operators.row] == Kind.OPERATOR]
     of_lane = {number: rows[places] for number, places in grouped(spans.lane[rows])}
     for number, asked in grouped(lane):
@@ -192,8 +192,8 @@ def _operators_at(raw: RawColumns, at_ns: I64, lane: Column) -> I64:
             continue
         at = np.maximum(np.searchsorted(spans.start_ns[here], at_ns[asked], "right") - 1, 0)
         exact = spans.start_ns[here[at]] == at_ns[asked]
-        found[asked[exact]] = here[at[exact]]
-    return found
+        innermost[asked[exact]] = here[at[exact]]
+    return innermost
 
 
 def _by_sequence(raw: RawColumns) -> I32:
@@ -209,8 +209,8 @@ def _by_sequence(raw: RawColumns) -> I32:
     sequence = operators.sequence[rows]
     wanted = operators.sequence[is_backward]
     at = np.maximum(np.searchsorted(sequence, wanted, "right") - 1, 0)
-    found = sequence[at] == wanted
-    forward[np.flatnonzero(is_backward)[found]] = operators.row[rows[at[found]]]
+    is_same = sequence[at] == wanted
+    forward[np.flatnonzero(is_backward)[is_same]] = operators.row[rows[at[is_same]]]
     return forward
 
 
@@ -250,18 +250,18 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
 
 def _descriptions(raw: RawColumns, rows: I64, launch: I32) -> I64:
     """Index into the descriptions: of the span itself, else of the nearest operator around its launch."""
-    found = np.full(len(rows), NONE, np.int64)
+    parents = np.full(len(rows), NONE, np.int64)
     have = raw.descriptions.row
     if not len(have):
-        return found
+        return parents
     at = rows.astype(np.int64)
     for level in range(_DESCRIBED_WITHIN + 1):
         place = np.minimum(np.searchsorted(have, at), len(have) - 1)
-        match = (found == NONE) & (at != NONE) & (have[place] == at)
-        found[match] = place[match]
+        match = (parents == NONE) & (at != NONE) & (have[place] == at)
+        parents[match] = place[match]
         outward = launch.astype(np.int64) if level == 0 else at
         at = np.where(outward != NONE, raw.spans.parent[outward], NONE)
-    return found
+    return parents
 
 
 def _recorded_elements(raw: RawColumns, rows: I64) -> I64:
@@ -277,8 +277,8 @@ def elements_in(shapes: str) -> int:
         value = msgspec.json.decode(shapes)
     except (msgspec.DecodeError, RecursionError):
         return NONE
-    found = [math.prod(shape) for shape in _tensor_shapes(value)]
-    return sum(found) if found and min(found) >= 0 and sum(found) < 2**62 else NONE
+    elements = [math.prod(shape) for shape in _tensor_shapes(value)]
+    return sum(elements) if elements and min(elements) >= 0 and sum(elements) < 2**62 else NONE
 
 
 def _tensor_shapes(value: Any) -> Iterator[list[int]]:

@@ -90,13 +90,13 @@ def _devices(properties: Any) -> tuple[Device, ...]:
         return ()
     return tuple(
         Device(
-            id=as_int(one.get("id"), index),
-            name=_text(one.get("name")),
-            memory_bytes=as_int(one.get(schema.DEVICE_MEMORY_KEY), 0),
-            multiprocessors=as_int(one.get(schema.DEVICE_SMS_KEY), 0),
+            id=as_int(device.get("id"), index),
+            name=_text(device.get("name")),
+            memory_bytes=as_int(device.get(schema.DEVICE_MEMORY_KEY), 0),
+            multiprocessors=as_int(device.get(schema.DEVICE_SMS_KEY), 0),
         )
-        for index, one in enumerate(properties)
-        if isinstance(one, dict)
+        for index, device in enumerate(properties)
+        if isinstance(device, dict)
     )
 
 
@@ -111,8 +111,8 @@ def _groups(config: Any, log: ProblemLog) -> dict[str, tuple[int, ...]]:
     if not isinstance(config, list):
         return {}
     groups = {}
-    for one in config:
-        ranks = one.get(schema.GROUP_RANKS_KEY) if isinstance(one, dict) else None
+    for group in config:
+        ranks = group.get(schema.GROUP_RANKS_KEY) if isinstance(group, dict) else None
         if isinstance(ranks, list):
-            groups[_text(one.get(schema.GROUP_NAME_KEY))] = tuple(as_int(rank, NONE) for rank in ranks)
+            groups[_text(group.get(schema.GROUP_NAME_KEY))] = tuple(as_int(rank, NONE) for rank in ranks)
     return groups

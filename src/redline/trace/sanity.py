@@ -166,8 +166,8 @@ def scattered(table: Table, name: str, rows: I64) -> I64:
     values = np.full(len(rows), -1, np.int64)
     if len(have):
         at = np.minimum(np.searchsorted(have, rows), len(have) - 1)
-        found = have[at] == rows
-        values[found] = table.columns()[name][at[found]]
+        is_same = have[at] == rows
+        values[is_same] = table.columns()[name][at[is_same]]
     return values
 
 

@@ -270,9 +270,9 @@ def load_of(step_label: str) -> tuple[int, int]:
     parts = _ENGINE_LOAD.findall(step_label)
     if parts:
         return sum(int(requests) for requests, _ in parts), sum(int(tokens) for _, tokens in parts)
-    found = dict(_ENGINE_SIZES.findall(step_label))
-    requests = int(found.get("bs", 0))
-    return requests, int(found.get("toks", requests if phase_of(step_label) == "decode" else 0))
+    sizes = dict(_ENGINE_SIZES.findall(step_label))
+    requests = int(sizes.get("bs", 0))
+    return requests, int(sizes.get("toks", requests if phase_of(step_label) == "decode" else 0))
 
 
 def is_annotation_name(name: str) -> bool:

@@ -33,9 +33,9 @@ def find_steps(
     if step_regex is not None:
         return _by_regex(spans, texts, window_ns, re.compile(step_regex))
     for anchored in (_by_profiler_step, _by_optimizer, _by_data_loader, _by_engine, _by_repetition):
-        found = anchored(spans, texts, window_ns)
-        if found is not None:
-            return found
+        recognised = anchored(spans, texts, window_ns)
+        if recognised is not None:
+            return recognised
     return _whole_window(window_ns, "no mark: the whole window is one")
 
 

@@ -126,12 +126,12 @@ class OperatorCall:
 
     def spatial(self, index: int, count: int) -> Shape:
         """A list with one integer per spatial dimension; one alone stands for all."""
-        found = self.integers(index)
-        if len(found) == 1:
-            found *= count
-        if len(found) != count:
+        sizes = self.integers(index)
+        if len(sizes) == 1:
+            sizes *= count
+        if len(sizes) != count:
             raise UnknownWorkError
-        return found
+        return sizes
 
     def dtype_argument(self, index: int) -> Dtype | None:
         """The type that a dtype argument asks for; None where there is none."""
@@ -140,10 +140,10 @@ class OperatorCall:
         return known(SCALAR_TYPES.get(self.integer(index)))
 
 
-def known(found: T | None) -> T:
-    if found is None:
+def known(value: T | None) -> T:
+    if value is None:
         raise UnknownWorkError
-    return found
+    return value
 
 
 def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kernel_name: str = "") -> OperatorCall:
@@ -179,10 +179,10 @@ def _argument(
 
 
 def _shape(sizes: list[int | list[int]] | list[int]) -> Shape:
-    found = tuple(size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST)
-    if len(found) != len(sizes) or len(found) > _MOST_DIMENSIONS:
+    valid = tuple(size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST)
+    if len(valid) != len(sizes) or len(valid) > _MOST_DIMENSIONS:
         raise UnknownWorkError
-    return found
+    return valid
 
 
 def _items(text: str) -> list[str]:

@@ -21,10 +21,10 @@ def broadcast(shapes: Iterable[Shape]) -> Shape:
 
 def dimension(index: int, count: int) -> int:
     """A dimension counted from the front; the profiler records -1 for the last."""
-    found = index + count if index < 0 else index
-    if not 0 <= found < max(count, 1):
+    position = index + count if index < 0 else index
+    if not 0 <= position < max(count, 1):
         raise UnknownWorkError
-    return found
+    return position
 
 
 def without(shape: Shape, dimensions: Iterable[int]) -> Shape:
@@ -55,7 +55,7 @@ def spread(size: int, kernel: int, stride: int, padding: int, dilation: int, ext
     """The output size of a transposed convolution along one dimension."""
     if stride < 1 or kernel < 1 or padding < 0 or dilation < 1 or extra < 0:
         raise UnknownWorkError
-    found = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
-    if found < 0:
+    size_before = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
+    if size_before < 0:
         raise UnknownWorkError
-    return found
+    return size_before

@@ -91,12 +91,12 @@ def _program(name: str) -> str:
         if path.is_file() and path.suffix != ".py":
             _refuse_other_language(name)
         return name
-    found = None if "/" in name else shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    if found is None:
+    program = None if "/" in name else shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if program is None:
         raise UsageError(f"run: there is no file {name}, and no command of that name")
-    _refuse_other_language(found)
-    _refuse_foreign_script(found, typed=name)
-    return found
+    _refuse_other_language(program)
+    _refuse_foreign_script(program, typed=name)
+    return program
 
 
 def _head(path: str) -> bytes:
@@ -140,16 +140,16 @@ def _refuse_foreign_script(path: str | None, *, typed: str) -> None:
 
 def _refuse_foreign(python: str, *, typed: str) -> None:
     """Redline starts the Python that it is installed in; another one may not have what the script needs."""
-    found = shutil.which(python)
-    if found is None or Path(found).parent == Path(sys.executable).parent:
+    interpreter = shutil.which(python)
+    if interpreter is None or Path(interpreter).parent == Path(sys.executable).parent:
         return
     try:
-        asked = [found, "-c", "import sys; print(sys.prefix)"]
+        asked = [interpreter, "-c", "import sys; print(sys.prefix)"]
         prefix = subprocess.check_output(asked, stderr=subprocess.DEVNULL, text=True, timeout=_ASKING_S).strip()
     except (OSError, subprocess.SubprocessError):
         return
     if prefix and Path(prefix).resolve() != Path(sys.prefix).resolve():
         raise UsageError(
-            f"run: {found} is not the Python that Redline is installed in ({sys.executable}); "
+            f"run: {interpreter} is not the Python that Redline is installed in ({sys.executable}); "
             f"install Redline there, or leave {typed} out"
         )

@@ -39,12 +39,12 @@ def recordings(since_s: float, *, asked: bool, environment: Mapping[str, str] = 
 
 
 def _written(since_s: float, environment: Mapping[str, str]) -> tuple[str, ...]:
-    found = set()
+    names = set()
     for prefix in _prefixes(environment):
         with suppress(OSError):
             near = prefix.parent.glob(f"{prefix.name}*")
-            found |= {str(path) for path in near if path.is_file() and path.stat().st_mtime >= since_s}
-    return tuple(sorted(found))
+            names |= {str(path) for path in near if path.is_file() and path.stat().st_mtime >= since_s}
+    return tuple(sorted(names))
 
 
 def _prefixes(environment: Mapping[str, str]) -> list[Path]:

@@ -30,4 +30,4 @@ def choose(script: str, where: Position | None, named: str | None, job: str | No
 
 def _unused(path: Path, is_used: Callable[[Path], bool]) -> Path:
     others = (path.with_name(f"{path.name}-{number}") for number in count(2))
-    return next(one for one in chain([path], others) if not is_used(one))
+    return next(candidate for candidate in chain([path], others) if not is_used(candidate))

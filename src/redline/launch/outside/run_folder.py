@@ -109,10 +109,10 @@ def _write(path: Path, content: object) -> None:
 def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequence[ProcessSlot]) -> None:
     """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
     windows = [(slot, window) for slot in slots for window in slot.windows()]
-    kept = {trace_path(slot, one[NUMBER]) for slot, one in windows if one[STATE] != DISOWNED}
-    found = {trace_path(slot, one[NUMBER]) for slot, one in windows}
-    found |= {trace_path(slot, window[NUMBER]) for slot in helpers for window in slot.windows()}
-    for name in found - kept:
+    kept = {trace_path(slot, window[NUMBER]) for slot, window in windows if window[STATE] != DISOWNED}
+    recorded = {trace_path(slot, window[NUMBER]) for slot, window in windows}
+    recorded |= {trace_path(slot, window[NUMBER]) for slot in helpers for window in slot.windows()}
+    for name in recorded - kept:
         path = folder / name
         path.unlink(missing_ok=True)
         with suppress(OSError):  # other ranks have theirs there

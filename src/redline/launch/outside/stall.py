@@ -124,7 +124,7 @@ def _held_by(ranks: Sequence[Standing]) -> tuple[int, ...]:
         [standing for standing in ranks if not standing.in_torch and standing.where],
     ):
         if stands_out and len(stands_out) < len(ranks):
-            return tuple(one.rank for one in stands_out)
+            return tuple(standing.rank for standing in stands_out)
     return tuple(standing.rank for standing in ranks)
 
 

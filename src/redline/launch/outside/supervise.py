@@ -151,17 +151,17 @@ class Supervisor:
                         _give_up(window)
 
     def _writing(self) -> list[memoryview[int]]:
-        found = []
+        paths = []
         for slot in self._taken():
             for window in slot.windows():
                 if window[STATE] == DISOWNED:
                     _end_writer(window)
                 elif window[STATE] == EXPORTING:
                     if is_alive(window[EXPORTER]):
-                        found.append(window)
+                        paths.append(window)
                     elif not self._is_about_to_write(slot):
                         window[STATE] = LOST_KILLED
-        return found
+        return paths
 
     @staticmethod
     def _is_about_to_write(slot: ProcessSlot) -> bool:
@@ -268,7 +268,7 @@ def make_board(slots: int) -> SharedState | None:
 
 def facts_of(slot: ProcessSlot) -> dict[str, object]:
     try:
-        found = json.loads(slot.read_facts() or b"{}")
+        facts = json.loads(slot.read_facts() or b"{}")
     except ValueError:  # it was being written when its writer was killed
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}

@@ -47,11 +47,11 @@ def refuse_about_a_script(word: str) -> None:
 
 def value(options: Sequence[str], name: str, default: str) -> str:
     """As torchrun reads it: what was typed last, else what the environment says."""
-    found = os.environ.get("PET_" + name.upper().replace("-", "_"), default)
+    text = os.environ.get("PET_" + name.upper().replace("-", "_"), default)
     for at, word in enumerate(options):
         if word.startswith("--") and option_name(word) == name:
-            found = word.partition("=")[2] if "=" in word else options[at + 1] if at + 1 < len(options) else found
-    return found
+            text = word.partition("=")[2] if "=" in word else options[at + 1] if at + 1 < len(options) else text
+    return text
 
 
 def processes(options: Sequence[str]) -> int:

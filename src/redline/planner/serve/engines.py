@@ -37,8 +37,8 @@ def engine_names() -> tuple[str, ...]:
 
 def family_of(gpu: str) -> str:
     """The family of a record of the catalogue; "" where no engine was measured on it."""
-    found = [name for name, starts in FAMILIES.items() if gpu.startswith(starts)]
-    return found[0] if found else ""
+    families = [name for name, starts in FAMILIES.items() if gpu.startswith(starts)]
+    return families[0] if families else ""
 
 
 def constants_of(engine: str, gpu: str) -> Constants:
@@ -54,14 +54,16 @@ def measured_on(engine: str, gpu: str) -> bool:
 
 def interval_of(engine: str, metric: str) -> Interval | None:
     """On GPUs that it was measured on; None where nothing of that kind was measured with the engine."""
-    found = _engine(engine)["intervals"].get(metric)
-    return None if found is None else Interval(low=found[0], high=found[1])
+    interval = _engine(engine)["intervals"].get(metric)
+    return None if interval is None else Interval(low=interval[0], high=interval[1])
 
 
 def constant_columns(engines: Sequence[str], gpus: Sequence[str]) -> Constants:
     """One row per engine and GPU."""
-    each = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
-    return Constants(**{f.name: np.array([getattr(one, f.name) for one in each]) for f in fields(Constants)})
+    constants = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
+    return Constants(
+        **{f.name: np.array([getattr(constant, f.name) for constant in constants]) for f in fields(Constants)}
+    )
 
 
 def _engine(name: str) -> Any:

@@ -22,9 +22,9 @@ def decode_pass(setup: Setup, batch: Number, context: Number) -> PassTime:
     """One token of each of `batch` sequences, each with `context` tokens before it."""
     batch, context = column(batch), column(context)
     model, engine, device = setup.model, setup.engine, setup.device
-    each = batch / setup.where.attention_dp
-    reading = cache_bytes(setup, context) * each / (column(engine.cache_share) * device.memory_bytes_per_s)
-    scores = _decode_attention_flops(model, context) * each / attention_tp(setup.where)
+    requests = batch / setup.where.attention_dp
+    reading = cache_bytes(setup, context) * requests / (column(engine.cache_share) * device.memory_bytes_per_s)
+    scores = _decode_attention_flops(model, context) * requests / attention_tp(setup.where)
     attention = scores / (column(engine.compute_share) * device.peak_bf16)
     compute, memory = _longer(*_matmuls(setup, batch, batch), attention, reading)
     overhead = (
@@ -167,6 +167,6 @@ def _communication(setup: Setup, tokens: Column) -> Column:
     size = tokens * column(model.hidden) * _ACTIVATION_BYTES
     copies = np.minimum(np.maximum(column(model.experts_per_token), 1.0), tp) / tp
     moved = np.where(dp > 1, size * copies, 2 * size) * (tp - 1) / tp
-    each = reduce_latency_s(setup.engine, tp) + moved / link
+    reduce_s = reduce_latency_s(setup.engine, tp) + moved / link
     handing_on = (column(where.pp) - 1) * (size / link + reduce_latency_s(setup.engine, 2.0))
-    return mixing_layers(model) * 2 * each + handing_on
+    return mixing_layers(model) * 2 * reduce_s + handing_on

@@ -45,7 +45,7 @@ def frontier(
     """Every format on every tensor parallel size at every number in flight; experts also with copied attention."""
     spread = (0, 1) if np.any(column(model.experts) > 0) else (0,)
     chosen = np.meshgrid(np.arange(len(formats)), sizes, spread, batches, indexing="ij")
-    which, tp, copied, flying = (each.ravel() for each in chosen)
+    which, tp, copied, flying = (axis.ravel() for axis in chosen)
     once = (copied == 0) | (tp > 1)  # on one device the two are the same
     which, tp, copied, flying = which[once], column(tp[once]), copied[once], column(flying[once])
     attention_dp = np.where(copied > 0, tp, 1.0)

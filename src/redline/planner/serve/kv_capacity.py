@@ -42,5 +42,5 @@ def most_sequences(setup: Setup, tokens: Number) -> Column:
     """How many sequences of `tokens` tokens have room beside the weights, over the whole copy; below 1: none has."""
     memory = column(setup.device.memory_bytes) * (1 - column(setup.engine.reserve))
     free = memory - weights_bytes(setup)
-    each = cache_bytes(setup, tokens) / setup.where.pp
-    return np.maximum(free, 0.0) / np.maximum(each, 1.0) * setup.where.attention_dp
+    stage_bytes = cache_bytes(setup, tokens) / setup.where.pp
+    return np.maximum(free, 0.0) / np.maximum(stage_bytes, 1.0) * setup.where.attention_dp

@@ -50,9 +50,9 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
     """All ways to serve that have room, and the best of them. `evidence` is what was measured of the engine."""
     if not request.model.causal:
         raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
-    found = _looked_at(request)
-    fitting = np.flatnonzero(found.outcome.fits > 0)
-    points = {int(row): _point(request, found, int(row)) for row in fitting}
+    looked_at = _looked_at(request)
+    fitting = np.flatnonzero(looked_at.outcome.fits > 0)
+    points = {int(row): _point(request, looked_at, int(row)) for row in fitting}
     meeting = [point for point in points.values() if point.meets]
     return ServingPlan(
         model=request.model,
@@ -70,9 +70,9 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         most_ttft_s=request.most_ttft_s,
         most_tpot_s=request.most_tpot_s,
         points=tuple(points.values()),
-        refused=_refused(found),
+        refused=_refused(looked_at),
         best=_best(meeting),
-        frontier=_frontier([points[row] for row in points if found.best[row]]),
+        frontier=_frontier([points[row] for row in points if looked_at.best[row]]),
         evidence=tuple(evidence),
     )
 
@@ -98,27 +98,27 @@ def _looked_at(request: ServingRequest) -> Frontier:
 def _sizes(request: ServingRequest) -> tuple[int, ...]:
     heads = int(request.model.heads)
     most = request.devices or max(request.sizes)
-    found = tuple(size for size in request.sizes if heads % size == 0 and size <= most)
-    if not found:
+    sizes = tuple(size for size in request.sizes if heads % size == 0 and size <= most)
+    if not sizes:
         wanted = ", ".join(map(str, request.sizes))
         raise ParameterError(
             "tp", f" {wanted}: none divides the {heads} attention heads within {most} GPUs; give another"
         )
-    return found
+    return sizes
 
 
-def _point(request: ServingRequest, found: Frontier, row: int) -> ServingPoint:
-    outcome = found.outcome
+def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingPoint:
+    outcome = deployments.outcome
     ttft_s, tpot_s = _at(outcome.ttft_s, row), _at(outcome.tpot_s, row)
     too_slow = (request.most_ttft_s is not None and ttft_s > request.most_ttft_s) or (
         request.most_tpot_s is not None and tpot_s > request.most_tpot_s
     )
-    tp = int(found.tp[row])
+    tp = int(deployments.tp[row])
     return ServingPoint(
         tp=tp,
-        attention_dp=int(found.attention_dp[row]),
-        dtype=found.format_names[row],
-        concurrency=int(found.concurrency[row]),
+        attention_dp=int(deployments.attention_dp[row]),
+        dtype=deployments.format_names[row],
+        concurrency=int(deployments.concurrency[row]),
         batch=_at(outcome.batch, row),
         most=_at(outcome.most, row),
         copies=1 if request.devices is None else request.devices // tp,
@@ -146,13 +146,16 @@ def _ranged(request: ServingRequest, metric: str, value: float) -> Ranged:
     return Ranged(value=value, low=value * interval.low, high=value * interval.high)
 
 
-def _refused(found: Frontier) -> tuple[tuple[int, str, float], ...]:
+def _refused(deployments: Frontier) -> tuple[tuple[int, str, float], ...]:
     """The least that each size and format needs where not even one sequence has room."""
     least: dict[tuple[int, str], float] = {}
-    fitting = {(int(found.tp[row]), found.format_names[row]) for row in np.flatnonzero(found.outcome.fits > 0)}
-    for row in np.flatnonzero(found.outcome.fits == 0):
-        key = int(found.tp[row]), found.format_names[row]
-        least[key] = min(least.get(key, np.inf), _at(found.outcome.weights_bytes, int(row)))
+    fitting = {
+        (int(deployments.tp[row]), deployments.format_names[row])
+        for row in np.flatnonzero(deployments.outcome.fits > 0)
+    }
+    for row in np.flatnonzero(deployments.outcome.fits == 0):
+        key = int(deployments.tp[row]), deployments.format_names[row]
+        least[key] = min(least.get(key, np.inf), _at(deployments.outcome.weights_bytes, int(row)))
     return tuple((*key, size) for key, size in least.items() if key not in fitting)
 
 

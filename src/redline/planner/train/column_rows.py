@@ -12,16 +12,16 @@ Rows = NDArray[np.intp] | NDArray[np.bool_]
 
 def rows_of(value: Value, rows: Rows) -> Value:
     """The same value with these rows of every column; fields that are single numbers stay as they are."""
-    picked = {name: each[rows] for name, each in _columns(value)}
+    picked = {name: column[rows] for name, column in _columns(value)}
     return replace(value, **picked)  # type: ignore[type-var]
 
 
 def row_of(value: Value, row: int) -> Value:
     """The value of one row: every column becomes a number."""
-    picked = {name: each[row].item() for name, each in _columns(value)}
+    picked = {name: column[row].item() for name, column in _columns(value)}
     return replace(value, **picked)  # type: ignore[type-var]
 
 
 def _columns(value: object) -> list[tuple[str, NDArray[np.float64]]]:
-    each = ((field.name, getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
-    return [(name, column) for name, column in each if isinstance(column, np.ndarray) and column.ndim]
+    named_columns = ((field.name, getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
+    return [(name, column) for name, column in named_columns if isinstance(column, np.ndarray) and column.ndim]

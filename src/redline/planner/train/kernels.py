@@ -105,13 +105,13 @@ def _needed(machine: Machine, name: str, dtype: str) -> float:
 def _table_name(machine: Machine) -> str:
     """The longest prefix of the machine's record among those of the tables; "" where there is none."""
     record = machine.base or machine.name
-    found = [
+    candidates = [
         (len(prefix), name)
         for name, prefixes in _TABLE_NAMES.items()
         for prefix in prefixes
         if record.startswith(prefix)
     ]
-    return max(found)[1] if found else ""
+    return max(candidates)[1] if candidates else ""
 
 
 def _rows(name: str) -> list[dict[str, str]]:

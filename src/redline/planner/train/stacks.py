@@ -87,8 +87,8 @@ def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
     """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
     kind = format_kind(dtype)
     written = _constants(name)
-    found = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
-    return replace(SoftwareStack(), **found)
+    constants = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
+    return replace(SoftwareStack(), **constants)
 
 
 def format_kind(dtype: str) -> str:
@@ -102,8 +102,8 @@ def spread(name: str, *, unusual: bool = False) -> tuple[float, float]:
     Mixtures of experts and adapters are unusual: they scatter more.
     """
     written = _constants(name)
-    found = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
-    return found["low"], found["high"]
+    errors = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
+    return errors["low"], errors["high"]
 
 
 def _constants(name: str) -> dict[str, dict[str, float]]:
@@ -115,8 +115,8 @@ def _constants(name: str) -> dict[str, dict[str, float]]:
 @cache
 def _file() -> dict[str, dict[str, dict[str, float]]]:
     text = (files("redline.planner.train") / "stacks.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, dict[str, float]]] = json.loads(text)["stacks"]
-    return found
+    stacks: dict[str, dict[str, dict[str, float]]] = json.loads(text)["stacks"]
+    return stacks
 
 
 def rates_of(

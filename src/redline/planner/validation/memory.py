@@ -68,7 +68,7 @@ def left_out() -> dict[str, int]:
     """Why the other rows with a peak cannot be predicted, and how many."""
     rows = training_runs()
     reasons = _reasons(rows)[_with_peak(rows)]
-    return {str(each): int((reasons == each).sum()) for each in np.unique(reasons) if each}
+    return {str(reason): int((reasons == reason).sum()) for reason in np.unique(reasons) if reason}
 
 
 @cache

@@ -59,7 +59,7 @@ class ServingRows:
 
     @property
     def held_out(self) -> Column:
-        return np.array([int(each[1:]) % 2 == 1 for each in self.ids], dtype=np.float64)
+        return np.array([int(row_id[1:]) % 2 == 1 for row_id in self.ids], dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +75,11 @@ def load_serving() -> tuple[ServingRows, tuple[Excluded, ...]]:
     reasons: dict[str, list[str]] = {}
     kept: list[_Expressed] = []
     for row in rows:
-        found = _express(row)
-        if isinstance(found, str):
-            reasons.setdefault(found, []).append(row["id"])
+        expressed = _express(row)
+        if isinstance(expressed, str):
+            reasons.setdefault(expressed, []).append(row["id"])
         else:
-            kept.append(found)
+            kept.append(expressed)
     return _columns(kept), tuple(Excluded(reason=reason, ids=tuple(ids)) for reason, ids in reasons.items())
 
 

@@ -58,13 +58,13 @@ def serving_accuracy() -> tuple[ServingAccuracy, ...]:
     held, guess = rows.held_out > 0, rows.speculative > 0
     tables: list[ServingAccuracy] = []
     for engine, metrics in SCORED.items():
-        mine = np.array([each == engine for each in rows.engine])
+        mine = np.array([name == engine for name in rows.engine])
         gpus = sorted({gpu for gpu, of in zip(rows.gpu, mine, strict=True) if of})
         groups = [("held out", held & ~guess), ("held out, speculative", held & guess)]
-        groups += [(gpu, held & ~guess & np.array([each == gpu for each in rows.gpu])) for gpu in gpus]
+        groups += [(gpu, held & ~guess & np.array([name == gpu for name in rows.gpu])) for gpu in gpus]
         for metric in metrics:
-            found = (_accuracy(engine, metric, name, errors[metric][mine & of]) for name, of in groups)
-            tables += [each for each in found if each is not None]
+            accuracies = (_accuracy(engine, metric, name, errors[metric][mine & of]) for name, of in groups)
+            tables += [accuracy for accuracy in accuracies if accuracy is not None]
     return tuple(tables)
 
 
@@ -88,4 +88,4 @@ def _accuracy(engine: str, metric: str, group: str, logs: Column) -> ServingAccu
 
 def held_out_of(tables: Sequence[ServingAccuracy]) -> dict[tuple[str, str], ServingAccuracy]:
     """The main line of each engine and metric."""
-    return {(each.engine, each.metric): each for each in tables if each.group == "held out"}
+    return {(accuracy.engine, accuracy.metric): accuracy for accuracy in tables if accuracy.group == "held out"}

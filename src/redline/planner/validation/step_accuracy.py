@@ -127,9 +127,12 @@ def rates(runs: Runs) -> Rates:
     """Of every run: its machine under its stack."""
     keys = list(zip(runs.stacks.tolist(), runs.machines.tolist(), runs.formats.tolist(), strict=True))
     kinds = sorted(set(keys))
-    found = [stack(*kind) for kind in kinds]
+    stacks = [stack(*kind) for kind in kinds]
     at = np.array([kinds.index(key) for key in keys])
-    columns = {field.name: np.array([getattr(one, field.name) for one in found])[at] for field in fields(SoftwareStack)}
+    columns = {
+        field.name: np.array([getattr(software, field.name) for software in stacks])[at]
+        for field in fields(SoftwareStack)
+    }
     return with_stack(runs.bare, SoftwareStack(**columns))
 
 

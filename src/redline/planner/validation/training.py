@@ -160,7 +160,7 @@ def _measured(rows: Rows) -> Mask:
     from stated FLOP/s depend on what was counted.
     """
     arch = rows.text("arch")
-    language = np.array([each.startswith(("dense", "moe", "hybrid", "encoder")) for each in arch])
+    language = np.array([name.startswith(("dense", "moe", "hybrid", "encoder")) for name in arch])
     timed = ~np.isnan(rows.numbers("step_time_s")) | ~np.isnan(rows.numbers("tok_s_gpu"))
     measured: Mask = language & timed & (rows.text("status") == "ok")
     return measured
@@ -299,11 +299,11 @@ def _step_s(rows: Rows) -> Numbers:
 
 def _stacks(rows: Rows) -> Texts:
     """Stacks of rows, "" where none is known."""
-    found = []
+    expressed = []
     for column, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
         named = (stack for start, stack in STACKS if column.startswith(start) or framework.startswith(start))
-        found.append(next(named, ""))
-    return np.array(found)
+        expressed.append(next(named, ""))
+    return np.array(expressed)
 
 
 def _bare_rates(machines: Texts, formats: Texts, per_node: Numbers, nic_gbit_per_s: Numbers) -> Rates:
@@ -320,7 +320,7 @@ def _bare_rates(machines: Texts, formats: Texts, per_node: Numbers, nic_gbit_per
 
 def _spread(rates: list[Rates], at: NDArray[np.intp]) -> Rates:
     names = Rates.__dataclass_fields__
-    return Rates(**{name: np.array([getattr(each, name) for each in rates], np.float64)[at] for name in names})
+    return Rates(**{name: np.array([getattr(rate, name) for rate in rates], np.float64)[at] for name in names})
 
 
 def _state_space(rows: Rows) -> Mask:

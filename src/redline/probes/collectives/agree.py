@@ -31,4 +31,4 @@ def everyones(own: T) -> list[T]:
     """What each rank has to say, by rank."""
     table: list[T | None] = [None] * dist.get_world_size()
     dist.all_gather_object(table, own)
-    return [one for one in table if one is not None]
+    return [entry for entry in table if entry is not None]

@@ -35,19 +35,19 @@ def rank_speeds(times: Sequence[RankTimes]) -> tuple[RankSpeed, ...]:
     The usual one is the median rank, and with an even number of them the faster one in the middle: of two, the faster.
     """
     estimates = [estimate(rank_times.wall_ns) for rank_times in times]
-    usual = sorted(estimates, key=lambda one: one.value)[(len(estimates) - 1) // 2]
-    return tuple(_rank_speed(rank_times, found, usual) for rank_times, found in zip(times, estimates, strict=True))
+    usual = sorted(estimates, key=lambda speed: speed.value)[(len(estimates) - 1) // 2]
+    return tuple(_rank_speed(rank_times, speed, usual) for rank_times, speed in zip(times, estimates, strict=True))
 
 
-def _rank_speed(times: RankTimes, found: Estimate, usual: Estimate) -> RankSpeed:
-    ratio = found.value / usual.value
+def _rank_speed(times: RankTimes, speed: Estimate, usual: Estimate) -> RankSpeed:
+    ratio = speed.value / usual.value
     return RankSpeed(
         rank=times.rank,
         host=times.host,
         device=times.device,
-        work_ns=found,
+        work_ns=speed,
         ratio=ratio,
-        slow=ratio > SLOW_RANK and found.low > usual.high,
+        slow=ratio > SLOW_RANK and speed.low > usual.high,
         cpu_share=median(times.cpu_share) if times.cpu_share else -1.0,
     )
 
@@ -73,7 +73,7 @@ def meetings(nodes: Sequence[int]) -> list[list[Pair]]:
 
 def _inside(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
     rounds = tournament(len(members[0]))
-    return [[_pair_of(ranks[one], ranks[two]) for ranks in members for one, two in pairs] for pairs in rounds]
+    return [[_pair_of(ranks[first], ranks[two]) for ranks in members for first, two in pairs] for pairs in rounds]
 
 
 def _between(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
@@ -81,16 +81,16 @@ def _between(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
     return [
         [
             _pair_of(rank, members[two][(place + shift) % len(members[two])])
-            for one, two in pairs
-            for place, rank in enumerate(members[one])
+            for first, two in pairs
+            for place, rank in enumerate(members[first])
         ]
         for pairs in tournament(len(members))
         for shift in range(len(members[0]))
     ]
 
 
-def _pair_of(one: int, two: int) -> Pair:
-    return min(one, two), max(one, two)
+def _pair_of(first: int, two: int) -> Pair:
+    return min(first, two), max(first, two)
 
 
 def tournament(count: int) -> list[list[Pair]]:
@@ -135,14 +135,14 @@ def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_
     What a link can do is told by its fastest exchange: other load on the machine makes exchanges slow, never fast. And
     its fastest has to be slower than what the usual link takes in the middle, so that chance names nobody.
     """
-    found = []
+    speeds = []
     for level in ("node", "across"):
         of_level = {pair: pair_times for pair, pair_times in times.items() if level_of(*pair, nodes) == level}
         if of_level:
-            latency = _usual([one.latency_ns for one in of_level.values()])
-            transfer = _usual([one.transfer_ns for one in of_level.values()])
-            found += [_pair(pair, level, one, latency, transfer, transfer_bytes) for pair, one in of_level.items()]
-    return tuple(sorted(found, key=lambda one: (one.first, one.second)))
+            latency = _usual([times.latency_ns for times in of_level.values()])
+            transfer = _usual([times.transfer_ns for times in of_level.values()])
+            speeds += [_pair(pair, level, times, latency, transfer, transfer_bytes) for pair, times in of_level.items()]
+    return tuple(sorted(speeds, key=lambda speed: (speed.first, speed.second)))
 
 
 def _usual(samples: Sequence[Sequence[float]]) -> Sequence[float]:

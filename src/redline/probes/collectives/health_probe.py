@@ -89,10 +89,10 @@ def pair_times(
         for pairs in rounds:
             meet()
             partner = next((sum(pair) - world.position for pair in pairs if world.position in pair), None)
-            found = (0.0, 0.0)
+            times = (0.0, 0.0)
             if partner is not None:
-                found = _exchanged_ns(small, partner, device, _SMALL), _exchanged_ns(large, partner, device, _LARGE)
-            own[-1].append(found)
+                times = _exchanged_ns(small, partner, device, _SMALL), _exchanged_ns(large, partner, device, _LARGE)
+            own[-1].append(times)
         if largest([[time.monotonic() - began_s]], device)[0][0] > _LONG_PASS_S:
             break
     return _by_pair(rounds, everyones(own))
@@ -116,11 +116,11 @@ def _by_pair(
     rounds: Sequence[Sequence[Pair]], table: Sequence[Sequence[Sequence[tuple[float, float]]]]
 ) -> dict[Pair, PairTimes]:
     """Both ranks of a pair know the same times."""
-    found = {}
+    times = {}
     for number, pairs in enumerate(rounds):
         for pair in pairs:
             samples = [turn[number] for turn in table[pair[0]]]
-            found[pair] = PairTimes(
+            times[pair] = PairTimes(
                 latency_ns=[latency for latency, _ in samples], transfer_ns=[transfer for _, transfer in samples]
             )
-    return found
+    return times

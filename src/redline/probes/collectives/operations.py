@@ -118,7 +118,7 @@ def result(operation: str, give: torch.Tensor, take: torch.Tensor) -> torch.Tens
     return give if operation in {"broadcast", "reduce", "all_reduce"} else take
 
 
-def is_right(operation: str, circle: Circle, size: int, found: torch.Tensor) -> bool:
+def is_right(operation: str, circle: Circle, size: int, held: torch.Tensor) -> bool:
     """Whether the result is what the textbook says, in every element."""
     expected = due(operation, circle.position, circle.size, size)
-    return expected is None or torch.equal(found.cpu(), torch.from_numpy(expected))
+    return expected is None or torch.equal(held.cpu(), torch.from_numpy(expected))

@@ -30,5 +30,5 @@ def failures(folder: Path) -> Iterator[RankFailure]:
     """The first one first."""
     import msgspec
 
-    found = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
-    yield from sorted(found, key=lambda failure: failure.at_ns)
+    failures_read = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
+    yield from sorted(failures_read, key=lambda failure: failure.at_ns)

@@ -39,7 +39,7 @@ class CollectiveTimings:
 
 def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[CollectiveCase]:
     """Everything that is to be measured; small sizes that an operation has to round up to the same are one."""
-    found = {
+    fitted = {
         CollectiveCase(
             operation=operation,
             level=level,
@@ -50,7 +50,7 @@ def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[Collective
         for about in sizes
         for operation in OPERATIONS
     }
-    return list(found)
+    return list(fitted)
 
 
 def repeats(once_ns: float, sample_ns: float) -> int:
@@ -66,7 +66,9 @@ def points(measured: CollectiveTimings) -> tuple[CollectivePoint, ...]:
         for case, samples, is_right in zip(measured.cases, series, measured.correct, strict=True)
     ]
     order = list(OPERATIONS)
-    return tuple(sorted(found, key=lambda one: (-one.ranks, one.group, order.index(one.operation), one.size_bytes)))
+    return tuple(
+        sorted(found, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
+    )
 
 
 def _point(case: CollectiveCase, samples: Sequence[float], is_right: bool) -> CollectivePoint:

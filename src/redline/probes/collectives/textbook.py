@@ -52,8 +52,8 @@ def _twice_others(ranks: int) -> float:
 
 
 OPERATIONS = {
-    one.name: one
-    for one in (
+    operation.name: operation
+    for operation in (
         Operation(name="broadcast", bus_factor=_one),
         Operation(name="reduce", bus_factor=_one),
         Operation(name="all_reduce", bus_factor=_twice_others),
@@ -78,11 +78,11 @@ def size_bytes(operation: str, ranks: int, about_bytes: int) -> int:
 
 def lengths(operation: str, position: int, ranks: int, size: int) -> tuple[int, int]:
     """Elements of what the rank at this position of the group gives, and of what it gets beside it."""
-    one = OPERATIONS[operation]
+    textbook = OPERATIONS[operation]
     whole = size // ELEMENT_BYTES
     of = {"whole": whole, "part": whole // ranks, "nothing": 0, "same": 0}
-    gives = of[one.gives] if position == 0 or one.rooted != "gives" else 0
-    takes = of[one.takes] if position == 0 or one.rooted != "takes" else 0
+    gives = of[textbook.gives] if position == 0 or textbook.rooted != "gives" else 0
+    takes = of[textbook.takes] if position == 0 or textbook.rooted != "takes" else 0
     return gives, takes
 
 

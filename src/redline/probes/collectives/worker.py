@@ -108,12 +108,12 @@ def _who(device: ProbeDevice) -> Who:
     )
 
 
-def circles(found: Mapping[str, Groups], device: ProbeDevice) -> dict[str, Circle | None]:
+def circles(groups_of_level: Mapping[str, Groups], device: ProbeDevice) -> dict[str, Circle | None]:
     """The group of this rank at each level; every rank has to make every group."""
     own = dist.get_rank()
     where = torch.device("cuda", torch.cuda.current_device()) if device.is_cuda else torch.device("cpu")
     joined: dict[str, Circle | None] = {}
-    for level, groups in found.items():
+    for level, groups in groups_of_level.items():
         joined[level] = None
         for ranks in groups:
             group = None if level == "world" else dist.new_group(list(ranks))
@@ -128,15 +128,15 @@ def circles(found: Mapping[str, Groups], device: ProbeDevice) -> dict[str, Circl
 def measure(device: ProbeDevice, options: argparse.Namespace) -> Collectives:
     everyone = everyones(_who(device))
     nodes = [who.node for who in everyone]
-    found = levels(nodes)
-    own = circles(found, device)
+    groups_of_level = levels(nodes)
+    own = circles(groups_of_level, device)
     world = own["world"]
     assert world is not None
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, nodes, device, transfer_bytes, 8), nodes, transfer_bytes)
     effort = CollectiveBudget(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
-    measured = _measured(found, own, device, effort, quick=options.quick)
+    measured = _measured(groups_of_level, own, device, effort, quick=options.quick)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = results.points(measured)
     return Collectives(
@@ -164,14 +164,14 @@ def _shared_processors(device: ProbeDevice) -> tuple[Declined, ...]:
 
 
 def _measured(
-    found: Mapping[str, Groups],
+    groups_of_level: Mapping[str, Groups],
     own: Mapping[str, Circle | None],
     device: ProbeDevice,
     effort: CollectiveBudget,
     *,
     quick: bool,
 ) -> results.CollectiveTimings:
-    cases = results.cases(found, _sizes(device, quick=quick)) if effort.seconds else []
+    cases = results.cases(groups_of_level, _sizes(device, quick=quick)) if effort.seconds else []
     if not cases:
         return results.CollectiveTimings(cases=(), samples_ns=(), correct=())
     buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
@@ -204,9 +204,9 @@ def _shown(operation: str, world: Circle) -> OperationExample:
     told = everyones((before, after, is_right(operation, world, size, held)))
     return OperationExample(
         operation=operation,
-        before=tuple(one[0] for one in told),
-        after=tuple(one[1] for one in told),
-        correct=all(one[2] for one in told),
+        before=tuple(example[0] for example in told),
+        after=tuple(example[1] for example in told),
+        correct=all(example[2] for example in told),
     )
 
 

@@ -18,23 +18,23 @@ def blocks_of(module: nn.Module) -> list[nn.Module]:
     count for the larger.
     """
     kinds: dict[type[nn.Module], list[nn.Module]] = defaultdict(list)
-    for each in module.modules():
-        if not isinstance(each, CONTAINERS):
-            kinds[type(each)].append(each)
+    for module_part in module.modules():
+        if not isinstance(module_part, CONTAINERS):
+            kinds[type(module_part)].append(module_part)
     several = [kind for kind in kinds.values() if len(kind) >= LEAST]
-    several.sort(key=lambda found: _parameters(found, set()) / len(found), reverse=True)
+    several.sort(key=lambda blocks: _parameters(blocks, set()) / len(blocks), reverse=True)
     taken: set[int] = set()
-    counted = [(_parameters(found, taken), found) for found in several]
+    counted = [(_parameters(blocks, taken), blocks) for blocks in several]
     most, blocks = max(counted, key=lambda pair: pair[0], default=(0, []))
     return blocks if most else []
 
 
-def _parameters(found: list[nn.Module], taken: set[int]) -> int:
+def _parameters(blocks: list[nn.Module], taken: set[int]) -> int:
     """Of all together, without those that are taken; now these are taken as well."""
     own = {
         id(parameter): parameter.numel()
-        for each in found
-        for parameter in each.parameters()
+        for weight in blocks
+        for parameter in weight.parameters()
         if id(parameter) not in taken
     }
     taken.update(own)
@@ -52,9 +52,9 @@ class Blocks:
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Self:
-        for each in self.found:
-            self._hooks += [each.register_forward_pre_hook(self._begin, with_kwargs=True)]
-            self._hooks += [each.register_forward_hook(self._end)]
+        for block in self.found:
+            self._hooks += [block.register_forward_pre_hook(self._begin, with_kwargs=True)]
+            self._hooks += [block.register_forward_hook(self._end)]
         return self
 
     def __exit__(self, *error: object) -> None:

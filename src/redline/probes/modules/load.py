@@ -48,8 +48,8 @@ def _function(path: Path, name: str) -> Callable[[], Any]:
     loaded = _load(path)
     function = getattr(loaded, name, None)
     if callable(function):
-        found: Callable[[], Any] = function
-        return found
+        factory: Callable[[], Any] = function
+        return factory
     own = [
         key for key, value in vars(loaded).items() if inspect.isfunction(value) and value.__module__ == loaded.__name__
     ]

@@ -76,7 +76,7 @@ class Counter(TorchDispatchMode):
         self.backward = False
         self._totals: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         owned = [*module.parameters(), *module.buffers()]
-        self._owned = {each.untyped_storage()._cdata for each in owned}
+        self._owned = {tensor.untyped_storage()._cdata for tensor in owned}
         self._gradients = {_sizes(parameter) for parameter in module.parameters()}
 
     def __torch_dispatch__(
@@ -93,12 +93,12 @@ class Counter(TorchDispatchMode):
         written = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         packet = func._overloadpacket
         count = flop_registry.get(packet)
-        shapes = tuple(tuple(each.shape) for each in read)
+        shapes = tuple(tuple(tensor.shape) for tensor in read)
         totals = self._totals[packet.__name__, self.backward, shapes, _is_causal(func, args, named)]
         totals[0] += 1
         totals[1] += int(count(*args, **named, out_val=out)) if count else 0
-        totals[2] += sum(each.nbytes for each in [*read, *written])
-        totals[3] += sum(each.nbytes for each in [*read, *written] if self._is_fixed(each))
+        totals[2] += sum(tensor.nbytes for tensor in [*read, *written])
+        totals[3] += sum(tensor.nbytes for tensor in [*read, *written] if self._is_fixed(tensor))
 
     def _is_fixed(self, tensor: torch.Tensor) -> bool:
         """Whether its size does not depend on the batch: parameters and views of them, and in the backward pass what
@@ -131,7 +131,7 @@ class SavedActivations:
 
     def __init__(self, module: torch.nn.Module) -> None:
         owned = [*module.parameters(), *module.buffers()]
-        self._owned = {each.untyped_storage()._cdata: each.untyped_storage() for each in owned}
+        self._owned = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in owned}
         self._storages: dict[int, torch.UntypedStorage] = {}
 
     def hooks(self) -> Any:

@@ -74,10 +74,10 @@ _BACKWARDS = {
 
 
 def _inputs(call: OperatorCall, count: int) -> list[Tensor]:
-    found = [tensor for tensor in map(call.optional, range(count)) if tensor is not None]
-    if not found:
+    tensors = [tensor for tensor in map(call.optional, range(count)) if tensor is not None]
+    if not tensors:
         raise UnknownWorkError
-    return found
+    return tensors
 
 
 def result_dtype(call: OperatorCall, inputs: list[Tensor], count: int) -> Dtype:

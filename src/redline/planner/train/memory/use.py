@@ -208,15 +208,15 @@ def _larger_asked(use: dict[str, Number], other: dict[str, Number]) -> dict[str,
 
 def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> MemoryUse:
     asked: Number = sum(use.values())
-    groups = sum(1.0 * (np.asarray(each) > 1) for each in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
+    groups = sum(1.0 * (np.asarray(size) > 1) for size in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
     communicators = foot.context_bytes + groups * foot.communicator_bytes
     parts = np.broadcast_arrays(*use.values(), communicators, asked * foot.slack)
     names = (*use, "communicators_bytes", "allocator_bytes")
     return MemoryUse(**dict(zip(names, (np.asarray(part, np.float64) for part in parts), strict=True)))
 
 
-def _larger(one: MemoryUse, other: MemoryUse) -> MemoryUse:
+def _larger(first: MemoryUse, other: MemoryUse) -> MemoryUse:
     """Row by row, the one with the higher peak."""
-    more = one.peak_bytes >= other.peak_bytes
+    more = first.peak_bytes >= other.peak_bytes
     names = [field.name for field in fields(MemoryUse)]
-    return MemoryUse(**{name: np.where(more, getattr(one, name), getattr(other, name)) for name in names})
+    return MemoryUse(**{name: np.where(more, getattr(first, name), getattr(other, name)) for name in names})

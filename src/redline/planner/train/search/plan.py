@@ -55,13 +55,13 @@ class TrainingRequest:
 def plan_training(request: TrainingRequest) -> TrainingPlan:
     """The layouts worth running, what each should cost, and why the best is the best."""
     job, space = _job(request), _space(request)
-    found = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
-    if not len(found.every):
+    layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
+    if not len(layouts.every):
         raise UsageError(_nothing(request))
-    best = found.every.row(0) if found.fitting else found.every.row(int(np.argmin(found.every.peak_bytes)))
+    best = layouts.every.row(0) if layouts.fitting else layouts.every.row(int(np.argmin(layouts.every.peak_bytes)))
     costs = of_row(job.workload.step_costs(job.batch, _as_columns(best.layout), job.rates))
     device_bytes = float(job.rates.device_bytes)
-    safe = safer(found)
+    safe = safer(layouts)
     return TrainingPlan(
         workload=request.workload,
         parameters=request.workload.parameters,
@@ -76,17 +76,17 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         batch=job.batch,
         by=request.by,
         accepted_chance=request.accepted_chance,
-        considered=len(found.every),
-        fitting=found.fitting,
+        considered=len(layouts.every),
+        fitting=layouts.fitting,
         best=_candidate(job, best, request),
-        safer=None if safe is None else _candidate(job, found.every.row(safe), request),
+        safer=None if safe is None else _candidate(job, layouts.every.row(safe), request),
         step_costs=costs,
         rates=job.rates,
-        ranked=tuple(_candidate(job, each, request) for each in _first(found, request.top)),
-        frontier=tuple(_candidate(job, found.every.row(int(row)), request) for row in _shown(frontier(found))),
+        ranked=tuple(_candidate(job, evaluated, request) for evaluated in _first(layouts, request.top)),
+        frontier=tuple(_candidate(job, layouts.every.row(int(row)), request) for row in _shown(frontier(layouts))),
         overlaps=overlaps(costs, best.time),
-        alternatives=alternatives(found, device_bytes) if found.fitting else (),
-        changes=changes(job, found, accepted_chance=request.accepted_chance) if found.fitting else (),
+        alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
+        changes=changes(job, layouts, accepted_chance=request.accepted_chance) if layouts.fitting else (),
         evidence=request.workload.evidence(request.stack, request.machine),
     )
 
@@ -174,4 +174,6 @@ def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest)
 
 
 def _as_columns(layout: Layout) -> Layout:
-    return replace(layout, **{each.name: np.array([float(getattr(layout, each.name))]) for each in fields(Layout)})
+    return replace(
+        layout, **{dimension.name: np.array([float(getattr(layout, dimension.name))]) for dimension in fields(Layout)}
+    )

@@ -35,12 +35,14 @@ def _is_measured(machine: Machine) -> bool:
 
 def _evidence(what: str, known: dict[str, dict[str, float]], stack: str) -> MeasuredAccuracy:
     name = stack if stack in known else EVERY
-    found = known[name]
-    return MeasuredAccuracy(what=what, stack=name, rows=int(found["rows"]), median=found["median"], p90=found["p90"])
+    accuracy = known[name]
+    return MeasuredAccuracy(
+        what=what, stack=name, rows=int(accuracy["rows"]), median=accuracy["median"], p90=accuracy["p90"]
+    )
 
 
 @cache
 def _file() -> dict[str, Any]:
     text = (files("redline.planner.train.search") / "trust.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    accuracies: dict[str, Any] = json.loads(text)
+    return accuracies

@@ -119,7 +119,7 @@ def _micro_batches(batch: Batch, dp: int, space: Space) -> list[int]:
     share = int(batch.sequences) // dp
     powers = [2**power for power in range(LARGEST_MICRO_BATCH.bit_length())]
     wanted = space.fixed.get("micro_batch", powers)
-    return [int(each) for each in wanted if share % int(each) == 0]
+    return [int(size) for size in wanted if share % int(size) == 0]
 
 
 def _orders(
@@ -135,7 +135,7 @@ def _orders(
     usual = [PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE]
     for schedule in _allowed("schedule", list(PipelineSchedule) if "schedule" in space.fixed else usual, space):
         interleaved = schedule == PipelineSchedule.ONE_F_ONE_B and micro_batches % pp == 0
-        several = [each for each in range(2, LARGEST_CHUNKS + 1) if interleaved and _evenly(model, pp * each)]
+        several = [chunks for chunks in range(2, LARGEST_CHUNKS + 1) if interleaved and _evenly(model, pp * chunks)]
         for chunks in _allowed("chunks", [1, *several], space):
             yield chunks, schedule
 
@@ -157,8 +157,8 @@ def _shardings(split: tuple[int, ...], space: Space) -> Iterator[tuple[int, int]
 def _groups(zero: int, copies: int, tp: int, space: Space) -> list[int]:
     """All copies (0), or with ZeRO-3 those of a node (HSDP); or whatever the user wants that divides the copies."""
     if zero and "shard" in space.fixed:
-        wanted = [int(each) for each in space.fixed["shard"]]
-        return sorted({each % copies for each in wanted if each == 0 or copies % each == 0})
+        wanted = [int(size) for size in space.fixed["shard"]]
+        return sorted({size % copies for size in wanted if size == 0 or copies % size == 0})
     within = space.devices_per_node // tp
     near = [within] if zero == 3 and 1 < within < copies and copies % within == 0 else []
     return _allowed("shard", [0, *near], space)
@@ -166,14 +166,14 @@ def _groups(zero: int, copies: int, tp: int, space: Space) -> list[int]:
 
 def _allowed(name: str, possible: Sequence[int], space: Space) -> list[int]:
     wanted = space.fixed.get(name)
-    return list(possible) if wanted is None else [int(each) for each in wanted if int(each) in possible]
+    return list(possible) if wanted is None else [int(size) for size in wanted if int(size) in possible]
 
 
 def divisors(number: int) -> list[int]:
-    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
-    return sorted({*small, *(number // each for each in small)})
+    small = [divisor for divisor in range(1, int(number**0.5) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})
 
 
 def listed_divisors(number: int) -> str:
-    found = divisors(number)
-    return ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
+    every = divisors(number)
+    return ", ".join(map(str, every[:12])) + (", ..." if len(every) > 12 else "")

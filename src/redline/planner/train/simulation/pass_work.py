@@ -74,7 +74,7 @@ def pass_work(one_layout: OneLayout, *, weights_apart: bool) -> Mapping[EventKin
 
 def _product(one_layout: OneLayout, matmul: Matmul) -> MatmulCall:
     """What only some layers have is a smaller one in the average layer."""
-    rows, n, k, matrices = (float(each) for each in on_device(matmul, one_layout.tokens, one_layout.layout))
+    rows, n, k, matrices = (float(size) for size in on_device(matmul, one_layout.tokens, one_layout.layout))
     whole = MatmulCall(
         label=matmul.name,
         rows=rows,
@@ -166,7 +166,7 @@ def _fused(one_layout: OneLayout, seconds: float, backward: bool) -> AttentionCa
     model, layout, batch = one_layout.model, one_layout.layout, one_layout.batch
     share = float(model.attention_layers / model.layers)
     plain = share == 1 and layout.cp == 1 and not model.cross_tokens and not model.window_layers
-    heads, kv_heads = (max(1, round(float(each / layout.tp))) for each in (model.heads, model.kv_heads))
+    heads, kv_heads = (max(1, round(float(count / layout.tp))) for count in (model.heads, model.kv_heads))
     return AttentionCall(
         sequences=max(1, round(float(layout.micro_batch))),
         queries=float(batch.sequence / layout.cp) * share,
@@ -197,7 +197,7 @@ def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[Simu
     softmax = Softmax(shape=shape, backward=backward, dtype=one_layout.half, seconds=moved_s)
     size, value_size = round(float(model.head_dim)), round(float(model.value_dim))
     left_s = (seconds - moved_s) / len(roles)
-    found: list[list[SimulatedWork]] = []
+    parts: list[list[SimulatedWork]] = []
     for label, k, n, width in (("scores", size, keys, size), ("values", keys, value_size, value_size)):
         product = MatmulCall(
             label=label,
@@ -209,8 +209,8 @@ def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[Simu
             out=one_layout.half,
             seconds=left_s * width / (size + value_size),
         )
-        found.append([replace(product, role=role) for role in roles])
-    return [*found[0], softmax, *found[1]]
+        parts.append([replace(product, role=role) for role in roles])
+    return [*parts[0], softmax, *parts[1]]
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------
@@ -241,10 +241,10 @@ def _head_backward(one_layout: OneLayout) -> list[SimulatedWork]:
     """Twice the forward pass, or once where the head isn't trained."""
     frozen = one_layout.layout.frozen == 1
     simulated_works: list[SimulatedWork] = []
-    for each in reversed(_head(one_layout)):
-        if isinstance(each, MatmulCall):
+    for work in reversed(_head(one_layout)):
+        if isinstance(work, MatmulCall):
             roles = (Role.INPUTS,) if frozen else (Role.INPUTS, Role.WEIGHTS)
-            simulated_works.extend(replace(each, role=role) for role in roles)
+            simulated_works.extend(replace(work, role=role) for role in roles)
         else:
-            simulated_works.append(_moved(one_layout, "loss", (1 if frozen else 2) * each.seconds))
+            simulated_works.append(_moved(one_layout, "loss", (1 if frozen else 2) * work.seconds))
     return simulated_works

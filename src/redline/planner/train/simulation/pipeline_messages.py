@@ -200,13 +200,13 @@ class Copies:
 def copy_messages(copies: Copies) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Routed experts follow the rest, among fewer devices."""
     every, some = held(copies.layout, copies.rates), held_experts(copies.layout, copies.rates)
-    found = _sent_among(copies, every, "", copies.layer, copies.trained_layer, copies.trained)
+    sent = _sent_among(copies, every, "", copies.layer, copies.trained_layer, copies.trained)
     if copies.expert_layer > 0 and float(some.copies.size) > 1:
         more = _sent_among(
             copies, some, "expert ", copies.expert_layer, copies.trained_expert_layer, copies.trained_experts
         )
-        found = {activity: [*messages, *more[activity]] for activity, messages in found.items()}
-    return {(activity, False): messages for activity, messages in found.items()}
+        sent = {activity: [*messages, *more[activity]] for activity, messages in sent.items()}
+    return {(activity, False): messages for activity, messages in sent.items()}
 
 
 def _sent_among(
@@ -231,23 +231,23 @@ def _scattered_over(copies: Copies, by: Held, prefix: str, elements: float, dtyp
         yield reduced(copies, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
-def gathered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
+def gathered(source: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
     members = float(among.size)
-    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, one.rates))
+    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, source.rates))
     return SimulatedMessage(
         collective="all_gather",
         group=name,
         members=round(members),
         in_elements=elements / members,
         out_elements=elements,
-        dtype=TYPES[one.half],
+        dtype=TYPES[source.half],
         seconds=seconds,
     )
 
 
-def scattered(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+def scattered(source: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
-    seconds = float(reduce_scatter_s(elements * size, among, one.rates))
+    seconds = float(reduce_scatter_s(elements * size, among, source.rates))
     return SimulatedMessage(
         collective="reduce_scatter",
         group=name,
@@ -259,9 +259,9 @@ def scattered(one: OneLayout | Copies, name: str, among: CommGroup, elements: fl
     )
 
 
-def reduced(one: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+def reduced(source: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     size = _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
-    seconds = float(all_reduce_s(elements * size, among, one.rates))
+    seconds = float(all_reduce_s(elements * size, among, source.rates))
     return SimulatedMessage(
         collective="all_reduce",
         group=name,

@@ -59,10 +59,10 @@ def _alternating(forwards: list[MicroBatchPass], chunks: int, ahead: int) -> lis
 def _with_weights_put_off(order: list[MicroBatchPass], by: int) -> list[MicroBatchPass]:
     """Gradients of weights follow the backward pass of `by` micro-batches later (ZB-H1)."""
     weights = [work._replace(kind=Pass.WEIGHTS) for work in order if work.kind is Pass.BACKWARD]
-    found, done = [], 0
+    passes, done = [], 0
     for work in order:
-        found.append(work)
+        passes.append(work)
         if work.kind is Pass.BACKWARD:
             done += 1
-            found += weights[done - 1 - by : done - by] if done > by else []
-    return found + weights[max(len(weights) - by, 0) :]
+            passes += weights[done - 1 - by : done - by] if done > by else []
+    return passes + weights[max(len(weights) - by, 0) :]

@@ -120,13 +120,13 @@ class StageRun:
             end_s = self.now_s + self._costs.send_s
             self._note(EventKind.SEND, self.now_s, end_s, work, partner=target % self._stages)
 
-    def _gather_and_scatter(self, one: LayerPass, work: MicroBatchPass, layer: int) -> None:
+    def _gather_and_scatter(self, of_layer: LayerPass, work: MicroBatchPass, layer: int) -> None:
         """The weights of this layer, asked for when the one before began; then the gradients of the one before."""
-        if one.gather_s > 0:
+        if of_layer.gather_s > 0:
             begin_s = max(self._beside_s, self._began_s)
             if self._held_up > 0:  # the part that holds up this layer is in one piece with the part that hides
-                begin_s = max(begin_s, self.now_s - (1 - self._held_up) * one.gather_s)
-            self._beside_s = begin_s + one.gather_s
+                begin_s = max(begin_s, self.now_s - (1 - self._held_up) * of_layer.gather_s)
+            self._beside_s = begin_s + of_layer.gather_s
             self.now_s = max(self.now_s, self._beside_s)
             self._note(EventKind.GATHER, begin_s, self._beside_s, work, layer)
         self._scatter(work)
@@ -146,17 +146,17 @@ class StageRun:
             self._note(EventKind.HOST, self.now_s, self.now_s + host_s, work)
             self.now_s += host_s
 
-    def _compute(self, one: LayerPass, work: MicroBatchPass, layer: int) -> None:
+    def _compute(self, of_layer: LayerPass, work: MicroBatchPass, layer: int) -> None:
         """Kernels and traffic in turn; where the host is slower, each starts when it is launched."""
         self._began_s = self.now_s
-        device_s = sum(seconds for _, seconds in one.parts)
-        slower = max(1.0, one.host_s / device_s) if device_s > 0 else 1.0
+        device_s = sum(seconds for _, seconds in of_layer.parts)
+        slower = max(1.0, of_layer.host_s / device_s) if device_s > 0 else 1.0
         start_s = self.now_s
-        for activity, seconds in one.parts:
+        for activity, seconds in of_layer.parts:
             self._note(activity, start_s, start_s + seconds, work, layer)
             start_s += seconds * slower
-        self.now_s += max(device_s, one.host_s)
-        self._unscattered_s, self._computed_s = one.scatter_s, self.now_s
+        self.now_s += max(device_s, of_layer.host_s)
+        self._unscattered_s, self._computed_s = of_layer.scatter_s, self.now_s
 
     def _head(self, activity: EventKind, seconds: float, work: MicroBatchPass) -> None:
         self._note(activity, self.now_s, self.now_s + seconds, work)

@@ -128,8 +128,8 @@ def _device_work(spans: list[SimulatedSpan], calls: RuntimeCalls) -> DeviceWork:
         grid=unknown,
         block=unknown,
         graph_node=unknown,
-        launch=np.array([call_of[each] for each in correlation], np.int32),
-        operator=np.array([operator_of.get(each, NONE) for each in correlation], np.int32),
+        launch=np.array([call_of[number] for number in correlation], np.int32),
+        operator=np.array([operator_of.get(number, NONE) for number in correlation], np.int32),
         annotation=unknown,
     )
 
@@ -161,7 +161,7 @@ def _communications(spans: list[SimulatedSpan], stage: int, stages: int, words: 
 
 def _partners(collectives: list[str], partners: list[int], meant: str) -> I32:
     both = zip(collectives, partners, strict=True)
-    return np.array([partner if each == meant else NONE for each, partner in both], np.int32)
+    return np.array([partner if meaning == meant else NONE for meaning, partner in both], np.int32)
 
 
 def _none(count: int) -> I32:

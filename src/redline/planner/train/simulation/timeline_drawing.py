@@ -71,13 +71,15 @@ class Drawing:
         key = (event.activity, self._share(event))
         if key not in self._known:
             work, name = self._work.get(event.activity, ()), KERNELS[event.activity]
-            self._known[key] = tuple(each.call(name, key[1]) for each in work if each.seconds > 0)
+            self._known[key] = tuple(piece.call(name, key[1]) for piece in work if piece.seconds > 0)
         return self._known[key]
 
     def messages(self, event: SimulatedEvent) -> tuple[Sequence[SimulatedMessage], float]:
         """The collectives of an event in order, and how much of each."""
-        found = self._messages.get((event.activity, event.backward)) or self._messages.get((event.activity, False), ())
-        return found, self._share(event)
+        messages = self._messages.get((event.activity, event.backward)) or self._messages.get(
+            (event.activity, False), ()
+        )
+        return messages, self._share(event)
 
     def takes_s(self, event: SimulatedEvent) -> float:
         """What the traffic of a layer takes, with the part that hides behind its kernels."""
@@ -87,7 +89,7 @@ class Drawing:
     def spans(self, activity: EventKind) -> int:
         """About how many spans an event of this kind has: operators, launches and what they launch."""
         if activity in KERNELS:
-            return 3 * sum(1 for each in self._work.get(activity, ()) if each.seconds > 0) or 2
+            return 3 * sum(1 for piece in self._work.get(activity, ()) if piece.seconds > 0) or 2
         return 2 * max(1, len(self._messages.get((activity, True)) or self._messages.get((activity, False), ())))
 
     def _share(self, event: SimulatedEvent) -> float:
@@ -99,7 +101,7 @@ class Drawing:
     def _seconds(self) -> Mapping[Direction, float]:
         costs = self._costs
         later_s = costs.weight_gradient_s if puts_weights_off(costs) else 0.0
-        found: dict[Direction, float] = {
+        durations: dict[Direction, float] = {
             (EventKind.FORWARD, False): costs.forward_s,
             (EventKind.RECOMPUTE, True): costs.recompute_s,
             (EventKind.BACKWARD, True): costs.backward_s - later_s,
@@ -116,7 +118,7 @@ class Drawing:
             EventKind.SCATTER: costs.scatter_s,
             EventKind.REDUCE: costs.reduce_s,
         }
-        return found | {(each, back): seconds for each, seconds in either.items() for back in (False, True)}
+        return durations | {(activity, back): seconds for activity, seconds in either.items() for back in (False, True)}
 
 
 def module_drawing(
@@ -135,7 +137,7 @@ def model_drawing(
 ) -> Drawing:
     """With the operators of every kernel."""
     one_layout = OneLayout(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
-    layer, experts = (float(each) for each in apart(layer_parameters(model), layout))
+    layer, experts = (float(count) for count in apart(layer_parameters(model), layout))
     layers = float(first_stage(model, batch, layout, rates.balanced_head).layers)
     split = layer + float(ends(model, layout)) / layers
     wanted = 0.0 if layout.frozen == 1 else 1.0

@@ -37,8 +37,8 @@ def operators_s(module: CountedModule, micro_batch: Number, rates: Rates, *, bac
     sizes, at = np.unique(np.atleast_1d(micro_batch), return_inverse=True)
     chosen = [operator for operator in module.operators if operator.backward == backward]
     total = np.zeros(len(sizes))
-    for each in chosen:
-        total += _operator_s(each, sizes / module.samples, module.number_bytes, rates)
+    for index in chosen:
+        total += _operator_s(index, sizes / module.samples, module.number_bytes, rates)
     return total[at]
 
 
@@ -47,13 +47,13 @@ def _operator_s(operator: Operator, scale: NDArray[np.float64], number_bytes: fl
     table = 0 if operator.name in LOOKUPS and not operator.backward else operator.parameter_bytes
     moved = scale * (operator.bytes - operator.parameter_bytes) + table
     shorter = np.maximum(NUMBER_BYTES, rates.matmul_bytes) / number_bytes
-    each = operator.calls
+    calls = operator.calls
     moved = moved * (1.0 if operator.flops else _stretched(operator, rates))
     flops = scale * done_flops(operator)
     once_s = kernel_s(
-        flops / each, moved * shorter / each, _compute(operator, rates), rates.memory_bytes_per_s, rates.fixed_s
+        flops / calls, moved * shorter / calls, _compute(operator, rates), rates.memory_bytes_per_s, rates.fixed_s
     )
-    return each * once_s
+    return calls * once_s
 
 
 def _stretched(operator: Operator, rates: Rates) -> Number:

@@ -282,7 +282,7 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
     """Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
     again = layout.recompute == Recompute.FULL
     tensor_sent_s, tensor_sent_back_s = tensor_traffic_s(model, batch, layout, rates)
-    tensor_s, tensor_back_s = ((1 - rates.tensor_overlap) * each for each in (tensor_sent_s, tensor_sent_back_s))
+    tensor_s, tensor_back_s = ((1 - rates.tensor_overlap) * sent_s for sent_s in (tensor_sent_s, tensor_sent_back_s))
     context_s, context_back_s = context_traffic_s(model, batch, layout, rates)
     expert_sent_s = expert_traffic_s(model, batch, layout, rates)
     expert_s = (1 - rates.expert_overlap) * expert_sent_s
@@ -315,8 +315,8 @@ def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout,
     """Given the trained parameters of a stage on one device, those of routed experts apart, in how many layers."""
     wanted = 1.0 - layout.frozen
     parts = ((wanted * rest, held(layout, rates)), (wanted * experts, held_experts(layout, rates)))
-    reduce_s = sum(reduce_gradients_s(each, layers, by, layout, rates) for each, by in parts)
-    update_s = sum(gather_updates_s(each, layers, by, layout, rates) for each, by in parts)
+    reduce_s = sum(reduce_gradients_s(parameters, layers, by, layout, rates) for parameters, by in parts)
+    update_s = sum(gather_updates_s(parameters, layers, by, layout, rates) for parameters, by in parts)
     states = optimizer_states(wanted * rest, wanted * experts, layout, rates)
     offloaded = states * layout.offload
     longer = np.where(_stalls(layout, rates) & (layout.zero == 0), rates.stall_reduce, 1.0)
