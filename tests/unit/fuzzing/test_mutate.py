@@ -15,7 +15,7 @@ from tests.damage.corpus import seed_trace
 from tests.fuzzing import mutate
 from tests.fuzzing.mutate import BytesMutator, Parts, StructureMutator, excerpt, mutant, set_field
 
-RECORDED = sorted((Path(__file__).parents[1] / "data" / "recorded").glob("*.json.gz"))
+RECORDED = sorted((Path(__file__).parents[2] / "data" / "recorded").glob("*.json.gz"))
 SEEDS = [excerpt(seed_trace(), size) for size in (1500, 4000)]
 ROUNDS = 60
 

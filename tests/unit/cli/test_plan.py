@@ -268,7 +268,7 @@ def test_recovery_and_failures_as_numbers(capsys: pytest.CaptureFixture[str]) ->
 
 # --- modules ----------------------------------------------------------------------------------------------------------
 
-MODULE = Path(__file__).parents[2] / "examples" / "plan" / "network.py"
+MODULE = Path(__file__).parents[3] / "examples" / "plan" / "network.py"
 
 
 def module(*more: str) -> list[str]:

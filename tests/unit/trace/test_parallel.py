@@ -20,7 +20,7 @@ from redline.trace import document, reader
 from redline.trace.reader import ReadOptions, read_file
 from redline.trace.workers import Worker, workers
 
-RECORDED = Path(__file__).parents[1] / "data" / "recorded"
+RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 TEXT = gzip.decompress((RECORDED / "ddp_rank0.pt.trace.json.gz").read_bytes())
 MIDDLE = TEXT.index(b"},", len(TEXT) // 2) + 2
 ONE = b' {"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": %s, "dur": 1%s},'

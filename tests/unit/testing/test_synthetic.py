@@ -28,7 +28,7 @@ from redline.testing.synthetic import (
 )
 
 SMALL = JobSpec(ranks=4, steps=2, layers=2, seed=7)
-RECORDED = Path(__file__).parents[1] / "data" / "recorded" / "plain_loop.pt.trace.json.gz"
+RECORDED = Path(__file__).parents[2] / "data" / "recorded" / "plain_loop.pt.trace.json.gz"
 
 SPECS = {
     "data parallel": SMALL,

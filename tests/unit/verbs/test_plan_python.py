@@ -17,7 +17,7 @@ from redline.verbs.plan import LAYOUT
 from redline.verbs.plan_results import PlannedServing, PlannedTraining
 from tests.e2e.test_docs import rows_of, section
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "python.md"
 JOB: dict[str, Any] = {"machine": "H100-SXM5-80GB", "gpus": 64, "sequence": 8192, "batch": 512}
 NARROW: dict[str, Any] = {"tp": [1, 2], "pp": 1, "cp": 1, "recompute": "none", "zero": [1, 2]}
 
@@ -65,7 +65,7 @@ def test_everything_saves_and_shows_itself(tmp_path: Path) -> None:
 
 def test_a_module_has_samples() -> None:
     pytest.importorskip("torch")
-    module = f"{Path(__file__).parents[2]}/examples/plan/network.py:build"
+    module = f"{Path(__file__).parents[3]}/examples/plan/network.py:build"
     planned = redline.plan_training(module, machine="H100-SXM5-80GB", gpus=8, batch=256)
     assert planned.plan.unit == "samples"
     with pytest.raises(
