@@ -30,9 +30,9 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 LEAST_SHARE = 0.03  # of the step: below this the rule is silent
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """The time that would be gone with the cause; None where it is not there."""
-    claim = scene.idle_in(Account.HOST)
+    claim = analysis.idle_in(Account.HOST)
     return RuleMatch(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None
 
 

@@ -53,7 +53,7 @@ def _seeds(simulated: int) -> tuple[Digest, ...]:
         late = tuple(Straggler(rank=rank, extra_us=200 + rank) for rank in (5, 23) if rank < simulated)
         write_job(JobSpec(ranks=simulated, layout=layout, steps=3, layers=16, stragglers=late), Path(folder))
         paths = [Path(folder) / f"rank-{rank}.pt.trace.json.gz" for rank in range(simulated)]
-        return digest_job(paths, None, JobOptions(use_cache=False, jobs=1), observe=match_rules).digests
+        return digest_job(paths, None, JobOptions(use_cache=False, jobs=1), match=match_rules).digests
 
 
 def _own(seed: Digest, rank: int) -> Digest:

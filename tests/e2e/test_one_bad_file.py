@@ -23,11 +23,11 @@ PLANTED = "a name that no rule expects"
 OF_THE_RULE = "LookupError: planted by a test"
 
 
-def plant(scene: RankAnalysis) -> tuple[RankMatch, ...]:
+def plant(analysis: RankAnalysis) -> tuple[RankMatch, ...]:
     """As if a rule had a bug that one trace brings out; also found by name in the workers of a pool."""
-    if PLANTED in scene.timeline.texts:
+    if PLANTED in analysis.timeline.texts:
         raise LookupError("planted by a test")
-    return match_rules(scene)
+    return match_rules(analysis)
 
 
 def work(*more: Event) -> list[Event]:
@@ -143,7 +143,7 @@ def test_a_drawing_that_fails_costs_the_drawing(folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr("redline.analysis.rank.step_view.strip_of", fails)
     found = diagnose([folder / "good.json"], options=JobOptions(use_cache=False), draw_step=True)
-    assert found.strip is None
+    assert found.step_view is None
     assert [Path(failure.path).name for failure in found.failures] == ["good.json"]
 
 

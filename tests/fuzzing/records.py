@@ -99,7 +99,7 @@ def digest_seeds() -> tuple[Record, ...]:
         timelines = [read_file(file).timelines[0] for file in files]
         bare = digest_of(read_one(document([region("nothing", 0, 5)]), Path(folder)), None)
     machine = catalogue.match("NVIDIA H100 80GB HBM3")
-    first, second = (digest_of(timeline, machine, observe=match_rules) for timeline in timelines)
+    first, second = (digest_of(timeline, machine, match=match_rules) for timeline in timelines)
     first, second = (replace(one, kernels=one.kernels[:5], doing=one.doing[:3]) for one in (first, second))
     digests = (first, second, _with_every_rule(first), _with_every_rule(second), bare, replace(first, matches=()))
     # Whatever folder they were read from, a seed gives the same mutants.

@@ -86,9 +86,7 @@ def check_timeline(timeline: Timeline) -> None:
 def check_sampled(path: Path, timelines: tuple[Timeline, ...]) -> None:
     """Timelines can be stored, digested, reported and merged, and a strict reading agrees or refuses."""
     for timeline in timelines:
-        check_matches(
-            decoded(encoded(digest_of(timeline, None, observe=match_rules), "fuzzing"), "a digest"), "a digest"
-        )
+        check_matches(decoded(encoded(digest_of(timeline, None, match=match_rules), "fuzzing"), "a digest"), "a digest")
     if is_text(path.name) and all(is_text(timeline.source.member) for timeline in timelines):
         check_stored(timelines)
     job = read_job([path], JobOptions(jobs=1, use_cache=False))

@@ -253,7 +253,9 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
             _say("\n" + diagnose_text.render(*known, captured=found.captured, unicode=unicode))
         if options.report:
             deliver(
-                page.render(*known, strip=found.strip, captured=found.captured), str(folder / "report.html"), force=True
+                page.render(*known, step_view=found.step_view, captured=found.captured),
+                str(folder / "report.html"),
+                force=True,
             )
             if not options.quiet:
                 _say(f"next: open {quoted([_near(folder / 'report.html')])} in a browser\n")

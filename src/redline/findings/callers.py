@@ -15,9 +15,9 @@ from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 
 
-def caller_of(scene: RankAnalysis, rows: I64, weight_ns: I64) -> dict[str, str]:
+def caller_of(analysis: RankAnalysis, rows: I64, weight_ns: I64) -> dict[str, str]:
     """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
-    timeline = scene.timeline
+    timeline = analysis.timeline
     names = np.append(timeline.spans.name, NONE)[_outermost_operators(timeline, rows)]
     sites = sites_of(timeline, rows)
     return {"operator": _heaviest(timeline, names, weight_ns), "site": _heaviest(timeline, sites, weight_ns)}

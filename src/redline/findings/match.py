@@ -19,30 +19,30 @@ from redline.timeline.timeline import TimelineOrigin
 COMPUTE = "compute"
 
 
-def match_rules(scene: RankAnalysis) -> tuple[RankMatch, ...]:
-    return matches_of(scene, rules_for(predicted=scene.timeline.origin is TimelineOrigin.PREDICTED))
+def match_rules(analysis: RankAnalysis) -> tuple[RankMatch, ...]:
+    return matches_of(analysis, rules_for(predicted=analysis.timeline.origin is TimelineOrigin.PREDICTED))
 
 
-def matches_of(scene: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
-    claimed = scene.activity.communicating
+def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
+    claimed = analysis.activity.communicating
     found = []
     for rule in rules:
-        matched = rule.match(scene) if rule.match is not None else None
+        matched = rule.match(analysis) if rule.match is not None else None
         if matched is None:
             continue
-        whole = matched.claim & scene.in_steps
-        alone = whole - scene.activity.communicating
+        whole = matched.claim & analysis.in_steps
+        alone = whole - analysis.activity.communicating
         # What is too little to be said must not be missing where another rule says it.
-        is_said = alone.length_ns >= rule.least_share * scene.steps_ns
+        is_said = alone.length_ns >= rule.least_share * analysis.steps_ns
         rest = whole - claimed if is_said else Intervals.empty()
         claimed |= rest
-        ledger = scene.ledger
+        ledger = analysis.ledger
         found.append(
             RankMatch(
                 code=rule.code,
                 claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
                 alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
-                accounts=_accounts(scene, rest),
+                accounts=_accounts(analysis, rest),
                 places=longest(alone),
                 figures=dict(matched.figures),
                 names=dict(matched.names),
@@ -51,8 +51,8 @@ def matches_of(scene: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, .
     return tuple(found)
 
 
-def _accounts(scene: RankAnalysis, time: Intervals) -> dict[str, int]:
-    times = {COMPUTE: scene.activity.computing, str(Account.COPY): scene.activity.copying}
-    times |= {str(account): scene.idle.accounts[account] for account in IDLE}
+def _accounts(analysis: RankAnalysis, time: Intervals) -> dict[str, int]:
+    times = {COMPUTE: analysis.activity.computing, str(Account.COPY): analysis.activity.copying}
+    times |= {str(account): analysis.idle.accounts[account] for account in IDLE}
     amounts = {name: int(np.sum(one.overlap_with(time.start, time.end))) for name, one in times.items()}
     return {name: amount for name, amount in amounts.items() if amount}

@@ -23,41 +23,41 @@ class OptimizerSteps:
     name: str  # of the first
 
 
-def optimizer_steps(scene: RankAnalysis) -> OptimizerSteps | None:
+def optimizer_steps(analysis: RankAnalysis) -> OptimizerSteps | None:
     """Nothing where no optimizer is marked, or where its work is the host's."""
-    spans = scene.timeline.spans
-    rows = scene.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
-    rows = rows[scene.in_steps.contains(spans.start_ns[rows])]
-    if not scene.on_gpu or not len(rows):
+    spans = analysis.timeline.spans
+    rows = analysis.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
+    rows = rows[analysis.in_steps.contains(spans.start_ns[rows])]
+    if not analysis.on_gpu or not len(rows):
         return None
     return OptimizerSteps(
         time=Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]),
         calls=len(rows),
-        kernels=_launched_in(scene, rows),
-        operators=_inside(scene, rows, spans.rows_of(Kind.OPERATOR)),
-        name=scene.name(int(rows[0])).removeprefix(schema.OPTIMIZER_STEP),
+        kernels=_launched_in(analysis, rows),
+        operators=_inside(analysis, rows, spans.rows_of(Kind.OPERATOR)),
+        name=analysis.name(int(rows[0])).removeprefix(schema.OPTIMIZER_STEP),
     )
 
 
-def cost(scene: RankAnalysis, steps: OptimizerSteps) -> Intervals:
+def cost(analysis: RankAnalysis, steps: OptimizerSteps) -> Intervals:
     """The device time of its kernels, and the idle time that its host time can have caused."""
-    return scene.busy_with(steps.kernels) | scene.idle_after(steps.time)
+    return analysis.busy_with(steps.kernels) | analysis.idle_after(steps.time)
 
 
-def _launched_in(scene: RankAnalysis, rows: I64) -> I64:
+def _launched_in(analysis: RankAnalysis, rows: I64) -> I64:
     """Kernels that were launched while one of these annotations was open on the same thread."""
-    work = scene.timeline.device_work
-    known = work.take((work.launch != NONE) & (scene.timeline.spans.kind[work.row] == Kind.KERNEL))
-    return known.row[_within(scene, rows, known.launch.astype(np.int64))].astype(np.int64)
+    work = analysis.timeline.device_work
+    known = work.take((work.launch != NONE) & (analysis.timeline.spans.kind[work.row] == Kind.KERNEL))
+    return known.row[_within(analysis, rows, known.launch.astype(np.int64))].astype(np.int64)
 
 
-def _inside(scene: RankAnalysis, rows: I64, others: I64) -> I64:
-    return others[_within(scene, rows, others)]
+def _inside(analysis: RankAnalysis, rows: I64, others: I64) -> I64:
+    return others[_within(analysis, rows, others)]
 
 
-def _within(scene: RankAnalysis, rows: I64, others: I64) -> Mask:
+def _within(analysis: RankAnalysis, rows: I64, others: I64) -> Mask:
     """Which of the others began while one of the rows was open on their thread."""
-    spans = scene.timeline.spans
+    spans = analysis.timeline.spans
     found: Mask = np.zeros(len(others), bool)
     for lane in np.unique(spans.lane[rows]).tolist():
         here = rows[spans.lane[rows] == lane]

@@ -15,24 +15,24 @@ PRODUCTS = ("matmul", "convolution", "attention")
 """Families of operators that multiply and add: they have a peak."""
 
 
-def savings(scene: RankAnalysis, saved_ns: Floats) -> Intervals:
+def savings(analysis: RankAnalysis, saved_ns: Floats) -> Intervals:
     """The last part of each piece of compute, as long as can be saved of it, and never longer than the piece."""
-    compute = scene.activity.compute
+    compute = analysis.activity.compute
     saved = np.minimum(np.round(np.maximum(np.nan_to_num(saved_ns), 0)).astype(np.int64), compute.dur_ns)
     return Intervals.union_of(compute.end_ns - saved, compute.end_ns)
 
 
-def of_calls(scene: RankAnalysis, saved_ns: Floats) -> Floats:
+def of_calls(analysis: RankAnalysis, saved_ns: Floats) -> Floats:
     """For each piece of compute its part of what can be saved of its call, in proportion to its time."""
-    calls = scene.kernels.calls
+    calls = analysis.kernels.calls
     share = np.clip(np.nan_to_num(saved_ns) / np.maximum(calls.time_ns, 1), 0.0, 1.0)
-    saved: Floats = compute_ns(scene.timeline, scene.activity) * np.append(share, 0.0)[scene.kernels.call_of]
+    saved: Floats = compute_ns(analysis.timeline, analysis.activity) * np.append(share, 0.0)[analysis.kernels.call_of]
     return saved
 
 
-def beyond(scene: RankAnalysis, group: I64, kept_ns: Floats) -> Floats:
+def beyond(analysis: RankAnalysis, group: I64, kept_ns: Floats) -> Floats:
     """For each piece of compute what is left of it after its group has kept its time; NONE: in no group."""
-    compute = scene.activity.compute
+    compute = analysis.activity.compute
     chosen = np.flatnonzero(group != NONE)
     order = chosen[np.argsort(group[chosen], kind="stable")]  # pieces are in order of start
     dur_ns, of = compute.dur_ns[order], group[order]

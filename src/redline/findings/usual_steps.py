@@ -17,9 +17,9 @@ def is_usual(steps_ns: I64) -> Mask:
     return usual
 
 
-def without_warm_up(scene: RankAnalysis, amounts: I64) -> Intervals:
+def without_warm_up(analysis: RankAnalysis, amounts: I64) -> Intervals:
     """All steps; without the first, where that has more of something than later steps have on average."""
-    start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
+    start_ns, end_ns = analysis.ledger.start_ns, analysis.ledger.end_ns
     warms_up = len(amounts) > 1 and amounts[0] > _WARMING * amounts[1:].mean()
     first = int(warms_up)
     return Intervals.union_of(start_ns[first:], end_ns[first:])

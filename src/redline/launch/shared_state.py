@@ -120,7 +120,9 @@ class SharedState:
         with self._opened() as file:
             self._file = os.fstat(file)
             self._all = _mapped(file, _at(slots)) if descriptor is not None else None
-            self.shared = _mapped(file, PAGE_BYTES).cast("q") if self._all is None else self._all[:PAGE_BYTES].cast("q")
+            self.job_words = (
+                _mapped(file, PAGE_BYTES).cast("q") if self._all is None else self._all[:PAGE_BYTES].cast("q")
+            )
 
     @classmethod
     def make(cls, slots: int) -> SharedState:

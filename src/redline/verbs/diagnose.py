@@ -39,7 +39,9 @@ class Diagnosed:
     outline: Outline
     findings: Findings
     failures: tuple[Failure, ...]
-    strip: "StepView | None" = None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
+    step_view: "StepView | None" = (
+        None  # a usual step, drawn; None where it was not asked for or its trace is not at hand
+    )
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
@@ -85,7 +87,7 @@ class Diagnosed:
             from redline.report.html.diagnose import page
 
             return page.render(
-                *known, strip=self.strip, trace_link=trace_link, removed=self.removed, captured=self.captured
+                *known, step_view=self.step_view, trace_link=trace_link, removed=self.removed, captured=self.captured
             )
         if form == "md":
             return md.render(*known, tables=tables, verbose=verbose, removed=self.removed, captured=self.captured)
@@ -135,13 +137,13 @@ def diagnose(
     diagnosis, failures = _combined(files, machine, options, progress)
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
-    strip, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
+    view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
     return Diagnosed(
         diagnosis=diagnosis,
         outline=outline,
         findings=findings,
         failures=(*failures, *undrawn),
-        strip=strip,
+        step_view=view,
         captured=captured_of(files),
     )
 
@@ -164,16 +166,16 @@ def _typical_step(
     rank = diagnosis.ranks[place]
 
     def drawn(_: Path) -> "StepView | None":
-        scene = scene_again(rank, files, machine, options)
-        return None if scene is None else strip_of(scene, diagnosis.waiting[place], rank.origin.rank)
+        analysis = scene_again(rank, files, machine, options)
+        return None if analysis is None else strip_of(analysis, diagnosis.waiting[place], rank.origin.rank)
 
     source = Path(rank.origin.source)
-    strip = attempted(drawn, source)
-    if not isinstance(strip, InputError):
-        return strip, ()
+    view = attempted(drawn, source)
+    if not isinstance(view, InputError):
+        return view, ()
     if options.reading.strict:
-        raise strip
-    return None, (failure_of(source, strip),)
+        raise view
+    return None, (failure_of(source, view),)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

@@ -62,11 +62,11 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     where = None if command.elastic else position()
     folder, notes = _prepared(command, named, where)
     settings.follow = where is None and not command.elastic
-    board = None if command.blind else make_board(_slots(command, settings))
-    if board is None and not command.blind:
+    shared = None if command.blind else make_board(_slots(command, settings))
+    if shared is None and not command.blind:
         notes.append("no shared memory could be had; the job ran unwatched")
-    _tell(settings, command, where, folder, board)
-    job = _Job(command, settings, board, folder, watching)
+    _tell(settings, command, where, folder, shared)
+    job = _Job(command, settings, shared, folder, watching)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ended = job.supervisor.run()
     # From here on nothing may fail: how the job ended is all that counts.
@@ -112,15 +112,15 @@ class _Job:
     """The supervisor with what it does from time to time."""
 
     def __init__(
-        self, command: Command, settings: Settings, board: SharedState | None, folder: Path | None, watching: Watching
+        self, command: Command, settings: Settings, shared: SharedState | None, folder: Path | None, watching: Watching
     ) -> None:
-        self.supervisor = Supervisor(command, settings, board, self._tick)
+        self.supervisor = Supervisor(command, settings, shared, self._tick)
         self.supervisor.mask = watching.mask
         self.supervisor.capture_signal = watching.capture_signal
         self.supervisor.capture_asked = self._ask
         self.stalls: list[Stall] = []
         self.troubles: dict[str, str] = {}
-        self.requests = Requests(folder, board, self.supervisor.slots) if folder and board else None
+        self.requests = Requests(folder, shared, self.supervisor.slots) if folder and shared else None
         self._folder = folder
         self._watching = watching
         self._stall_watch = StallWatch(self.supervisor.slots, watching.stall_after_s, self._stalled)
@@ -172,11 +172,11 @@ class _Job:
 
 
 def _tell(
-    settings: Settings, command: Command, where: Position | None, folder: Path | None, board: SharedState | None
+    settings: Settings, command: Command, where: Position | None, folder: Path | None, shared: SharedState | None
 ) -> None:
     settings.folder = str(folder or "")
-    settings.board = board.path if board else ""
-    settings.slots = board.slots if board else 0
+    settings.board = shared.path if shared else ""
+    settings.slots = shared.slots if shared else 0
     settings.sitecustomize_failed = _has_failed("sitecustomize")
     settings.elastic = command.elastic
     settings.local_size = command.processes

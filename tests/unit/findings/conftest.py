@@ -23,7 +23,7 @@ def digest(data: bytes, machine: Machine | None = None) -> Digest:
     """Of the only rank in a document, matched against all rules."""
     with TemporaryDirectory() as folder:
         timeline = read_one(data, Path(folder))
-    found = digest_of(timeline, machine, observe=match_rules)
+    found = digest_of(timeline, machine, match=match_rules)
     check_matches(found, "this digest")  # a match has all that its rule needs
     return found
 

@@ -80,7 +80,7 @@ def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
 
 
 def diagnosed(rules: Sequence[Rule]) -> tuple[Diagnosis, Findings]:
-    diagnosis = combine([digest_of(timeline(), None, observe=lambda scene: matches_of(scene, rules))])
+    diagnosis = combine([digest_of(timeline(), None, match=lambda analysis: matches_of(analysis, rules))])
     return diagnosis, findings_of(diagnosis, outline_of(diagnosis), rules)
 
 
@@ -96,19 +96,19 @@ def union_of(parts: Sequence[Intervals]) -> Intervals:
 
 @given(many_claims)
 def test_a_rank_s_claims_are_disjoint_and_leave_nothing_out(wanted: list[tuple[Intervals, bool]]) -> None:
-    scene: RankAnalysis = scene_of(timeline(), None)
+    analysis: RankAnalysis = scene_of(timeline(), None)
     rules = rules_for([(claim, False) for claim, _ in wanted])
-    seen = matches_of(scene, rules)
-    start_ns, end_ns = scene.ledger.start_ns, scene.ledger.end_ns
-    claimable = union_of([claim for claim, _ in wanted]) - scene.activity.communicating
+    seen = matches_of(analysis, rules)
+    start_ns, end_ns = analysis.ledger.start_ns, analysis.ledger.end_ns
+    claimable = union_of([claim for claim, _ in wanted]) - analysis.activity.communicating
     claimed_ns = np.sum([one.claimed_ns for one in seen], axis=0)
     assert claimed_ns.tolist() == claimable.overlap_with(start_ns, end_ns).tolist()
     for one, (claim, _) in zip(seen, wanted, strict=True):
-        alone = claim - scene.activity.communicating
+        alone = claim - analysis.activity.communicating
         assert (one.alone_ns == alone.overlap_with(start_ns, end_ns)).all()
         assert (one.claimed_ns <= one.alone_ns).all()
         assert sum(one.accounts.values()) == one.claimed_ns.sum()
-        assert (scene.in_steps & alone).overlap_with(one.places.start, one.places.end).sum() == one.places.length_ns
+        assert (analysis.in_steps & alone).overlap_with(one.places.start, one.places.end).sum() == one.places.length_ns
 
 
 @given(many_claims)

@@ -92,5 +92,5 @@ def test_a_first_step_with_more_of_something_warms_up(amounts: Sequence[int], st
     events = [step(number, 200 * number, STEP_US) for number in range(len(amounts))]
     events += [kernel("gemm", 200 * number, 50, correlation=number) for number in range(len(amounts))]
     with TemporaryDirectory() as folder:
-        scene = scene_of(read_one(document(events), Path(folder)), None)
-    assert len(without_warm_up(scene, np.array(amounts))) == steps
+        analysis = scene_of(read_one(document(events), Path(folder)), None)
+    assert len(without_warm_up(analysis, np.array(amounts))) == steps

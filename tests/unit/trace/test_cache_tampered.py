@@ -77,7 +77,7 @@ class Kept:
 
     def diagnosed(self, *, use_cache: bool = True) -> str:
         options = JobOptions(jobs=1, use_cache=use_cache)
-        found = digest_job([self.trace], None, options, observe=match_rules)
+        found = digest_job([self.trace], None, options, match=match_rules)
         diagnosis = combine(found.digests)
         outline = outline_of(diagnosis)
         return diagnose_json.render(diagnosis, outline, findings_of(diagnosis, outline), found.failures)

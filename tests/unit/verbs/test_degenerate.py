@@ -102,4 +102,4 @@ def test_there_is_a_report_whatever_the_trace_holds(case: str, data: st.DataObje
 @given(st.sampled_from(sorted(CASES)).flatmap(CASES.__getitem__))
 def test_there_is_a_page_whatever_the_trace_holds(events: list[Event]) -> None:
     found = diagnosed(events, draw_step=True)
-    assert page.render(found.diagnosis, found.outline, found.findings, strip=found.strip, trace_link=None)
+    assert page.render(found.diagnosis, found.outline, found.findings, step_view=found.step_view, trace_link=None)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redline.analysis.rank.digest import Digest, Observer
+from redline.analysis.rank.digest import Digest, RuleMatcher
 from redline.analysis.rank.digest_file import is_digest
 from redline.analysis.rank.file_digests import Digesting
 from redline.analysis.rank.rank_analysis import RankAnalysis
@@ -27,15 +27,15 @@ def digest_job(
     machine: str | None,
     options: JobOptions,
     progress: Progress | None = None,
-    observe: Observer | None = None,
+    match: RuleMatcher | None = None,
     check: Callable[[Digest, str], None] | None = None,
 ) -> Digested:
     """`machine` is what the user chose: a record of the catalogue or a profile; None matches each trace's device.
 
-    `observe` looks for causes on each rank while its trace is open; `check` raises InputError where those in the digest
+    `match` looks for causes on each rank while its trace is open; `check` raises InputError where those in the digest
     of a file, which is named to it, or of the cache are not whole.
     """
-    digesting = replace(_digesting(paths, machine, options), observe=observe, check=check)
+    digesting = replace(_digesting(paths, machine, options), match=match, check=check)
     if all(map(digesting.is_digested, paths)):
         options = replace(options, jobs=1)  # passing digests between processes would cost more than reading them
     results, failures = gather(digesting.digests_of, paths, options, progress)
@@ -51,9 +51,9 @@ def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, opti
     for path in paths:
         if is_digest(path) or not (source == str(path) or source.startswith(f"{path}!")):
             continue
-        scene = _digesting([path], machine, options).scene_of(digest, path)
-        if scene is not None:
-            return scene
+        analysis = _digesting([path], machine, options).scene_of(digest, path)
+        if analysis is not None:
+            return analysis
     return None
 
 

@@ -26,7 +26,7 @@ from redline.trace import schema
 from redline.trace.devices import alike_device, devices_of
 
 SHORT_KERNEL_NS = 10_000
-Observer = Callable[[RankAnalysis], tuple[RankMatch, ...]]
+RuleMatcher = Callable[[RankAnalysis], tuple[RankMatch, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,16 +120,16 @@ class Digest:
 
 
 def digest_of(
-    timeline: Timeline, machine: Machine | None, why_no_machine: str = "", observe: Observer | None = None
+    timeline: Timeline, machine: Machine | None, why_no_machine: str = "", match: RuleMatcher | None = None
 ) -> Digest:
-    """`observe` looks for causes while the trace is open."""
-    scene = scene_of(timeline, machine)
-    activity, idle, kernels, ledger = scene.activity, scene.idle, scene.kernels, scene.ledger
-    exchanges, spent, series = exchanges_of(timeline, activity, idle, scene.passes)
+    """`match` looks for causes while the trace is open."""
+    analysis = scene_of(timeline, machine)
+    activity, idle, kernels, ledger = analysis.activity, analysis.idle, analysis.kernels, analysis.ledger
+    exchanges, spent, series = exchanges_of(timeline, activity, idle, analysis.passes)
     table = kernel_table(timeline, activity, kernels)
     return Digest(
         origin=_origin(timeline),
-        facts=_facts(scene, why_no_machine),
+        facts=_facts(analysis, why_no_machine),
         zero_ns=timeline.zero_ns,
         window_ns=activity.window_ns,
         ledger=ledger,
@@ -141,7 +141,7 @@ def digest_of(
         exchanges=exchanges.narrow(),
         spent=PackedSpent.of(spent),
         series=series,
-        matches=observe(scene) if observe is not None else (),
+        matches=match(analysis) if match is not None else (),
     )
 
 
@@ -167,12 +167,12 @@ def _origin(timeline: Timeline) -> DigestOrigin:
     )
 
 
-def _facts(scene: RankAnalysis, why_no_machine: str) -> Facts:
-    timeline, activity, kernels, machine = scene.timeline, scene.activity, scene.kernels, scene.machine
+def _facts(analysis: RankAnalysis, why_no_machine: str) -> Facts:
+    timeline, activity, kernels, machine = analysis.timeline, analysis.activity, analysis.kernels, analysis.machine
     spans, work = timeline.spans, timeline.device_work
     busy = activity.busy
     dur_ns = compute_ns(timeline, activity)
-    queue = scene.idle.accounts[Account.QUEUE]
+    queue = analysis.idle.accounts[Account.QUEUE]
     unlaunched = (work.launch == NONE) & (spans.kind[work.row] != Kind.SYNC)
     calls = spans.rows_of(*CALL_KINDS)
     launches = calls[matching(timeline, calls, schema.launches_work)]
@@ -204,7 +204,7 @@ def _facts(scene: RankAnalysis, why_no_machine: str) -> Facts:
         launches=len(launches),
         launches_without_work=0 if captures else int((~np.isin(kernel_launches, work.launch)).sum()),
         graph_launches=int(graphs.sum()),
-        first_queue_ns=scene.unowned.length_ns,
+        first_queue_ns=analysis.unowned.length_ns,
         longest_queue_ns=int((queue.end - queue.start).max(initial=0)),
     )
 

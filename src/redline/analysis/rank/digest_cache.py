@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from redline.analysis.rank.digest import Digest, Observer
+from redline.analysis.rank.digest import Digest, RuleMatcher
 from redline.analysis.rank.digest_file import decoded, encoded_whole
 from redline.errors import InputError
 from redline.hardware.machine import Machine
@@ -58,11 +58,11 @@ class DigestCache:
 
 
 def kept_digests(
-    folder: Path | None, options: ReadOptions, chosen: Machine | None, observe: Observer | None
+    folder: Path | None, options: ReadOptions, chosen: Machine | None, match: RuleMatcher | None
 ) -> DigestCache | None:
     """Where digests are kept that are made like this; None where the cache is off, or nobody can tell like what."""
-    module, name = getattr(observe, "__module__", ""), getattr(observe, "__qualname__", "<none>")
-    if folder is None or (observe is not None and (not module.startswith("redline.") or "<" in name)):
+    module, name = getattr(match, "__module__", ""), getattr(match, "__qualname__", "<none>")
+    if folder is None or (match is not None and (not module.startswith("redline.") or "<" in name)):
         return None
     asked = (options.step_regex, options.strict, options.limits, chosen)
     return DigestCache(folder=folder, way=f"{asked}|{module}.{name}|{sys.version}|{np.__version__}")

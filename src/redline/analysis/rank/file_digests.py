@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from redline.analysis.rank.digest import Digest, Observer, digest_of
+from redline.analysis.rank.digest import Digest, RuleMatcher, digest_of
 from redline.analysis.rank.digest_cache import DigestCache, kept_digests
 from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
@@ -27,14 +27,14 @@ class Digesting:
     reading: ReadOptions
     folder: Path | None  # of the cache
     chosen: Machine | None  # by the user; None matches each trace's device
-    observe: Observer | None = None  # looks for causes while the trace is open
+    match: RuleMatcher | None = None  # looks for causes while the trace is open
     check: Callable[[Digest, str], None] | None = (
         None  # raises InputError where a digest, from what is named, is not whole
     )
 
     @cached_property
     def kept(self) -> DigestCache | None:
-        return kept_digests(self.folder, self.reading, self.chosen, self.observe)
+        return kept_digests(self.folder, self.reading, self.chosen, self.match)
 
     def is_digested(self, path: Path) -> bool:
         """Whether nothing is left to analyse: the file is a digest, or its digests are in the cache."""
@@ -52,7 +52,7 @@ class Digesting:
         if digests:
             return OfFile(ranks=digests, failures=())
         reading = read_cached(path, self.reading, self.folder)
-        digests = tuple(digest_of(timeline, *self._machine(timeline), self.observe) for timeline in reading.timelines)
+        digests = tuple(digest_of(timeline, *self._machine(timeline), self.match) for timeline in reading.timelines)
         if self.kept is not None and worth_keeping(reading, state):
             self.kept.save(state, digests)
         return OfFile(ranks=digests, failures=reading.failures)
@@ -60,9 +60,9 @@ class Digesting:
     def scene_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
         """What the digest was made of, read again from its file; None where the file holds something else now."""
         for timeline in read_cached(path, self.reading, self.folder).timelines:
-            scene = scene_of(timeline, self._machine(timeline)[0])
-            if (timeline.zero_ns, scene.activity.window_ns) == (digest.zero_ns, digest.window_ns):
-                return scene
+            analysis = scene_of(timeline, self._machine(timeline)[0])
+            if (timeline.zero_ns, analysis.activity.window_ns) == (digest.zero_ns, digest.window_ns):
+                return analysis
         return None
 
     def _check(self, digest: Digest, where: str) -> None:

@@ -97,32 +97,32 @@ class StepView:
     more_pieces: int
 
 
-def strip_of(scene: RankAnalysis, waiting: Intervals, rank: int) -> StepView | None:
+def strip_of(analysis: RankAnalysis, waiting: Intervals, rank: int) -> StepView | None:
     """The step of median length; `waiting` is the communication that was waiting for others. None without steps.
 
     A step without length has nothing to draw and is not looked at.
     """
-    lengths = scene.ledger.end_ns - scene.ledger.start_ns
+    lengths = analysis.ledger.end_ns - analysis.ledger.start_ns
     order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths <= 0) :]
     if not len(order):
         return None
     number = int(order[len(order) // 2])
-    step = int(scene.ledger.start_ns[number]), int(scene.ledger.end_ns[number])
-    pixel_ns, bands = _bands(scene, waiting, step)
-    streams, more_streams = _lanes(scene, step, on_device=True)
-    threads, more_threads = _lanes(scene, step, on_device=False)
+    step = int(analysis.ledger.start_ns[number]), int(analysis.ledger.end_ns[number])
+    pixel_ns, bands = _bands(analysis, waiting, step)
+    streams, more_streams = _lanes(analysis, step, on_device=True)
+    threads, more_threads = _lanes(analysis, step, on_device=False)
     lanes, more_pieces = _longest([*streams, *threads])
     return StepView(
         rank=rank,
         number=number,
-        label=scene.timeline.text(int(scene.timeline.steps.label[number])),
-        start_ns=step[0] - scene.activity.window_ns[0],
+        label=analysis.timeline.text(int(analysis.timeline.steps.label[number])),
+        start_ns=step[0] - analysis.activity.window_ns[0],
         length_ns=step[1] - step[0],
         pixel_ns=pixel_ns,
         bands=bands,
         lanes=lanes,
-        gaps=tuple(_gaps(scene, step)),
-        idle_ns=scene.activity.idle.clip(*step).length_ns,
+        gaps=tuple(_gaps(analysis, step)),
+        idle_ns=analysis.activity.idle.clip(*step).length_ns,
         more_streams=more_streams,
         more_threads=more_threads,
         more_pieces=more_pieces,
@@ -132,25 +132,25 @@ def strip_of(scene: RankAnalysis, waiting: Intervals, rank: int) -> StepView | N
 # --- the device, by account -------------------------------------------------------------------------------------------
 
 
-def _bands(scene: RankAnalysis, waiting: Intervals, step: tuple[int, int]) -> tuple[int, tuple[Band, ...]]:
+def _bands(analysis: RankAnalysis, waiting: Intervals, step: tuple[int, int]) -> tuple[int, tuple[Band, ...]]:
     bands: list[Band] = []
     pixel_ns = 1
     for pixels in PIXELS:
         edges = np.unique(np.linspace(*step, pixels + 1).astype(np.int64))
         pixel_ns = -(-(step[1] - step[0]) // pixels)
-        bands = list(_bands_between(scene, waiting, edges))
+        bands = list(_bands_between(analysis, waiting, edges))
         if len(bands) <= MOST_BANDS:
             break
     return pixel_ns, tuple(bands)
 
 
-def _bands_between(scene: RankAnalysis, waiting: Intervals, edges: I64) -> Iterator[Band]:
+def _bands_between(analysis: RankAnalysis, waiting: Intervals, edges: I64) -> Iterator[Band]:
     """Neighbours that look alike become one."""
-    shares = _shares(scene, waiting, edges)
+    shares = _shares(analysis, waiting, edges)
     looks = np.round(shares * _ALIKE)
     changes = (np.diff(looks, axis=0) != 0).any(axis=1)
     edges = edges[np.concatenate([[True], changes, [True]])]
-    shares = _shares(scene, waiting, edges)
+    shares = _shares(analysis, waiting, edges)
     tops = np.minimum(np.cumsum(shares, axis=1), 1.0)
     begins = (edges[:-1] - edges[0]).tolist()
     ends = (edges[1:] - edges[0]).tolist()
@@ -165,10 +165,10 @@ def _bands_between(scene: RankAnalysis, waiting: Intervals, edges: I64) -> Itera
         )
 
 
-def _shares(scene: RankAnalysis, waiting: Intervals, edges: I64) -> npt.NDArray[np.float64]:
+def _shares(analysis: RankAnalysis, waiting: Intervals, edges: I64) -> npt.NDArray[np.float64]:
     """Of the time between each two edges, by account."""
     periods = edges[:-1], edges[1:]
-    amounts = amounts_within(scene.timeline, scene.activity, scene.idle, scene.kernels, periods)
+    amounts = amounts_within(analysis.timeline, analysis.activity, analysis.idle, analysis.kernels, periods)
     waited = np.minimum(waiting.overlap_with(*periods), amounts[:, place(Account.TRANSFER)])
     amounts[:, place(Account.TRANSFER)] -= waited
     amounts[:, place(Account.PEER_WAIT)] += waited
@@ -178,38 +178,38 @@ def _shares(scene: RankAnalysis, waiting: Intervals, edges: I64) -> npt.NDArray[
 # --- streams and threads ----------------------------------------------------------------------------------------------
 
 
-def _lanes(scene: RankAnalysis, step: tuple[int, int], *, on_device: bool) -> tuple[list[StripLane], int]:
+def _lanes(analysis: RankAnalysis, step: tuple[int, int], *, on_device: bool) -> tuple[list[StripLane], int]:
     """Those that did most in the step, in the order of the trace, and how many more there are."""
-    timeline = scene.timeline
+    timeline = analysis.timeline
     found: dict[int, list[Piece]] = {}
     for lane in working_lanes(timeline).tolist():
         if timeline.lanes[lane].on_device == on_device:
-            pieces = list(_pieces(scene, lane, step))
+            pieces = list(_pieces(analysis, lane, step))
             if pieces:
                 found[lane] = pieces
     busiest = sorted(found, key=lambda lane: -sum(one.end_ns - one.start_ns for one in found[lane]))
     chosen = sorted(busiest[: MOST_STREAMS if on_device else MOST_THREADS])
-    lanes = [_lane(scene, lane, found[lane]) for lane in chosen]
+    lanes = [_lane(analysis, lane, found[lane]) for lane in chosen]
     return lanes, len(found) - len(lanes)
 
 
-def _lane(scene: RankAnalysis, lane: int, pieces: Sequence[Piece]) -> StripLane:
-    known = scene.timeline.lanes[lane]
+def _lane(analysis: RankAnalysis, lane: int, pieces: Sequence[Piece]) -> StripLane:
+    known = analysis.timeline.lanes[lane]
     return StripLane(
         device=known.device, stream=known.stream, thread=known.thread, label=known.label, pieces=tuple(pieces)
     )
 
 
-def _pieces(scene: RankAnalysis, lane: int, step: tuple[int, int]) -> Iterator[Piece]:
-    spans = scene.timeline.spans
+def _pieces(analysis: RankAnalysis, lane: int, step: tuple[int, int]) -> Iterator[Piece]:
+    spans = analysis.timeline.spans
     rows = np.flatnonzero((spans.lane == lane) & (spans.start_ns < step[1]) & (spans.end_ns > step[0]))
-    for level, kind, chosen in _by_kind(scene, rows, step):
-        yield from _seen(scene, chosen, step, level, kind)
+    for level, kind, chosen in _by_kind(analysis, rows, step):
+        yield from _seen(analysis, chosen, step, level, kind)
 
 
-def _by_kind(scene: RankAnalysis, rows: I64, step: tuple[int, int]) -> Iterator[tuple[int, str, I64]]:
+def _by_kind(analysis: RankAnalysis, rows: I64, step: tuple[int, int]) -> Iterator[tuple[int, str, I64]]:
     """Level, kind and rows of everything that is drawn of a lane; of nested operators and regions the outermost."""
-    spans, timeline = scene.timeline.spans, scene.timeline
+    spans, timeline = analysis.timeline.spans, analysis.timeline
     kind = spans.kind[rows]
     yield 0, "compute", rows[kind == Kind.KERNEL]
     yield 0, "communication", rows[kind == Kind.COMMUNICATION]
@@ -218,29 +218,29 @@ def _by_kind(scene: RankAnalysis, rows: I64, step: tuple[int, int]) -> Iterator[
     loading = matching(timeline, regions, schema.is_data_loader)
     narrow = spans.dur_ns[regions] < _WHOLE * (step[1] - step[0])
     yield 0, "loader", regions[loading]
-    yield 0, "region", _outermost(scene, regions[~loading & narrow])
-    yield 1, "operator", _outermost(scene, rows[kind == Kind.OPERATOR])
+    yield 0, "region", _outermost(analysis, regions[~loading & narrow])
+    yield 1, "operator", _outermost(analysis, rows[kind == Kind.OPERATOR])
     calls = rows[np.isin(kind, np.array(CALL_KINDS, np.uint8))]
     blocked = matching(timeline, calls, schema.is_blocking_call)
     yield 2, "blocked", calls[blocked]
     yield 2, "call", calls[~blocked]
 
 
-def _outermost(scene: RankAnalysis, rows: I64) -> I64:
+def _outermost(analysis: RankAnalysis, rows: I64) -> I64:
     """Without those that lie inside an earlier one."""
-    end_ns = scene.timeline.spans.end_ns[rows]
+    end_ns = analysis.timeline.spans.end_ns[rows]
     reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end_ns))[:-1]
     return rows[end_ns > reached]
 
 
-def _seen(scene: RankAnalysis, rows: I64, step: tuple[int, int], level: int, kind: str) -> Iterator[Piece]:
+def _seen(analysis: RankAnalysis, rows: I64, step: tuple[int, int], level: int, kind: str) -> Iterator[Piece]:
     """Spans that are at least a pixel long each for itself; shorter ones with those less than a pixel away."""
-    spans = scene.timeline.spans
+    spans = analysis.timeline.spans
     pixel_ns = max((step[1] - step[0]) // PIXELS[0], 1)
     starts, ends = np.maximum(spans.start_ns[rows], step[0]), np.minimum(spans.end_ns[rows], step[1])
     long = ends - starts >= pixel_ns
     for row, start, end in zip(rows[long].tolist(), starts[long].tolist(), ends[long].tolist(), strict=True):
-        name = scene.name(row)
+        name = analysis.name(row)
         yield Piece(start_ns=start - step[0], end_ns=end - step[0], level=level, kind=kind, name=name, count=1)
     short = np.flatnonzero(~long)
     near = Intervals.union_of(starts[short], ends[short] + pixel_ns)
@@ -253,7 +253,7 @@ def _seen(scene: RankAnalysis, rows: I64, step: tuple[int, int], level: int, kin
             end_ns=min(max(end - pixel_ns, start + pixel_ns // 2), step[1]) - step[0],
             level=level,
             kind=kind,
-            name=scene.name(first[number]) if count == 1 else "",
+            name=analysis.name(first[number]) if count == 1 else "",
             count=count,
         )
 
@@ -275,27 +275,27 @@ def _longest(lanes: Sequence[StripLane]) -> tuple[tuple[StripLane, ...], int]:
 # --- gaps -------------------------------------------------------------------------------------------------------------
 
 
-def _gaps(scene: RankAnalysis, step: tuple[int, int]) -> Iterator[Gap]:
+def _gaps(analysis: RankAnalysis, step: tuple[int, int]) -> Iterator[Gap]:
     """The longest, in order of time."""
-    gaps = scene.activity.idle
+    gaps = analysis.activity.idle
     starts, ends = np.maximum(gaps.start, step[0]), np.minimum(gaps.end, step[1])
     lengths = ends - starts
     longest = np.argsort(-lengths, kind="stable")[:MOST_GAPS]
     for index in sorted(longest[lengths[longest] > _LEAST_GAP * (step[1] - step[0])].tolist()):
-        yield _gap(scene, (int(starts[index]), int(ends[index])), int(scene.idle.next_row[index]), step[0])
+        yield _gap(analysis, (int(starts[index]), int(ends[index])), int(analysis.idle.next_row[index]), step[0])
 
 
-def _gap(scene: RankAnalysis, gap: tuple[int, int], next_row: int, zero_ns: int) -> Gap:
-    accounts = {account: scene.idle.accounts[account].clip(*gap) for account in IDLE}
+def _gap(analysis: RankAnalysis, gap: tuple[int, int], next_row: int, zero_ns: int) -> Gap:
+    accounts = {account: analysis.idle.accounts[account].clip(*gap) for account in IDLE}
     largest = max(IDLE, key=lambda account: accounts[account].length_ns)
-    of_lane = {lane: time.clip(*gap) for lane, time in scene.idle.of_lane.items()}
+    of_lane = {lane: time.clip(*gap) for lane, time in analysis.idle.of_lane.items()}
     of_lane = {lane: time for lane, time in of_lane.items() if len(time)}
     inside = Idle(accounts=accounts, of_lane=of_lane, next_row=np.array([next_row], np.int64))
-    doing = next((one for one in doing_of(scene.timeline, inside) if one.account == largest), None)
+    doing = next((one for one in doing_of(analysis.timeline, inside) if one.account == largest), None)
     return Gap(
         start_ns=gap[0] - zero_ns,
         end_ns=gap[1] - zero_ns,
         account=largest,
         doing=doing,
-        next_name=scene.name(next_row) if next_row != NONE else "",
+        next_name=analysis.name(next_row) if next_row != NONE else "",
     )

@@ -23,11 +23,11 @@ def _first_step() -> None:
     from redline.launch.inside.exception_origin import tolerated
     from redline.launch.inside.process_context import ProcessContext
 
-    place = ProcessContext.here
-    if place is None or not place.is_here():
+    context = ProcessContext.here
+    if context is None or not context.is_here():
         take(_no_step, _never)
     else:
-        steps = StepCounter(place, lambda *_: None, lambda: None)
+        steps = StepCounter(context, lambda *_: None, lambda: None)
 
         def count() -> None:
             with tolerated(BaseException):

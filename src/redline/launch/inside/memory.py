@@ -50,9 +50,9 @@ def largest_tensors() -> list[dict[str, object]]:
     ]
 
 
-def dump_snapshot(place: ProcessContext) -> str:
+def dump_snapshot(context: ProcessContext) -> str:
     """Every block of CUDA's allocator, as PyTorch's own viewer reads it; its name in the folder, or "" without one."""
-    settings = place.settings
+    settings = context.settings
     if not settings.folder or room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes) <= 0:
         return ""
     name = f"memory-rank-{settings.rank}.pickle"

@@ -29,8 +29,8 @@ _MOST_LETTERS = 200
 class Notes:
     """Facts and notes of one process, in the shared state as JSON."""
 
-    def __init__(self, place: ProcessContext) -> None:
-        self._place = place
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
         self._facts: dict[str, object] = {
             "host": platform.node(),
             "versions": _versions(),
@@ -69,7 +69,7 @@ class Notes:
         """From torch.distributed, if the script uses it and got that far; else it is what the launcher said."""
         distributed = torch.distributed
         is_there = distributed.is_available() and distributed.is_initialized()
-        self._place.settle(distributed.get_rank() if is_there else self._place.settings.rank)
+        self._context.settle(distributed.get_rank() if is_there else self._context.settings.rank)
 
     def leave(self) -> None:
         """The process ends: the peaks of its accelerators, and what it held if memory ran out."""
@@ -79,12 +79,12 @@ class Notes:
             self._facts["out_of_memory"] = memory.largest_tensors()
         self._write()
         if ran_out and memory.uses_cuda():
-            self._facts["memory_snapshot"] = memory.dump_snapshot(self._place)
+            self._facts["memory_snapshot"] = memory.dump_snapshot(self._context)
             self._write()
 
     def _write(self) -> None:
         text = json.dumps({**self._facts, "notes": list(self._notes.values())}, default=str)
-        self._place.slot.write_facts(text.encode())
+        self._context.slot.write_facts(text.encode())
 
 
 def _versions() -> dict[str, object]:

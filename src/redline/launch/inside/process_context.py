@@ -18,8 +18,8 @@ class ProcessContext:
 
     here: ProcessContext | None = None  # the one of this process, once it has begun
 
-    def __init__(self, board: SharedState, number: int, slot: ProcessSlot, settings: Settings) -> None:
-        self.board = board
+    def __init__(self, shared: SharedState, number: int, slot: ProcessSlot, settings: Settings) -> None:
+        self.shared = shared
         self.number = number
         self.slot = slot
         self.settings = settings
@@ -35,7 +35,7 @@ class ProcessContext:
         words[RANK] = settings.rank = rank
         if words[SETTLED] or not (settings.follow or settings.offspring):
             return
-        with tolerated(OSError), self.board.locked():  # unless the script has no file left to open
+        with tolerated(OSError), self.shared.locked():  # unless the script has no file left to open
             words[RESTART] = self._earlier(rank)
             words[SETTLED] = 1
         words[SETTLED] = 1
@@ -48,6 +48,6 @@ class ProcessContext:
         For one that trains, those that only call a model do not count: they are no ranks then.
         """
         trains = self.slot.words[KIND] != BY_CALLS
-        others = [words for number, words in enumerate(self.board.words()) if number != self.number]
+        others = [words for number, words in enumerate(self.shared.words()) if number != self.number]
         settled = [other for other in others if other[SETTLED] and other[RANK] == rank]
         return sum(1 for other in settled if not trains or other[KIND] != BY_CALLS)

@@ -33,18 +33,18 @@ def begin(text: str) -> None:
     One that the job has started is watched from torch on: of those that Ray starts in advance, most never import it.
     """
     settings = Settings.from_text(text)
-    place = None if settings.offspring else _arrive(settings)
+    context = None if settings.offspring else _arrive(settings)
     if settings.follow:
         follow(settings)
-    sys.meta_path.insert(0, _AfterTorch(settings, place))
+    sys.meta_path.insert(0, _AfterTorch(settings, context))
 
 
 def _arrive(settings: Settings) -> ProcessContext:
     """Take a slot, and say who this is."""
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if settings.elastic else 0
     with _above_standard_streams():
-        board = SharedState.open(settings.board, settings.slots)
-        number, slot = _claimed(board, settings, restart)
+        shared = SharedState.open(settings.board, settings.slots)
+        number, slot = _claimed(shared, settings, restart)
         answer_with_stacks(slot)
     slot.words[RANK] = settings.rank = int(os.environ.get("RANK", settings.rank))
     slot.words[RESTART] = restart
@@ -52,9 +52,9 @@ def _arrive(settings: Settings) -> ProcessContext:
         settings.folder += f"/restart-{restart}"
     slot.words[STARTED_NS] = time.perf_counter_ns()
     slot.words[PID] = os.getpid()
-    place = ProcessContext.here = ProcessContext(board, number, slot, settings)
-    atexit.register(_leave, place)
-    return place
+    context = ProcessContext.here = ProcessContext(shared, number, slot, settings)
+    atexit.register(_leave, context)
+    return context
 
 
 @contextmanager
@@ -71,35 +71,35 @@ def _above_standard_streams() -> Iterator[None]:
             os.close(descriptor)
 
 
-def _leave(place: ProcessContext) -> None:
+def _leave(context: ProcessContext) -> None:
     """The process comes to its end in the orderly way."""
-    if place.is_here():
-        place.slot.words[LEFT] = 1
+    if context.is_here():
+        context.slot.words[LEFT] = 1
         with tolerated(BaseException):  # the script may have no file left to open
-            place.slot.words[PEAK_BYTES] = peak_bytes()
+            context.slot.words[PEAK_BYTES] = peak_bytes()
 
 
-def _claimed(board: SharedState, settings: Settings, restart: int) -> tuple[int, ProcessSlot]:
+def _claimed(shared: SharedState, settings: Settings, restart: int) -> tuple[int, ProcessSlot]:
     """A slot for each process, and others for those that the launcher starts anew after a failure."""
     if settings.offspring:
-        number, slot = board.claim_free()
+        number, slot = shared.claim_free()
         slot.words[OFFSPRING] = 1
         is_told = settings.launcher != "ray" and SPAWNED not in sys.orig_argv
         settings.rank = int(os.environ.get("LOCAL_RANK", "0")) if is_told else number  # torch.distributed may say more
         return number, slot
     local = int(os.environ["LOCAL_RANK"]) if settings.elastic else 0
     number = min(restart * settings.local_size + local, settings.slots - 1)
-    return number, board.claim(number)
+    return number, shared.claim(number)
 
 
-def _say_unwatched(place: ProcessContext, torch: ModuleType, error: BaseException) -> None:
+def _say_unwatched(context: ProcessContext, torch: ModuleType, error: BaseException) -> None:
     """This torch has not what the hooks need; the summary says so."""
     import json
 
     version = str(getattr(torch, "__version__", "unknown"))
     why = f"torch {version} cannot be watched ({type(error).__name__}: {error})"[:300]
     facts = {"versions": {"torch": version}, "notes": [{"code": "failed", "text": why, "count": 1}]}
-    place.slot.write_facts(json.dumps(facts).encode())
+    context.slot.write_facts(json.dumps(facts).encode())
 
 
 class _AfterTorch:
@@ -108,9 +108,9 @@ class _AfterTorch:
     It stays until then: scripts and libraries look for torch, to know whether they could import it.
     """
 
-    def __init__(self, settings: Settings, place: ProcessContext | None) -> None:
+    def __init__(self, settings: Settings, context: ProcessContext | None) -> None:
         self._settings = settings
-        self._place = place
+        self._context = context
         self._pid = os.getpid()
         self._looking = False
 
@@ -151,10 +151,10 @@ class _AfterTorch:
         try:
             from redline.launch.inside.watch import watch
 
-            self._place = self._place or _arrive(self._settings)
-            watch(self._place)
+            self._context = self._context or _arrive(self._settings)
+            watch(self._context)
         except BaseException as error:  # noqa: BLE001 (the job runs on unwatched)
             pass_on(error)
-            if self._place is not None:
+            if self._context is not None:
                 with tolerated(BaseException):
-                    _say_unwatched(self._place, torch, error)
+                    _say_unwatched(self._context, torch, error)

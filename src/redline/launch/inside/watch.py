@@ -32,36 +32,36 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def watch(place: ProcessContext) -> None:
+def watch(context: ProcessContext) -> None:
     """Count steps from now on, and capture those that were asked for."""
     home = TrainingThread()
     calls = ModuleCalls(home)
-    capture = Capture(place, home, calls.once, calls.largest)
-    steps = StepCounter(place, capture.step_ended, capture.steps_restarted)
+    capture = Capture(context, home, calls.once, calls.largest)
+    steps = StepCounter(context, capture.step_ended, capture.steps_restarted)
     calls.look_for_steps(steps, capture.safely)
-    _watch_optimizers(place, home, steps, capture, calls)
-    _watch_scalers(place, steps, capture, calls)
+    _watch_optimizers(context, home, steps, capture, calls)
+    _watch_scalers(context, steps, capture, calls)
     _watch_loaders(steps, home, capture)
     api.take(partial(capture.safely, steps.by_hand), capture.is_capturing)
-    atexit.register(_leave, place, steps, capture)
+    atexit.register(_leave, context, steps, capture)
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
 
 
-def _leave(place: ProcessContext, steps: StepCounter, capture: Capture) -> None:
-    if place.is_here():
+def _leave(context: ProcessContext, steps: StepCounter, capture: Capture) -> None:
+    if context.is_here():
         capture.safely(steps.finish)
         capture.finish()
-        place.slot.words[PHASE] = AFTER
+        context.slot.words[PHASE] = AFTER
 
 
 def _watch_optimizers(
-    place: ProcessContext, home: TrainingThread, steps: StepCounter, capture: Capture, calls: ModuleCalls
+    context: ProcessContext, home: TrainingThread, steps: StepCounter, capture: Capture, calls: ModuleCalls
 ) -> None:
-    words = place.slot.words
+    words = context.slot.words
 
     def thread_ended() -> None:
-        if place.is_here():  # a forked process loses the other threads of its parent
+        if context.is_here():  # a forked process loses the other threads of its parent
             capture.safely(steps.finish)
             capture.thread_ended()
 
@@ -76,7 +76,7 @@ def _watch_optimizers(
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
         try:
-            if place.is_here():
+            if context.is_here():
                 capture.safely(partial(count, optimizer))
         except NO_ROOM:
             pass
@@ -85,7 +85,7 @@ def _watch_optimizers(
     register_optimizer_step_post_hook(stepped)
 
 
-def _watch_scalers(place: ProcessContext, steps: StepCounter, capture: Capture, calls: ModuleCalls) -> None:
+def _watch_scalers(context: ProcessContext, steps: StepCounter, capture: Capture, calls: ModuleCalls) -> None:
     """A step that a scaler of gradients skips, because some were infinite, is a step of the job.
 
     At the end of each update of its scale, and at no other time, a scaler forgets what it knows of its optimizers.
@@ -94,7 +94,7 @@ def _watch_scalers(place: ProcessContext, steps: StepCounter, capture: Capture, 
     def count(before: dict[int, dict[str, object]]) -> None:
         asked = [key for key, known in before.items() if known["stage"] is OptState.STEPPED]
         skipped = capture.optimizers.skipped(asked)
-        if skipped and place.slot.words[KIND] != BY_OPTIMIZER:
+        if skipped and context.slot.words[KIND] != BY_OPTIMIZER:
             calls.stop()
         if 0 in skipped:
             steps.optimizers_skipped()
@@ -103,7 +103,7 @@ def _watch_scalers(place: ProcessContext, steps: StepCounter, capture: Capture, 
                 steps.optimizer_stepped(number)
 
     def updated(before: dict[int, dict[str, object]], after: object) -> None:
-        if place.is_here():
+        if context.is_here():
             capture.safely(partial(count, before))
 
     GradScaler._per_optimizer_states = _Noted("_per_optimizer_states", None, updated)  # type: ignore[assignment]

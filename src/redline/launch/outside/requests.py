@@ -20,9 +20,9 @@ _AHEAD_NS = 750_000_000  # in which every watcher has looked
 class Requests:
     """What this watcher knows of windows that were asked for."""
 
-    def __init__(self, folder: Path, board: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
+    def __init__(self, folder: Path, shared: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
         self._folder = folder
-        self._board = board
+        self._shared = shared
         self._slots = slots
         self._known = 0
 
@@ -44,8 +44,8 @@ class Requests:
         with suppress(OSError, ValueError):  # there is none, or it is being written
             begin = int(self._numbered(self._known + 1).read_text(encoding="utf-8"))
             self._known += 1
-            self._board.shared[BEGIN] = begin
-            self._board.shared[REQUESTED] += 1
+            self._shared.job_words[BEGIN] = begin
+            self._shared.job_words[REQUESTED] += 1
 
     def forget(self) -> None:
         """The job is over."""

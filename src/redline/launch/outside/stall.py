@@ -57,7 +57,7 @@ class Stall:
 
 
 class StallWatch:
-    """Looks at the board now and then; tells of a stall once, and again when another begins."""
+    """Looks at the shared state now and then; tells of a stall once, and again when another begins."""
 
     def __init__(
         self, slots: Callable[[], Sequence[ProcessSlot]], after_s: float, told: Callable[[Stall], None]

@@ -70,11 +70,11 @@ class Supervisor:
     """One job on this machine."""
 
     def __init__(
-        self, command: Command, settings: Settings, board: SharedState | None, ticked: Callable[[], None]
+        self, command: Command, settings: Settings, shared: SharedState | None, ticked: Callable[[], None]
     ) -> None:
         self._command = command
         self._settings = settings
-        self._board = board
+        self._shared = shared
         self._ticked = ticked
         self._terminated = False  # somebody told the job to end
         self._slots: list[ProcessSlot] = []
@@ -102,7 +102,7 @@ class Supervisor:
         return job.pid
 
     def _environment(self) -> Mapping[str, str]:
-        return os.environ if self._board is None else environment_for(os.environ, self._settings)
+        return os.environ if self._shared is None else environment_for(os.environ, self._settings)
 
     def _stay(self, job: int) -> int:
         last_s = 0.0
@@ -185,8 +185,8 @@ class Supervisor:
         return [slot for slot in self._taken() if slot.words[PID] not in ranks]
 
     def _taken(self) -> list[ProcessSlot]:
-        if self._board is not None and not self._slots:
-            self._slots = [self._board.slot(number) for number in range(self._board.slots)]
+        if self._shared is not None and not self._slots:
+            self._slots = [self._shared.slot(number) for number in range(self._shared.slots)]
         return [slot for slot in self._slots if slot.words[PID]]
 
 

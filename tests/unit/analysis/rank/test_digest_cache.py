@@ -14,7 +14,7 @@ import pytest
 import redline
 from redline.analysis.job.digests import digest_job
 from redline.analysis.rank import file_digests
-from redline.analysis.rank.digest import Digest, Observer
+from redline.analysis.rank.digest import Digest, RuleMatcher
 from redline.analysis.rank.digest_cache import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch
@@ -98,10 +98,10 @@ def test_what_is_kept_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_can_still_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = diagnose([TRACE], options=OPTIONS, draw_step=True).strip
+    first = diagnose([TRACE], options=OPTIONS, draw_step=True).step_view
     monkeypatch.setattr(file_digests, "digest_of", refuse)
     monkeypatch.setattr(cache, "read_file", refuse)
-    again = diagnose([TRACE], options=OPTIONS, draw_step=True).strip
+    again = diagnose([TRACE], options=OPTIONS, draw_step=True).step_view
     assert first is not None
     assert repr(again) == repr(first)
 
@@ -110,7 +110,7 @@ def test_without_columns_they_are_read_again(cache_of_the_test: Path) -> None:
     diagnose([TRACE], options=OPTIONS)
     for columns in cache_of_the_test.glob("*.timelines"):
         columns.unlink()
-    assert diagnose([TRACE], options=OPTIONS, draw_step=True).strip is not None
+    assert diagnose([TRACE], options=OPTIONS, draw_step=True).step_view is not None
 
 
 def test_no_cache_keeps_no_digests(cache_of_the_test: Path) -> None:
@@ -168,7 +168,7 @@ def test_strictness_is_honoured_after_a_lenient_diagnosis(tmp_path: Path) -> Non
 
 def test_with_and_without_rules_are_kept_apart() -> None:
     slow_loader = RECORDED[-1]
-    (with_rules,) = digest_job([slow_loader], None, OPTIONS, observe=match_rules).digests
+    (with_rules,) = digest_job([slow_loader], None, OPTIONS, match=match_rules).digests
     (without,) = digest_job([slow_loader], None, OPTIONS).digests
     assert with_rules.matches
     assert not without.matches
@@ -178,9 +178,9 @@ def foreign(_: RankAnalysis) -> tuple[RankMatch, ...]:
     return ()
 
 
-@pytest.mark.parametrize("observer", [foreign, lambda _: ()], ids=["of another package", "without a name"])
-def test_observers_that_the_key_cannot_tell_apart_keep_nothing(cache_of_the_test: Path, observer: Observer) -> None:
-    digest_job([TRACE], None, OPTIONS, observe=observer)
+@pytest.mark.parametrize("matcher", [foreign, lambda _: ()], ids=["of another package", "without a name"])
+def test_matchers_that_the_key_cannot_tell_apart_keep_nothing(cache_of_the_test: Path, matcher: RuleMatcher) -> None:
+    digest_job([TRACE], None, OPTIONS, match=matcher)
     assert kept(cache_of_the_test) == []
 
 
@@ -209,7 +209,7 @@ import redline
 from redline.analysis.job.digests import digest_job
 from redline.findings.match import match_rules
 from redline.ranks.read_files import JobOptions
-digest_job([Path(path) for path in sys.argv[1:]], None, JobOptions(use_cache=False, jobs=1), observe=match_rules)
+digest_job([Path(path) for path in sys.argv[1:]], None, JobOptions(use_cache=False, jobs=1), match=match_rules)
 package = str(Path(redline.__file__).parent)
 loaded = {module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "redline"}
 print("\\n".join(path for path in opened | loaded if path.startswith(package) and "__pycache__" not in path))

@@ -1,4 +1,4 @@
-"""What a scene says of its idle time: gaps that faster launching would end, and pauses that it would not."""
+"""What a rank's analysis says of idle time: gaps that faster launching would end, and pauses that it would not."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ def test_a_long_pause_of_the_host_is_no_launch_gap(tmp_path: Path) -> None:
         launch(late_us, 3),
         kernel("gemm", late_us + 2, 198, correlation=3),
     ]
-    scene = scene_of(read_one(document(events), tmp_path), None)
-    assert scene.pauses.length_ns == 2 * PAUSE_NS + 2_000
+    analysis = scene_of(read_one(document(events), tmp_path), None)
+    assert analysis.pauses.length_ns == 2 * PAUSE_NS + 2_000
     # Until the first launch was made, and until the second kernel began.
-    assert scene.launch_gaps.length_ns == 12_000 + 60_000
-    assert not len(scene.launch_gaps & scene.pauses)
+    assert analysis.launch_gaps.length_ns == 12_000 + 60_000
+    assert not len(analysis.launch_gaps & analysis.pauses)

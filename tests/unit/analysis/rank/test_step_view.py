@@ -25,14 +25,14 @@ def step(number: int, ts: float, dur: float) -> Event:
     return region(f"ProfilerStep#{number}", ts, dur)
 
 
-def scene(events: list[Event], folder: Path) -> RankAnalysis:
+def analysis(events: list[Event], folder: Path) -> RankAnalysis:
     return scene_of(read_one(document(events), folder), None)
 
 
 def drawn(events: list[Event], folder: Path, waiting: Intervals = NOTHING) -> StepView:
-    strip = strip_of(scene(events, folder), waiting, 0)
-    assert strip is not None
-    return strip
+    view = strip_of(analysis(events, folder), waiting, 0)
+    assert view is not None
+    return view
 
 
 def one_step() -> list[Event]:
@@ -46,31 +46,29 @@ def one_step() -> list[Event]:
     ]
 
 
-def area_ns(strip: StepView, account: Account) -> float:
-    return sum(
-        (band.end_ns - band.start_ns) * (band.high - band.low) for band in strip.bands if band.account == account
-    )
+def area_ns(view: StepView, account: Account) -> float:
+    return sum((band.end_ns - band.start_ns) * (band.high - band.low) for band in view.bands if band.account == account)
 
 
 def test_every_account_has_the_area_that_the_ledger_gives_it(tmp_path: Path) -> None:
-    seen = scene(one_step(), tmp_path)
-    strip = strip_of(seen, NOTHING, 0)
-    assert strip is not None
+    seen = analysis(one_step(), tmp_path)
+    view = strip_of(seen, NOTHING, 0)
+    assert view is not None
     for account in ACCOUNTS:
-        assert area_ns(strip, account) == pytest.approx(seen.ledger.steps[0, place(account)], abs=2 * strip.pixel_ns)
+        assert area_ns(view, account) == pytest.approx(seen.ledger.steps[0, place(account)], abs=2 * view.pixel_ns)
 
 
 def test_the_step_of_median_length_is_drawn(tmp_path: Path) -> None:
     events = [step(1, 0, 900), step(2, 1000, 100), step(3, 2000, 300)]
     events += [kernel("gemm", ts + 10, 50) for ts in (0, 1000, 2000)]
-    strip = drawn(events, tmp_path)
-    assert (strip.number, strip.label, strip.length_ns, strip.start_ns) == (2, "ProfilerStep#3", 300_000, 2_000_000)
+    view = drawn(events, tmp_path)
+    assert (view.number, view.label, view.length_ns, view.start_ns) == (2, "ProfilerStep#3", 300_000, 2_000_000)
 
 
 def test_a_step_without_length_is_not_drawn(tmp_path: Path) -> None:
     empty = [step(1, 300, 0), step(2, 300, 0), step(3, 300, 0)]
-    strip = drawn([step(0, 0, 300), kernel("gemm", 10, 50), *empty], tmp_path)
-    assert strip.length_ns == 300_000
+    view = drawn([step(0, 0, 300), kernel("gemm", 10, 50), *empty], tmp_path)
+    assert view.length_ns == 300_000
 
 
 def test_a_gap_says_what_the_host_did_and_what_ended_it(tmp_path: Path) -> None:
@@ -105,9 +103,9 @@ def test_nested_operators_and_regions_around_everything_are_not_drawn(tmp_path: 
 def test_waiting_for_others_leaves_the_transfer(tmp_path: Path) -> None:
     events = [step(1, 0, 1000), collective(100, 800), kernel("gemm", 0, 100)]
     waiting = Intervals.union_of(np.array([100_000]), np.array([500_000]))
-    strip = drawn(events, tmp_path, waiting)
-    assert area_ns(strip, Account.PEER_WAIT) == pytest.approx(400_000, abs=2 * strip.pixel_ns)
-    assert area_ns(strip, Account.TRANSFER) == pytest.approx(400_000, abs=2 * strip.pixel_ns)
+    view = drawn(events, tmp_path, waiting)
+    assert area_ns(view, Account.PEER_WAIT) == pytest.approx(400_000, abs=2 * view.pixel_ns)
+    assert area_ns(view, Account.TRANSFER) == pytest.approx(400_000, abs=2 * view.pixel_ns)
 
 
 def many_small(count: int) -> list[Event]:
@@ -118,20 +116,20 @@ def many_small(count: int) -> list[Event]:
 
 
 def test_what_is_too_short_to_be_seen_is_drawn_together(tmp_path: Path) -> None:
-    strip = drawn(many_small(20_000), tmp_path)
-    stream = strip.lanes[0]
+    view = drawn(many_small(20_000), tmp_path)
+    stream = view.lanes[0]
     assert len(stream.pieces) < 10
     assert sum(one.count for one in stream.pieces) == 20_000
     assert all(one.name == "" for one in stream.pieces if one.count > 1)
-    assert area_ns(strip, Account.UNRATED) == pytest.approx(20_000_000, rel=0.02)
+    assert area_ns(view, Account.UNRATED) == pytest.approx(20_000_000, rel=0.02)
 
 
 def test_bands_get_coarser_until_they_are_few(tmp_path: Path) -> None:
     events = [step(1, 0, 40_000)]
     events += [kernel("a", 20 * number, 2 + 16 * (number % 2)) for number in range(2000)]
-    strip = drawn(events, tmp_path)
-    assert len(strip.bands) <= MOST_BANDS
-    assert strip.pixel_ns > 40_000_000 // PIXELS[0]
+    view = drawn(events, tmp_path)
+    assert len(view.bands) <= MOST_BANDS
+    assert view.pixel_ns > 40_000_000 // PIXELS[0]
 
 
 def test_only_the_longest_pieces_are_kept_and_the_rest_is_counted(
@@ -139,21 +137,21 @@ def test_only_the_longest_pieces_are_kept_and_the_rest_is_counted(
 ) -> None:
     monkeypatch.setattr(strip_module, "MOST_PIECES", 3)
     events = [step(1, 0, 1000), *(kernel(f"k{number}", 100 * number, 10 + number) for number in range(10))]
-    strip = drawn(events, tmp_path)
-    assert [one.name for one in strip.lanes[0].pieces] == ["k7", "k8", "k9"]
-    assert strip.more_pieces == 7
+    view = drawn(events, tmp_path)
+    assert [one.name for one in view.lanes[0].pieces] == ["k7", "k8", "k9"]
+    assert view.more_pieces == 7
 
 
 def test_only_the_busiest_lanes_are_kept(tmp_path: Path) -> None:
     events = [step(1, 0, 1000)]
     events += [kernel("k", 0, 100 + 10 * number, stream=number) for number in range(1, 10)]
-    strip = drawn(events, tmp_path)
-    assert [lane.stream for lane in strip.lanes] == [4, 5, 6, 7, 8, 9]
-    assert strip.more_streams == 3
+    view = drawn(events, tmp_path)
+    assert [lane.stream for lane in view.lanes] == [4, 5, 6, 7, 8, 9]
+    assert view.more_streams == 3
 
 
 def test_a_trace_without_any_time_has_no_strip(tmp_path: Path) -> None:
-    assert strip_of(scene([op("aten::add", 5, 0)], tmp_path), NOTHING, 0) is None
+    assert strip_of(analysis([op("aten::add", 5, 0)], tmp_path), NOTHING, 0) is None
 
 
 # --- the rank that is drawn -------------------------------------------------------------------------------------------
@@ -175,15 +173,15 @@ def test_the_typical_rank_is_nearest_to_the_average(tmp_path: Path) -> None:
 
 def test_the_trace_of_the_typical_rank_is_opened_again(tmp_path: Path) -> None:
     folder = job(tmp_path / "job")
-    assert diagnose([folder]).strip is None
-    strip = diagnose([folder], draw_step=True).strip
-    assert strip is not None
-    assert (strip.rank, strip.length_ns) == (1, 1_000_000)
+    assert diagnose([folder]).step_view is None
+    view = diagnose([folder], draw_step=True).step_view
+    assert view is not None
+    assert (view.rank, view.length_ns) == (1, 1_000_000)
 
 
 def test_digests_have_no_strip(tmp_path: Path) -> None:
     digest([job(tmp_path / "job")], tmp_path / "digests")
-    assert diagnose([tmp_path / "digests"], draw_step=True).strip is None
+    assert diagnose([tmp_path / "digests"], draw_step=True).step_view is None
 
 
 def test_a_trace_among_several_in_an_archive_is_found_again(tmp_path: Path) -> None:
@@ -191,9 +189,9 @@ def test_a_trace_among_several_in_an_archive_is_found_again(tmp_path: Path) -> N
     with tarfile.open(tmp_path / "job.tar", "w") as archive:
         for path in sorted(folder.iterdir()):
             archive.add(path, path.name)
-    strip = diagnose([tmp_path / "job.tar"], draw_step=True).strip
-    assert strip is not None
-    assert strip.rank == 1
+    view = diagnose([tmp_path / "job.tar"], draw_step=True).step_view
+    assert view is not None
+    assert view.rank == 1
 
 
 def test_a_drawn_step_is_redacted_with_the_rest(tmp_path: Path) -> None:
@@ -201,5 +199,5 @@ def test_a_drawn_step_is_redacted_with_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(document(events))
     found = diagnose([path], draw_step=True)
-    assert "alice" in str(found.strip)
-    assert "alice" not in str(found.redacted().strip)
+    assert "alice" in str(found.step_view)
+    assert "alice" not in str(found.redacted().step_view)

@@ -142,42 +142,42 @@ def test_children_of_a_worker_of_ray_are_told_from_others_as_those_of_any_proces
     assert told.stdout == "True False\n"
 
 
-def settle(board: SharedState, number: int, rank: int, kind: int = BY_OPTIMIZER) -> tuple[int, str]:
+def settle(shared: SharedState, number: int, rank: int, kind: int = BY_OPTIMIZER) -> tuple[int, str]:
     """Of a process with this slot: how often the rank was there before, and its folder."""
-    board.slot(number).words[KIND] = kind
-    place = ProcessContext(board, number, board.slot(number), Settings({"folder": "/run", "offspring": True}))
-    place.settle(rank)
-    place.settle(rank)  # which changes nothing
-    return place.slot.words[RESTART], place.settings.folder
+    shared.slot(number).words[KIND] = kind
+    context = ProcessContext(shared, number, shared.slot(number), Settings({"folder": "/run", "offspring": True}))
+    context.settle(rank)
+    context.settle(rank)  # which changes nothing
+    return context.slot.words[RESTART], context.settings.folder
 
 
 def test_of_ranks_with_the_same_number_later_ones_have_a_folder_of_their_own() -> None:
-    board = SharedState.make(5)
+    shared = SharedState.make(5)
     for number in range(5):
-        board.claim(number)
-    assert settle(board, 1, rank=0) == (0, "/run")
-    assert settle(board, 2, rank=1) == (0, "/run")
-    assert settle(board, 3, rank=0) == (1, "/run/restart-1")
-    assert settle(board, 4, rank=0) == (2, "/run/restart-2")
+        shared.claim(number)
+    assert settle(shared, 1, rank=0) == (0, "/run")
+    assert settle(shared, 2, rank=1) == (0, "/run")
+    assert settle(shared, 3, rank=0) == (1, "/run/restart-1")
+    assert settle(shared, 4, rank=0) == (2, "/run/restart-2")
 
 
 def test_who_only_calls_a_model_gives_way_to_who_trains() -> None:
-    board = SharedState.make(4)
+    shared = SharedState.make(4)
     for number in range(4):
-        board.claim(number)
-    assert settle(board, 0, rank=0, kind=BY_CALLS) == (0, "/run")
-    assert settle(board, 1, rank=0) == (0, "/run")
-    assert settle(board, 2, rank=0, kind=BY_CALLS) == (2, "/run/restart-2")
+        shared.claim(number)
+    assert settle(shared, 0, rank=0, kind=BY_CALLS) == (0, "/run")
+    assert settle(shared, 1, rank=0) == (0, "/run")
+    assert settle(shared, 2, rank=0, kind=BY_CALLS) == (2, "/run/restart-2")
 
 
 def test_a_board_that_somebody_holds_is_waited_for_and_then_used() -> None:
-    board = SharedState.make(2)
-    with SharedState.open(board.path, 2).locked():
+    shared = SharedState.make(2)
+    with SharedState.open(shared.path, 2).locked():
         began_s = time.monotonic()
-        with board.locked():
+        with shared.locked():
             pass
         assert 0.9 < time.monotonic() - began_s < 30
-    with board.locked():
+    with shared.locked():
         pass
 
 
@@ -195,10 +195,10 @@ def test_a_board_that_somebody_holds_is_waited_for_and_then_used() -> None:
     ],
 )
 def test_ranks_are_told_from_helpers(kinds: dict[int, int], ranks: list[int], tmp_path: Path) -> None:
-    board = SharedState.make(4)
-    supervisor = Supervisor(command(None, ["job.py"]), Settings({}), board, lambda: None)
+    shared = SharedState.make(4)
+    supervisor = Supervisor(command(None, ["job.py"]), Settings({}), shared, lambda: None)
     for number, kind in kinds.items():
-        slot = board.claim(number)
+        slot = shared.claim(number)
         slot.words[PID], slot.words[OFFSPRING], slot.words[RANK] = 1000 + number, number > 0, number
         slot.words[KIND], slot.words[STEPS] = kind, 12 if kind else 0
         slot.new_window(1)[STATE] = WRITTEN
@@ -219,8 +219,8 @@ RECORD = RunRecord(
 
 
 def test_a_trace_of_a_helper_that_a_rank_has_replaced_stays(tmp_path: Path) -> None:
-    board = SharedState.make(2)
-    slots = [board.claim(number) for number in range(2)]
+    shared = SharedState.make(2)
+    slots = [shared.claim(number) for number in range(2)]
     for slot in slots:  # both as rank 0, which is the order in which they settled
         slot.new_window(1)[STATE] = WRITTEN
     slots[0].new_window(2)[STATE] = WRITTEN
@@ -231,23 +231,23 @@ def test_a_trace_of_a_helper_that_a_rank_has_replaced_stays(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.glob("window-*")] == ["window-1"]
 
 
-def claim_in_a_child(board: SharedState, steps: int) -> None:
+def claim_in_a_child(shared: SharedState, steps: int) -> None:
     """As a process does that the job has started, which is over afterwards."""
     child = os.fork()
     if child == 0:
-        _, slot = SharedState.open(board.path, board.slots).claim_free()
+        _, slot = SharedState.open(shared.path, shared.slots).claim_free()
         slot.words[OFFSPRING], slot.words[STEPS] = 1, steps
         os._exit(0)
     os.waitpid(child, 0)
 
 
 def test_slots_of_processes_that_never_took_a_step_are_used_again() -> None:
-    board = SharedState.make(4)
-    board.claim(0).words[PID] = os.getpid()
+    shared = SharedState.make(4)
+    shared.claim(0).words[PID] = os.getpid()
     for steps in (0, 0, 5, 0, 7):
-        claim_in_a_child(board, steps)
-    number, slot = board.claim_free()
+        claim_in_a_child(shared, steps)
+    number, slot = shared.claim_free()
     assert (number, slot.words[STEPS], slot.words[OFFSPRING], slot.words[PID]) == (3, 0, 0, os.getpid())
-    assert [board.slot(at).words[STEPS] for at in (1, 2)] == [5, 7]
+    assert [shared.slot(at).words[STEPS] for at in (1, 2)] == [5, 7]
     with pytest.raises(OSError, match="too many processes"):
-        board.claim_free()
+        shared.claim_free()

@@ -15,9 +15,9 @@ def snapshot_of(folder: Path | None, disk_bytes: int, monkeypatch: pytest.Monkey
     from redline.launch.inside.memory import dump_snapshot
 
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_bytes(b"blocks"))
-    board = SharedState.make(1)
+    shared = SharedState.make(1)
     known = {"folder": str(folder or ""), "rank": 3, "disk_bytes": disk_bytes, "free_bytes": 0}
-    return dump_snapshot(ProcessContext(board, 0, board.claim(0), Settings(known)))
+    return dump_snapshot(ProcessContext(shared, 0, shared.claim(0), Settings(known)))
 
 
 def test_a_snapshot_has_the_name_of_its_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ class Rank:
 def told(monkeypatch: pytest.MonkeyPatch, *ranks: Rank, looks: int = 1) -> list[Stall]:
     """What is told of a job in which these ranks stand so."""
     monkeypatch.setattr(module, "_ANSWER_S", 0.0)
-    board, heard = SharedState.make(len(ranks)), list[Stall]()
-    slots = [board.claim(number) for number in range(len(ranks))]
+    shared, heard = SharedState.make(len(ranks)), list[Stall]()
+    slots = [shared.claim(number) for number in range(len(ranks))]
     now_ns = time.perf_counter_ns()
     for number, (slot, one) in enumerate(zip(slots, ranks, strict=True)):
         slot.words[PID], slot.words[RANK], slot.words[STEPS], slot.words[LEFT] = one.pid, number, one.steps, one.left
@@ -110,12 +110,12 @@ sys.stdin.read()
     ("words", "answers"), [("", True), ("deadly", True), ("limited", True), ("deadly limited", False)]
 )
 def test_a_process_that_would_die_of_its_answer_is_not_asked(words: str, answers: bool) -> None:
-    board = SharedState.make(1)
-    command = [sys.executable, "-c", ASKED, board.path, *words.split()]
+    shared = SharedState.make(1)
+    command = [sys.executable, "-c", ASKED, shared.path, *words.split()]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        slot = board.slot(0)
+        slot = shared.slot(0)
         slot.words[PID] = process.pid
         (text,) = module._ask_for_stacks([slot])
     assert process.returncode == 0

@@ -49,7 +49,7 @@ def job(folder: Path) -> Diagnosed:
 
 
 def render(job: Diagnosed, found: Findings | None = None, **options: Any) -> str:
-    known = {"strip": job.strip, **options}
+    known = {"step_view": job.step_view, **options}
     return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **known)
 
 

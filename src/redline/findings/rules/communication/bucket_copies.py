@@ -13,22 +13,22 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Copies back into gradients can all be saved; of those into buckets most, but only where there are both."""
-    spans = scene.timeline.spans
+    spans = analysis.timeline.spans
     operators = spans.rows_of(Kind.OPERATOR)
     back, into = np.zeros(len(spans), bool), np.zeros(len(spans), bool)
-    back[operators[matching(scene.timeline, operators, schema.copies_from_bucket)]] = True
-    into[operators[matching(scene.timeline, operators, schema.copies_into_bucket)]] = True
-    if not scene.on_gpu or not back.any():
+    back[operators[matching(analysis.timeline, operators, schema.copies_from_bucket)]] = True
+    into[operators[matching(analysis.timeline, operators, schema.copies_into_bucket)]] = True
+    if not analysis.on_gpu or not back.any():
         return None
-    copies = scene.launched_under(back | into)
+    copies = analysis.launched_under(back | into)
     figures = {
-        "back": float(len(scene.launched_under(back))),
-        "into": float(len(scene.launched_under(into))),
-        "copying_ns": float(scene.busy_with(copies).length_ns),
+        "back": float(len(analysis.launched_under(back))),
+        "into": float(len(analysis.launched_under(into))),
+        "copying_ns": float(analysis.busy_with(copies).length_ns),
     }
-    return RuleMatch(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
+    return RuleMatch(claim=analysis.busy_with(copies) | analysis.gaps_before(copies), figures=figures)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -16,41 +16,41 @@ from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    copies = _buffer_copies(scene)
-    if not scene.on_gpu or not len(copies):
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    copies = _buffer_copies(analysis)
+    if not analysis.on_gpu or not len(copies):
         return None
-    figures = {"copies": float(len(copies)), "broadcast_ns": float(_exposed_broadcast_ns(scene))}
-    return RuleMatch(claim=scene.busy_with(copies) | scene.gaps_before(copies), figures=figures)
+    figures = {"copies": float(len(copies)), "broadcast_ns": float(_exposed_broadcast_ns(analysis))}
+    return RuleMatch(claim=analysis.busy_with(copies) | analysis.gaps_before(copies), figures=figures)
 
 
-def _forward_regions(scene: RankAnalysis) -> I64:
-    spans = scene.timeline.spans
+def _forward_regions(analysis: RankAnalysis) -> I64:
+    spans = analysis.timeline.spans
     rows = spans.rows_of(Kind.ANNOTATION)
-    return rows[matching(scene.timeline, rows, schema.is_ddp_forward)]
+    return rows[matching(analysis.timeline, rows, schema.is_ddp_forward)]
 
 
-def _buffer_copies(scene: RankAnalysis) -> I64:
+def _buffer_copies(analysis: RankAnalysis) -> I64:
     """Copies that DDP's forward makes itself, after a broadcast and before the first operator of the model."""
-    work, spans = scene.timeline.device_work, scene.timeline.spans
-    forward = _forward_regions(scene)
+    work, spans = analysis.timeline.device_work, analysis.timeline.spans
+    forward = _forward_regions(analysis)
     candidates = (spans.kind[work.row] == Kind.COPY) & np.isin(work.annotation, forward) & (work.operator != NONE)
     rows, operator = work.row[candidates].astype(np.int64), work.operator[candidates].astype(np.int64)
     parent = spans.parent[operator]
-    own: Mask = matching(scene.timeline, operator, schema.is_copying_operator)
-    own &= ~matching(scene.timeline, rows, schema.is_copy_with_host)
+    own: Mask = matching(analysis.timeline, operator, schema.is_copying_operator)
+    own &= ~matching(analysis.timeline, rows, schema.is_copy_with_host)
     own &= (parent == NONE) | (spans.kind[parent] != Kind.OPERATOR)
-    begun_ns, until_ns = _broadcasting(scene, work.annotation[candidates].astype(np.int64))
+    begun_ns, until_ns = _broadcasting(analysis, work.annotation[candidates].astype(np.int64))
     at_ns = spans.start_ns[operator]
     copies: I64 = rows[own & (begun_ns <= at_ns) & (at_ns < until_ns)]
     return copies
 
 
-def _broadcasting(scene: RankAnalysis, forward: I64) -> tuple[I64, I64]:
+def _broadcasting(analysis: RankAnalysis, forward: I64) -> tuple[I64, I64]:
     """For each of these regions its first broadcast, and the first operator that autograd numbered after its last."""
-    spans, operators = scene.timeline.spans, scene.timeline.operators
+    spans, operators = analysis.timeline.spans, analysis.timeline.operators
     rows = spans.rows_of(Kind.ANNOTATION)
-    broadcast_ns = np.sort(spans.start_ns[rows[matching(scene.timeline, rows, schema.is_broadcast_region)]])
+    broadcast_ns = np.sort(spans.start_ns[rows[matching(analysis.timeline, rows, schema.is_broadcast_region)]])
     model_ns = np.sort(spans.start_ns[operators.row[operators.sequence >= 0]])
     never = np.iinfo(np.int64).max
     first = np.searchsorted(broadcast_ns, spans.start_ns[forward])
@@ -59,14 +59,14 @@ def _broadcasting(scene: RankAnalysis, forward: I64) -> tuple[I64, I64]:
     return starts_ns[first], np.append(model_ns, never)[np.searchsorted(model_ns, starts_ns[last])]
 
 
-def _exposed_broadcast_ns(scene: RankAnalysis) -> int:
+def _exposed_broadcast_ns(analysis: RankAnalysis) -> int:
     """Exposed time of broadcasts that were launched in DDP's forward."""
-    work, spans, owned = scene.timeline.device_work, scene.timeline.spans, scene.activity.communication
+    work, spans, owned = analysis.timeline.device_work, analysis.timeline.spans, analysis.activity.communication
     launch = work.launch[np.searchsorted(work.row, owned.row)]
-    forward = _forward_regions(scene)
+    forward = _forward_regions(analysis)
     inside = Intervals.union_of(spans.start_ns[forward], spans.end_ns[forward]).contains(spans.start_ns[launch])
-    chosen = inside & (launch != NONE) & matching(scene.timeline, owned.row, schema.is_broadcast)
-    return (owned.where(chosen) & scene.activity.communicating).length_ns
+    chosen = inside & (launch != NONE) & matching(analysis.timeline, owned.row, schema.is_broadcast)
+    return (owned.where(chosen) & analysis.activity.communicating).length_ns
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

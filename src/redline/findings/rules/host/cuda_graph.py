@@ -19,47 +19,47 @@ SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    return launch_gaps(scene) if is_launch_bound(scene) and repeats(scene) else None
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    return launch_gaps(analysis) if is_launch_bound(analysis) and repeats(analysis) else None
 
 
-def is_launch_bound(scene: RankAnalysis) -> bool:
+def is_launch_bound(analysis: RankAnalysis) -> bool:
     """Idle for a notable part of the steps, mostly because the next kernel had not been launched, and it is small.
 
     Serving engines have a rule of their own.
     """
-    dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
-    engine = scene.timeline.step_anchor == ENGINE_ANCHOR
-    few = len(dur_ns) < FEW_KERNELS * max(len(scene.ledger.start_ns), 1)
-    if engine or few or not scene.on_gpu or np.median(dur_ns) >= SMALL_KERNEL_NS:
+    dur_ns = analysis.timeline.spans.dur_ns[analysis.activity.compute.row]
+    engine = analysis.timeline.step_anchor == ENGINE_ANCHOR
+    few = len(dur_ns) < FEW_KERNELS * max(len(analysis.ledger.start_ns), 1)
+    if engine or few or not analysis.on_gpu or np.median(dur_ns) >= SMALL_KERNEL_NS:
         return False
-    idle_ns = ((scene.idle_in(*IDLE) & scene.in_steps) - scene.unowned).length_ns
-    host_ns = scene.launch_gaps.length_ns + scene.pauses.length_ns
-    return idle_ns > IDLE_SHARE * scene.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
+    idle_ns = ((analysis.idle_in(*IDLE) & analysis.in_steps) - analysis.unowned).length_ns
+    host_ns = analysis.launch_gaps.length_ns + analysis.pauses.length_ns
+    return idle_ns > IDLE_SHARE * analysis.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
 
 
-def repeats(scene: RankAnalysis) -> bool:
+def repeats(analysis: RankAnalysis) -> bool:
     """Whether all steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
-    work = scene.timeline.device_work
-    launch = work.launch[np.searchsorted(work.row, scene.activity.compute.row)]
-    starts = np.sort(scene.timeline.spans.start_ns[launch[launch != NONE]])
-    edges = np.searchsorted(starts, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    work = analysis.timeline.device_work
+    launch = work.launch[np.searchsorted(work.row, analysis.activity.compute.row)]
+    starts = np.sort(analysis.timeline.spans.start_ns[launch[launch != NONE]])
+    edges = np.searchsorted(starts, np.stack([analysis.ledger.start_ns, analysis.ledger.end_ns]))
     counts = (edges[1] - edges[0])[1:] if len(edges[0]) > 2 else edges[1] - edges[0]
     return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max() > 0)
 
 
-def launch_gaps(scene: RankAnalysis) -> RuleMatch:
-    dur_ns = scene.timeline.spans.dur_ns[scene.activity.compute.row]
+def launch_gaps(analysis: RankAnalysis) -> RuleMatch:
+    dur_ns = analysis.timeline.spans.dur_ns[analysis.activity.compute.row]
     figures = {
         "kernels": float(len(dur_ns)),
         "short": float((dur_ns < SHORT_KERNEL_NS).sum()),
-        "stacked": float(has_stacks(scene)),
+        "stacked": float(has_stacks(analysis)),
     }
-    return RuleMatch(claim=scene.launch_gaps, figures=figures)
+    return RuleMatch(claim=analysis.launch_gaps, figures=figures)
 
 
-def has_stacks(scene: RankAnalysis) -> bool:
-    return "stack" in scene.timeline.metadata.recorded or len(scene.timeline.python_calls) > 0
+def has_stacks(analysis: RankAnalysis) -> bool:
+    return "stack" in analysis.timeline.metadata.recorded or len(analysis.timeline.python_calls) > 0
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -13,22 +13,25 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import NONE
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    syncs = _between_work(scene, scene.waits.take(scene.waits.cause == Cause.SYNC))
-    if not scene.on_gpu or not len(syncs):
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    syncs = _between_work(analysis, analysis.waits.take(analysis.waits.cause == Cause.SYNC))
+    if not analysis.on_gpu or not len(syncs):
         return None
     blocked_ns = syncs.end_ns - syncs.start_ns
     return RuleMatch(
-        claim=scene.idle_after(syncs.time),
+        claim=analysis.idle_after(syncs.time),
         figures={"syncs": float(len(syncs)), "blocked_ns": float(blocked_ns.sum())},
-        names={"call": scene.name(int(syncs.call[blocked_ns.argmax()])), **caller_of(scene, syncs.call, blocked_ns)},
+        names={
+            "call": analysis.name(int(syncs.call[blocked_ns.argmax()])),
+            **caller_of(analysis, syncs.call, blocked_ns),
+        },
     )
 
 
-def _between_work(scene: RankAnalysis, syncs: Waits) -> Waits:
+def _between_work(analysis: RankAnalysis, syncs: Waits) -> Waits:
     """Those that no operator made, with work before and after: the profiler synchronises where it begins and ends."""
-    launch = scene.timeline.device_work.launch
-    launched_ns = scene.timeline.spans.start_ns[launch[launch != NONE]]
+    launch = analysis.timeline.device_work.launch
+    launched_ns = analysis.timeline.spans.start_ns[launch[launch != NONE]]
     first_ns, last_ns = launched_ns.min(initial=np.iinfo(np.int64).max), launched_ns.max(initial=0)
     return syncs.take((syncs.operator == NONE) & (syncs.start_ns > first_ns) & (syncs.end_ns < last_ns))
 

@@ -11,15 +11,15 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Only collections that were recorded: a slow step alone does not tell why it was slow."""
-    spans = scene.timeline.spans
-    rows = scene.rows_named(schema.is_garbage_collection, Kind.PYTHON)
-    pauses = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
+    spans = analysis.timeline.spans
+    rows = analysis.rows_named(schema.is_garbage_collection, Kind.PYTHON)
+    pauses = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & analysis.in_steps
     if not len(pauses):
         return None
     figures = {"pauses": float(len(pauses)), "paused_ns": float(pauses.length_ns)}
-    return RuleMatch(claim=scene.idle_after(pauses), figures=figures)
+    return RuleMatch(claim=analysis.idle_after(pauses), figures=figures)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -14,29 +14,29 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """After a break the rest of a function runs as a compiled function of its own, called from inside the first one.
 
     Functions that were compiled apart from each other follow one another and are not in it.
     """
-    spans = scene.timeline.spans
-    calls = scene.rows_named(schema.is_compiled_call, Kind.OPERATOR)
-    calls = calls[scene.in_steps.contains(spans.start_ns[calls])]
-    broken, breaks = _broken(scene, calls)
+    spans = analysis.timeline.spans
+    calls = analysis.rows_named(schema.is_compiled_call, Kind.OPERATOR)
+    calls = calls[analysis.in_steps.contains(spans.start_ns[calls])]
+    broken, breaks = _broken(analysis, calls)
     if not breaks:
         return None
-    graphs = scene.rows_named(schema.is_compiled_graph, Kind.OPERATOR, Kind.ANNOTATION)
+    graphs = analysis.rows_named(schema.is_compiled_graph, Kind.OPERATOR, Kind.ANNOTATION)
     running = Intervals.union_of(spans.start_ns[graphs], spans.end_ns[graphs])
     if not len(running & broken):  # an old version that does not mark its graphs: nothing tells Python from them
         return None
     between = broken - running
     figures = {"breaks": float(breaks), "between_ns": float(between.length_ns)}
-    return RuleMatch(claim=scene.idle_after(between), figures=figures)
+    return RuleMatch(claim=analysis.idle_after(between), figures=figures)
 
 
-def _broken(scene: RankAnalysis, calls: I64) -> tuple[Intervals, int]:
+def _broken(analysis: RankAnalysis, calls: I64) -> tuple[Intervals, int]:
     """When compiled functions ran that another one is inside of, and how many were inside of one."""
-    spans = scene.timeline.spans
+    spans = analysis.timeline.spans
     time, breaks = Intervals.empty(), 0
     for lane in np.unique(spans.lane[calls]).tolist():
         here = calls[spans.lane[calls] == lane]

@@ -10,16 +10,16 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Numbers that are on the host already are not in it: nothing waits for them."""
-    reads = scene.waits.take(scene.waits.cause == Cause.READ)
-    if not scene.on_gpu or not len(reads):
+    reads = analysis.waits.take(analysis.waits.cause == Cause.READ)
+    if not analysis.on_gpu or not len(reads):
         return None
     blocked_ns = reads.end_ns - reads.start_ns
     return RuleMatch(
-        claim=scene.idle_after(reads.time),
+        claim=analysis.idle_after(reads.time),
         figures={"reads": float(len(reads)), "blocked_ns": float(blocked_ns.sum())},
-        names=caller_of(scene, reads.operator, blocked_ns),
+        names=caller_of(analysis, reads.operator, blocked_ns),
     )
 
 

@@ -7,8 +7,8 @@ from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    return launch_gaps(scene) if is_launch_bound(scene) and not repeats(scene) else None
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    return launch_gaps(analysis) if is_launch_bound(analysis) and not repeats(analysis) else None
 
 
 RULE = Rule(

@@ -18,36 +18,36 @@ from redline.trace import schema
 PAUSED_SHARE = 0.05  # of the steps
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """A first step that warms up is left out; so is what other rules name: calls, compilation."""
-    ledger = scene.ledger
-    steps = without_warm_up(scene, scene.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
-    whole = scene.pauses & steps
-    few = len(scene.activity.compute) < FEW_KERNELS * len(ledger.start_ns)
-    if few or not scene.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
+    ledger = analysis.ledger
+    steps = without_warm_up(analysis, analysis.pauses.overlap_with(ledger.start_ns, ledger.end_ns))
+    whole = analysis.pauses & steps
+    few = len(analysis.activity.compute) < FEW_KERNELS * len(ledger.start_ns)
+    if few or not analysis.on_gpu or whole.length_ns < PAUSED_SHARE * steps.length_ns:
         return None
-    pauses = whole - _otherwise_explained(scene)
-    return RuleMatch(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(scene, pauses)})
+    pauses = whole - _otherwise_explained(analysis)
+    return RuleMatch(claim=pauses, figures={"pauses": float(len(whole))}, names={"place": _place(analysis, pauses)})
 
 
-def _otherwise_explained(scene: RankAnalysis) -> Intervals:
-    spans = scene.timeline.spans
-    compiling = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
+def _otherwise_explained(analysis: RankAnalysis) -> Intervals:
+    spans = analysis.timeline.spans
+    compiling = analysis.rows_named(schema.is_compilation, Kind.OPERATOR)
     calls = spans.rows_of(*CALL_KINDS)
     return Intervals.union_of(spans.start_ns[calls], spans.end_ns[calls]) | Intervals.union_of(
         spans.start_ns[compiling], spans.end_ns[compiling]
     )
 
 
-def _place(scene: RankAnalysis, pauses: Intervals) -> str:
+def _place(analysis: RankAnalysis, pauses: Intervals) -> str:
     """Where in the program most of the time went: the function, else the region, else the operator."""
     paused = replace(
-        scene.idle,
+        analysis.idle,
         accounts={account: pauses if account == Account.HOST else Intervals.empty() for account in IDLE},
-        of_lane={lane: time & pauses for lane, time in scene.idle.of_lane.items()},
+        of_lane={lane: time & pauses for lane, time in analysis.idle.of_lane.items()},
     )
     sums: dict[str, int] = {}
-    for doing in doing_of(scene.timeline, paused):
+    for doing in doing_of(analysis.timeline, paused):
         place = doing.site or doing.region or doing.name
         sums[place] = sums.get(place, 0) + doing.time_ns
     return max(sums, key=lambda place: sums[place], default="")

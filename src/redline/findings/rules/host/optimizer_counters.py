@@ -14,17 +14,17 @@ MANY_READS = 20  # to a call
 LEAST_SHARE = 0.01  # of the steps
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """The numbers are on the host: what they cost is Python, and no wait for the device."""
-    steps = optimizer_steps(scene)
+    steps = optimizer_steps(analysis)
     if steps is None:
         return None
     operators = steps.operators
-    reads = int(matching(scene.timeline, operators, schema.is_item).sum())
-    if reads < MANY_READS * steps.calls or not matching(scene.timeline, operators, schema.is_foreach).any():
+    reads = int(matching(analysis.timeline, operators, schema.is_item).sum())
+    if reads < MANY_READS * steps.calls or not matching(analysis.timeline, operators, schema.is_foreach).any():
         return None
-    idle = scene.idle_after(steps.time) & scene.in_steps
-    if idle.length_ns < LEAST_SHARE * scene.steps_ns:
+    idle = analysis.idle_after(steps.time) & analysis.in_steps
+    if idle.length_ns < LEAST_SHARE * analysis.steps_ns:
         return None
     figures = {
         "reads": float(reads),
@@ -32,7 +32,7 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "host_ns": float(steps.time.length_ns),
         "idle_ns": float(idle.length_ns),
     }
-    return RuleMatch(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
+    return RuleMatch(claim=cost(analysis, steps), figures=figures, names={"optimizer": steps.name})
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -11,16 +11,16 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Compilation in the first recorded step is left out: it may be the warm-up."""
-    spans = scene.timeline.spans
-    rows = scene.rows_named(schema.is_compilation, Kind.OPERATOR)
-    later = Intervals.union_of(scene.ledger.start_ns[1:], scene.ledger.end_ns[1:])
+    spans = analysis.timeline.spans
+    rows = analysis.rows_named(schema.is_compilation, Kind.OPERATOR)
+    later = Intervals.union_of(analysis.ledger.start_ns[1:], analysis.ledger.end_ns[1:])
     compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & later
     if not len(compiling):
         return None
     figures = {"compilations": float(len(compiling)), "compiling_ns": float(compiling.length_ns)}
-    return RuleMatch(claim=scene.idle_after(compiling), figures=figures)
+    return RuleMatch(claim=analysis.idle_after(compiling), figures=figures)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

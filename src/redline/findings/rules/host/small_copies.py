@@ -14,25 +14,25 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 SMALL_BYTES = 64 * 1024
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes < SMALL_BYTES))
-    return copying(scene, writes)
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    writes = analysis.waits.take((analysis.waits.cause == Cause.WRITE) & (analysis.waits.bytes < SMALL_BYTES))
+    return copying(analysis, writes)
 
 
-def copying(scene: RankAnalysis, writes: Waits) -> RuleMatch | None:
+def copying(analysis: RankAnalysis, writes: Waits) -> RuleMatch | None:
     """Copies to the device that the host waited for: what they took of the device's time, and what waiting cost."""
-    if not scene.on_gpu or not len(writes):
+    if not analysis.on_gpu or not len(writes):
         return None
     blocked_ns = writes.end_ns - writes.start_ns
     return RuleMatch(
-        claim=scene.busy_with(writes.copy) & scene.activity.copying | scene.idle_after(writes.time),
+        claim=analysis.busy_with(writes.copy) & analysis.activity.copying | analysis.idle_after(writes.time),
         figures={
             "copies": float(len(writes)),
             "blocked_ns": float(blocked_ns.sum()),
             "size_bytes": float(np.maximum(writes.bytes, 0).sum()),  # -1 where the trace does not say
-            "copying_ns": float(scene.timeline.spans.dur_ns[writes.copy].sum()),
+            "copying_ns": float(analysis.timeline.spans.dur_ns[writes.copy].sum()),
         },
-        names=caller_of(scene, writes.operator, blocked_ns),
+        names=caller_of(analysis, writes.operator, blocked_ns),
     )
 
 

@@ -13,18 +13,18 @@ from redline.trace import schema
 MANY_KERNELS = 40  # to a call: lists of tensors take about ten, whatever their number
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    steps = optimizer_steps(scene)
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    steps = optimizer_steps(analysis)
     if steps is None or len(steps.kernels) < MANY_KERNELS * steps.calls:
         return None
-    if matching(scene.timeline, steps.kernels, schema.is_multi_tensor).any():
+    if matching(analysis.timeline, steps.kernels, schema.is_multi_tensor).any():
         return None
     figures = {
         "kernels": float(len(steps.kernels)),
         "calls": float(steps.calls),
         "host_ns": float(steps.time.length_ns),
     }
-    return RuleMatch(claim=cost(scene, steps), figures=figures, names={"optimizer": steps.name})
+    return RuleMatch(claim=cost(analysis, steps), figures=figures, names={"optimizer": steps.name})
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

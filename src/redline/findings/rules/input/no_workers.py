@@ -16,17 +16,17 @@ from redline.trace import schema
 WAITING_SHARE = 0.03  # of the step
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    return loading(scene, schema.is_loader_in_process)
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    return loading(analysis, schema.is_loader_in_process)
 
 
-def loading(scene: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatch | None:
+def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatch | None:
     """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
-    spans = scene.timeline.spans
-    rows = scene.rows_named(is_meant, Kind.ANNOTATION)
-    time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & scene.in_steps
-    waiting_ns = int(np.sum(scene.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
-    if waiting_ns <= WAITING_SHARE * scene.steps_ns:
+    spans = analysis.timeline.spans
+    rows = analysis.rows_named(is_meant, Kind.ANNOTATION)
+    time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & analysis.in_steps
+    waiting_ns = int(np.sum(analysis.idle.accounts[Account.INPUT].overlap_with(time.start, time.end)))
+    if waiting_ns <= WAITING_SHARE * analysis.steps_ns:
         return None
     figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
     return RuleMatch(claim=time, figures=figures)

@@ -13,11 +13,11 @@ from redline.findings.rules.host.small_copies import copying
 LARGE_BYTES = 1_000_000
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    writes = scene.waits.take((scene.waits.cause == Cause.WRITE) & (scene.waits.bytes > LARGE_BYTES))
-    if len(writes) < len(scene.ledger.start_ns):
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    writes = analysis.waits.take((analysis.waits.cause == Cause.WRITE) & (analysis.waits.bytes > LARGE_BYTES))
+    if len(writes) < len(analysis.ledger.start_ns):
         return None
-    return copying(scene, writes)
+    return copying(analysis, writes)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -10,8 +10,8 @@ from redline.findings.rules.input.no_workers import WAITING_SHARE, loading
 from redline.trace import schema
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    return loading(scene, schema.is_loader_with_workers)
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    return loading(analysis, schema.is_loader_with_workers)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

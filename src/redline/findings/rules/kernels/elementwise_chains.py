@@ -23,15 +23,15 @@ FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")
 _SHRINKING = ("reduction", "norm", "softmax", "loss")  # what they write may be smaller than all that they read
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    if not scene.on_gpu:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    if not analysis.on_gpu:
         return None
-    compute = scene.activity.compute
+    compute = analysis.activity.compute
     kernel_ns = int(compute.dur_ns.sum())
-    fusable = _fusable(scene)
+    fusable = _fusable(analysis)
     if compute.dur_ns[fusable].sum() <= KERNEL_SHARE * kernel_ns:
         return None
-    chain = chains_of(scene, fusable)
+    chain = chains_of(analysis, fusable)
     chained = chain != NONE
     chain_ns = int(compute.dur_ns[chained].sum())
     if chain_ns <= KERNEL_SHARE * kernel_ns:
@@ -42,29 +42,29 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "chain_ns": float(chain_ns),
         "kernel_ns": float(kernel_ns),
     }
-    return RuleMatch(claim=savings(scene, beyond(scene, chain, _kept_ns(scene, chain))), figures=figures)
+    return RuleMatch(claim=savings(analysis, beyond(analysis, chain, _kept_ns(analysis, chain))), figures=figures)
 
 
-def _fusable(scene: RankAnalysis) -> Mask:
+def _fusable(analysis: RankAnalysis) -> Mask:
     """Pieces of compute that a compiler fuses with their neighbours; optimizers have fused kernels of their own."""
-    timeline, kernels, compute = scene.timeline, scene.kernels, scene.activity.compute
+    timeline, kernels, compute = analysis.timeline, analysis.kernels, analysis.activity.compute
     by_work: Mask = np.append(in_families(kernels.calls, FUSABLE), False)[kernels.call_of]
     unknown = (kernels.call_of == NONE) & matching(timeline, compute.row, schema.is_eager_kernel)
     regions = np.zeros(len(timeline.spans), bool)
     rows = timeline.spans.rows_of(Kind.ANNOTATION)
     regions[rows[matching(timeline, rows, schema.is_optimizer_step)]] = True
-    fusable: Mask = (by_work | unknown) & ~np.isin(compute.row, scene.launched_under(regions))
+    fusable: Mask = (by_work | unknown) & ~np.isin(compute.row, analysis.launched_under(regions))
     return fusable
 
 
-def chains_of(scene: RankAnalysis, fusable: Mask) -> I64:
+def chains_of(analysis: RankAnalysis, fusable: Mask) -> I64:
     """For each piece of compute the chain that it is in: neighbours on a stream that work on tensors of one size."""
-    compute = scene.activity.compute
-    order = np.lexsort((compute.start_ns, scene.timeline.spans.lane[compute.row]))
-    lane, call = scene.timeline.spans.lane[compute.row[order]], scene.kernels.call_of[order]
+    compute = analysis.activity.compute
+    order = np.lexsort((compute.start_ns, analysis.timeline.spans.lane[compute.row]))
+    lane, call = analysis.timeline.spans.lane[compute.row[order]], analysis.kernels.call_of[order]
     next_to = np.flatnonzero(fusable[order[1:]] & fusable[order[:-1]] & (lane[1:] == lane[:-1]))
     linked = np.zeros(len(order), bool)
-    linked[next_to + 1] = _related(scene, order[next_to], order[next_to + 1])
+    linked[next_to + 1] = _related(analysis, order[next_to], order[next_to + 1])
     number = np.cumsum(~linked) - 1
     is_next = np.append(True, (call[1:] != call[:-1]) | (call[1:] == NONE))  # not one more kernel of the same call
     longer = np.bincount(number, weights=is_next[: len(order)], minlength=1)[number] > 1
@@ -74,13 +74,13 @@ def chains_of(scene: RankAnalysis, fusable: Mask) -> I64:
     return chain
 
 
-def _related(scene: RankAnalysis, before: I64, after: I64) -> Mask:
+def _related(analysis: RankAnalysis, before: I64, after: I64) -> Mask:
     """Whether each piece may read what the piece before it wrote.
 
     Where sizes are not known it may, unless both are the same kernel: that is how a loop over tensors looks.
     """
-    timeline, calls, call_of = scene.timeline, scene.kernels.calls, scene.kernels.call_of
-    operators, name = timeline.operators, timeline.spans.name[scene.activity.compute.row]
+    timeline, calls, call_of = analysis.timeline, analysis.kernels.calls, analysis.kernels.call_of
+    operators, name = timeline.operators, timeline.spans.name[analysis.activity.compute.row]
     shapes = np.append(operators.shapes[np.searchsorted(operators.row, calls.row)], NONE)[call_of]
     shrinks = np.append(in_families(calls, _SHRINKING), True)[call_of]
     pairs, which = distinct(shapes[before], shapes[after], shrinks[before])
@@ -96,9 +96,9 @@ def _alike(before: frozenset[int], after: frozenset[int], *, shrinks: bool) -> b
     return bool(before & after) or (shrinks and max(after, default=0) < max(before, default=0))
 
 
-def _kept_ns(scene: RankAnalysis, chain: I64) -> Floats:
+def _kept_ns(analysis: RankAnalysis, chain: I64) -> Floats:
     """What one kernel takes at least instead of a chain: the traffic of its largest member, else that one's time."""
-    kernels, compute = scene.kernels, scene.activity.compute
+    kernels, compute = analysis.kernels, analysis.activity.compute
     traffic_ns = np.append(np.where(kernels.calls.has_roof, kernels.calls.memory_ns, np.nan), np.nan)[kernels.call_of]
     kept_ns = np.zeros(chain.max() + 1)
     chained = np.flatnonzero(chain != NONE)

@@ -19,18 +19,18 @@ WIDE = ("fp32", "tf32")
 NARROW = ("bf16", "fp16")  # the first that the device has a peak for
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    machine, calls = scene.machine, scene.kernels.calls
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    machine, calls = analysis.machine, analysis.kernels.calls
     target = next((dtype for dtype in NARROW if machine and machine.peak_flops_per_s(dtype)), "")
-    if not scene.on_gpu or machine is None or not target:
+    if not analysis.on_gpu or machine is None or not target:
         return None
     products, wide = in_families(calls, PRODUCTS), np.isin(calls.dtype, WIDE)
     wide_ns, product_ns = int(calls.time_ns[products & wide].sum()), int(calls.time_ns[products].sum())
-    kernel_ns = int(scene.timeline.spans.dur_ns[scene.activity.compute.row].sum())
+    kernel_ns = int(analysis.timeline.spans.dur_ns[analysis.activity.compute.row].sum())
     if wide_ns <= max(WIDE_SHARE * product_ns, PRODUCT_SHARE * kernel_ns):
         return None
     figures = {"wide_ns": float(wide_ns), "product_ns": float(product_ns)}
-    claim = savings(scene, of_calls(scene, _saved_ns(calls, machine, target)))
+    claim = savings(analysis, of_calls(analysis, _saved_ns(calls, machine, target)))
     return RuleMatch(claim=claim, figures=figures, names={"target": target})
 
 

@@ -13,14 +13,14 @@ from redline.trace import schema
 KERNEL_SHARE = 0.03  # of the kernel time
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    spans = scene.timeline.spans
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    spans = analysis.timeline.spans
     rows = spans.rows_of(Kind.KERNEL)
-    rows = rows[matching(scene.timeline, rows, schema.is_layout_conversion)]
-    if not scene.on_gpu or not len(rows):
+    rows = rows[matching(analysis.timeline, rows, schema.is_layout_conversion)]
+    if not analysis.on_gpu or not len(rows):
         return None
     converting_ns = int(spans.dur_ns[rows].sum())
-    kernel_ns = int(spans.dur_ns[scene.activity.compute.row].sum())
+    kernel_ns = int(spans.dur_ns[analysis.activity.compute.row].sum())
     if converting_ns <= KERNEL_SHARE * kernel_ns:
         return None
     figures = {
@@ -28,7 +28,7 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "converting_ns": float(converting_ns),
         "kernel_ns": float(kernel_ns),
     }
-    return RuleMatch(claim=scene.busy_with(rows), figures=figures)
+    return RuleMatch(claim=analysis.busy_with(rows), figures=figures)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -20,19 +20,19 @@ STEP_SHARE = 0.05  # of the steps, in such products
 HEADROOM = 0.15  # of the device's memory
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Serving engines choose their batches themselves, and have rules of their own."""
-    calls = scene.kernels.calls
-    engine = scene.timeline.step_anchor == ENGINE_ANCHOR
-    if not scene.on_gpu or scene.machine is None or engine or not len(calls):
+    calls = analysis.kernels.calls
+    engine = analysis.timeline.step_anchor == ENGINE_ANCHOR
+    if not analysis.on_gpu or analysis.machine is None or engine or not len(calls):
         return None
-    rows, rest = _sizes(scene)
+    rows, rest = _sizes(analysis)
     starved = (rows > 0) & (calls.math_ns < RIDGE_SHARE * calls.memory_ns)
     starved_ns = np.where(starved, calls.time_ns, 0)
     commonest = int(np.bincount(rows, weights=starved_ns).argmax())
     starved_ns = np.where(rows == commonest, starved_ns, 0)
-    headroom = headroom_of(scene)
-    if starved_ns.sum() < STEP_SHARE * scene.steps_ns or (headroom is not None and headroom <= HEADROOM):
+    headroom = headroom_of(analysis)
+    if starved_ns.sum() < STEP_SHARE * analysis.steps_ns or (headroom is not None and headroom <= HEADROOM):
         return None
     saved_ns = starved_ns - np.maximum(calls.math_ns, calls.memory_ns * rest)
     figures = {
@@ -40,12 +40,14 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "free": headroom or 0.0,
         "told": float(headroom is not None),
     }
-    return RuleMatch(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures, names={"rows": str(commonest)})
+    return RuleMatch(
+        claim=savings(analysis, of_calls(analysis, saved_ns)), figures=figures, names={"rows": str(commonest)}
+    )
 
 
-def _sizes(scene: RankAnalysis) -> tuple[I64, Floats]:
+def _sizes(analysis: RankAnalysis) -> tuple[I64, Floats]:
     """Of each call the rows of the batch, 0 where they are not the smallest size; and the traffic without weights."""
-    timeline, row = scene.timeline, scene.kernels.calls.row
+    timeline, row = analysis.timeline, analysis.kernels.calls.row
     operators = timeline.operators
     shapes = operators.shapes[np.searchsorted(operators.row, row)]
     keys, which = distinct(timeline.spans.name[row], shapes)
@@ -71,11 +73,11 @@ def _without_weights(product: BatchedMatmul | None) -> float:
     return 1 - max(sizes) / max(sum(sizes), 1)
 
 
-def headroom_of(scene: RankAnalysis) -> float | None:
+def headroom_of(analysis: RankAnalysis) -> float | None:
     """The share of the device's memory that the allocator never reserved; None where that was not recorded."""
-    memory, machine = scene.timeline.memory, scene.machine
+    memory, machine = analysis.timeline.memory, analysis.machine
     reserved_bytes = int(memory.reserved_bytes[memory.device >= 0].max(initial=0))
-    known = max((device.memory_bytes for device in scene.timeline.metadata.devices), default=0)
+    known = max((device.memory_bytes for device in analysis.timeline.metadata.devices), default=0)
     if not known and machine is not None and machine.memory_bytes is not None:
         known = int(machine.memory_bytes.value)
     return 1 - reserved_bytes / known if known and reserved_bytes else None

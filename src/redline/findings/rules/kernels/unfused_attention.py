@@ -18,15 +18,15 @@ STEP_SHARE = 0.1  # of the steps
 _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    found = attentions_of(scene.timeline) if scene.on_gpu else []
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    found = attentions_of(analysis.timeline) if analysis.on_gpu else []
     if not found:
         return None
-    group = _launched_by(scene, found)
-    attention_ns = int(scene.activity.compute.dur_ns[group != NONE].sum())
-    if attention_ns < STEP_SHARE * scene.steps_ns:
+    group = _launched_by(analysis, found)
+    attention_ns = int(analysis.activity.compute.dur_ns[group != NONE].sum())
+    if attention_ns < STEP_SHARE * analysis.steps_ns:
         return None
-    kept_ns = np.array([_least_ns(scene, one) for one in found])
+    kept_ns = np.array([_least_ns(analysis, one) for one in found])
     _, queries, keys = max((one.scores for one in found), key=lambda scores: scores[1] * scores[2])
     figures = {
         "attentions": float(len(found)),
@@ -34,12 +34,12 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "unrated": float(not kept_ns.all()),
     }
     names = {"scores": f"{queries} x {keys}" if queries else ""}
-    return RuleMatch(claim=savings(scene, beyond(scene, group, kept_ns)), figures=figures, names=names)
+    return RuleMatch(claim=savings(analysis, beyond(analysis, group, kept_ns)), figures=figures, names=names)
 
 
-def _launched_by(scene: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
+def _launched_by(analysis: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
     """For each piece of compute the attention that launched it."""
-    work, spans, compute = scene.timeline.device_work, scene.timeline.spans, scene.activity.compute
+    work, spans, compute = analysis.timeline.device_work, analysis.timeline.spans, analysis.activity.compute
     launch = work.launch[np.searchsorted(work.row, compute.row)]
     lane = np.array([one.lane for one in found])
     start_ns, end_ns = (np.array([getattr(one, edge) for one in found]) for edge in ("start_ns", "end_ns"))
@@ -54,9 +54,9 @@ def _launched_by(scene: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
     return group
 
 
-def _least_ns(scene: RankAnalysis, one: AttentionSpan) -> float:
+def _least_ns(analysis: RankAnalysis, one: AttentionSpan) -> float:
     """What a fused attention needs at best; 0 where that is not known. A causal mask may hide half of the pairs."""
-    machine, calls = scene.machine, scene.kernels.calls
+    machine, calls = analysis.machine, analysis.kernels.calls
     call = int(np.searchsorted(calls.row, one.product))
     known = machine is not None and call < len(calls) and calls.row[call] == one.product
     if machine is None or not known or machine.memory_bytes_per_s is None or one.scores == UNKNOWN:

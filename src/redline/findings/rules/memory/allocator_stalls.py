@@ -21,15 +21,17 @@ RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatev
 _MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    if not scene.on_gpu:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    if not analysis.on_gpu:
         return None
-    spans, ledger = scene.timeline.spans, scene.ledger
-    rows = scene.rows_named(schema.is_allocation, *CALL_KINDS)
-    calls = _in_steps(spans.start_ns[rows], scene)
-    steps = without_warm_up(scene, calls) if len(calls) > 1 else Intervals.empty()  # of one alone nothing can be told
+    spans, ledger = analysis.timeline.spans, analysis.ledger
+    rows = analysis.rows_named(schema.is_allocation, *CALL_KINDS)
+    calls = _in_steps(spans.start_ns[rows], analysis)
+    steps = (
+        without_warm_up(analysis, calls) if len(calls) > 1 else Intervals.empty()
+    )  # of one alone nothing can be told
     rows = rows[steps.contains(spans.start_ns[rows])]
-    memory = _memory(scene)
+    memory = _memory(analysis)
     if not len(rows) and not memory:
         return None
     figures = {
@@ -40,23 +42,23 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         **memory,
     }
     return RuleMatch(
-        claim=scene.idle_after(Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])),
+        claim=analysis.idle_after(Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])),
         figures=figures,
-        names={"call": scene.name(int(rows[spans.dur_ns[rows].argmax()]))} if len(rows) else {},
+        names={"call": analysis.name(int(rows[spans.dur_ns[rows].argmax()]))} if len(rows) else {},
     )
 
 
-def _in_steps(start_ns: I64, scene: RankAnalysis) -> I64:
+def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
     """How many of these times, which are in order, lie in each step."""
-    edges = np.searchsorted(start_ns, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    edges = np.searchsorted(start_ns, np.stack([analysis.ledger.start_ns, analysis.ledger.end_ns]))
     number: I64 = edges[1] - edges[0]
     return number
 
 
-def _memory(scene: RankAnalysis) -> dict[str, float]:
+def _memory(analysis: RankAnalysis) -> dict[str, float]:
     """The allocator of the fullest device when most was allocated; nothing where that is no trouble or not known."""
-    marks = scene.timeline.memory
-    known = {one.id: one.memory_bytes for one in scene.timeline.metadata.devices if one.memory_bytes}
+    marks = analysis.timeline.memory
+    known = {one.id: one.memory_bytes for one in analysis.timeline.metadata.devices if one.memory_bytes}
     found: dict[str, float] = {}
     for device, memory_bytes in known.items():
         rows = np.flatnonzero(marks.device == device)

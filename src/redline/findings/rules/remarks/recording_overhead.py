@@ -13,17 +13,17 @@ from redline.timeline.intervals import Intervals
 HOST_SHARE = 0.1  # of the steps
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
+def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Stacks cost most; allocator events and modules cost less, and are named where there are no stacks."""
-    stacks, events = has_stacks(scene), len(scene.timeline.memory)
-    modules = "modules" in scene.timeline.metadata.recorded
-    waiting_ns = (scene.idle_in(Account.HOST, Account.SYNC) & scene.in_steps).length_ns
-    if not (stacks or events or modules) or waiting_ns <= HOST_SHARE * scene.steps_ns:
+    stacks, events = has_stacks(analysis), len(analysis.timeline.memory)
+    modules = "modules" in analysis.timeline.metadata.recorded
+    waiting_ns = (analysis.idle_in(Account.HOST, Account.SYNC) & analysis.in_steps).length_ns
+    if not (stacks or events or modules) or waiting_ns <= HOST_SHARE * analysis.steps_ns:
         return None
     figures = {
         "waiting_ns": float(waiting_ns),
         "stacks": float(stacks),
-        "python_calls": float(len(scene.timeline.python_calls)),
+        "python_calls": float(len(analysis.timeline.python_calls)),
         "events": float(events),
     }
     return RuleMatch(claim=Intervals.empty(), figures=figures)

@@ -18,16 +18,16 @@ _BITS = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
 _FEWEST_BITS = 4
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    decoding = steps_in(scene, "decode")
-    calls, compute = scene.kernels.calls, scene.activity.compute
-    if not scene.on_gpu or not len(decoding) or not len(calls):
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    decoding = steps_in(analysis, "decode")
+    calls, compute = analysis.kernels.calls, analysis.activity.compute
+    if not analysis.on_gpu or not len(decoding) or not len(calls):
         return None
-    here = decoding.contains(compute.start_ns) & (scene.kernels.call_of != NONE)
-    products = in_families(calls, ("matmul",)) & np.isin(np.arange(len(calls)), scene.kernels.call_of[here])
+    here = decoding.contains(compute.start_ns) & (analysis.kernels.call_of != NONE)
+    products = in_families(calls, ("matmul",)) & np.isin(np.arange(len(calls)), analysis.kernels.call_of[here])
     products &= calls.math_ns < calls.memory_ns
     product_ns, memory_ns = calls.time_ns[products].sum(), calls.memory_ns[products].sum()
-    decoding_ns = (decoding - scene.unowned).length_ns
+    decoding_ns = (decoding - analysis.unowned).length_ns
     if product_ns < STEP_SHARE * decoding_ns or memory_ns < BANDWIDTH_SHARE * product_ns:
         return None
     fewest = np.array([_FEWEST_BITS / _BITS.get(dtype, _FEWEST_BITS) for dtype in calls.dtype.tolist()])
@@ -37,10 +37,10 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "memory_ns": float(memory_ns),
         "decoding_ns": float(decoding_ns),
         "read_bytes": float(calls.bytes[products].sum()),
-        "decode_steps": float((phases_of(scene) == "decode").sum()),
+        "decode_steps": float((phases_of(analysis) == "decode").sum()),
     }
     saved_ns = np.where(products, calls.time_ns - least_ns, 0.0)
-    return RuleMatch(claim=savings(scene, of_calls(scene, saved_ns)), figures=figures)
+    return RuleMatch(claim=savings(analysis, of_calls(analysis, saved_ns)), figures=figures)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -19,16 +19,16 @@ from redline.trace import schema
 BUSY_SHARE = 0.7  # of a step: above this, launching is not what limits it
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    ledger, spans = scene.ledger, scene.timeline.spans
-    told = phases_of(scene) != ""
-    if not scene.on_gpu or not told.any():
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    ledger, spans = analysis.ledger, analysis.timeline.spans
+    told = phases_of(analysis) != ""
+    if not analysis.on_gpu or not told.any():
         return None
     calls = spans.rows_of(*CALL_KINDS)
-    graphs = calls[matching(scene.timeline, calls, schema.is_graph_launch)]
-    own_ns = ledger.end_ns - ledger.start_ns - scene.unowned.overlap_with(ledger.start_ns, ledger.end_ns)
-    busy_ns = scene.activity.busy.overlap_with(ledger.start_ns, ledger.end_ns)
-    bound = told & (busy_ns < BUSY_SHARE * own_ns) & (_begun_in(scene, graphs) == 0)
+    graphs = calls[matching(analysis.timeline, calls, schema.is_graph_launch)]
+    own_ns = ledger.end_ns - ledger.start_ns - analysis.unowned.overlap_with(ledger.start_ns, ledger.end_ns)
+    busy_ns = analysis.activity.busy.overlap_with(ledger.start_ns, ledger.end_ns)
+    bound = told & (busy_ns < BUSY_SHARE * own_ns) & (_begun_in(analysis, graphs) == 0)
     if not bound.any():
         return None
     figures = {
@@ -36,18 +36,18 @@ def match(scene: RankAnalysis) -> RuleMatch | None:
         "bound_steps": float(bound.sum()),
         "own_ns": float(own_ns[bound].sum()),
         "busy_ns": float(busy_ns[bound].sum()),
-        "kernels": float(_begun_in(scene, scene.activity.compute.row)[bound].sum()),
-        "stacked": float(has_stacks(scene)),
+        "kernels": float(_begun_in(analysis, analysis.activity.compute.row)[bound].sum()),
+        "stacked": float(has_stacks(analysis)),
     }
     return RuleMatch(
-        claim=scene.launch_gaps & Intervals.union_of(ledger.start_ns[bound], ledger.end_ns[bound]), figures=figures
+        claim=analysis.launch_gaps & Intervals.union_of(ledger.start_ns[bound], ledger.end_ns[bound]), figures=figures
     )
 
 
-def _begun_in(scene: RankAnalysis, rows: I64) -> I64:
+def _begun_in(analysis: RankAnalysis, rows: I64) -> I64:
     """How many of these spans began in each step."""
-    starts = np.sort(scene.timeline.spans.start_ns[rows])
-    edges = np.searchsorted(starts, np.stack([scene.ledger.start_ns, scene.ledger.end_ns]))
+    starts = np.sort(analysis.timeline.spans.start_ns[rows])
+    edges = np.searchsorted(starts, np.stack([analysis.ledger.start_ns, analysis.ledger.end_ns]))
     number: I64 = edges[1] - edges[0]
     return number
 

@@ -18,22 +18,22 @@ UNKNOWN_SHARE = 0.5  # of the compute of a phase
 _FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
 
 
-def match(scene: RankAnalysis) -> RuleMatch | None:
-    phases = phases_of(scene)
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    phases = phases_of(analysis)
     figures: dict[str, float] = {}
     for phase in PHASES:
         chosen = phases == phase
         if not chosen.any():
             continue
-        time = steps_in(scene, phase) - scene.unowned
-        labels = scene.timeline.steps.label[chosen].tolist()
-        loads = np.array([schema.load_of(scene.timeline.text(label)) for label in labels])
-        unknown = scene.activity.compute.where(scene.kernels.call_of == NONE)
+        time = steps_in(analysis, phase) - analysis.unowned
+        labels = analysis.timeline.steps.label[chosen].tolist()
+        loads = np.array([schema.load_of(analysis.timeline.text(label)) for label in labels])
+        unknown = analysis.activity.compute.where(analysis.kernels.call_of == NONE)
         told = {
             "steps": float(chosen.sum()),
             "time_ns": time.length_ns,
-            "busy_ns": (scene.activity.busy & time).length_ns,
-            "computing_ns": (scene.activity.computing & time).length_ns,
+            "busy_ns": (analysis.activity.busy & time).length_ns,
+            "computing_ns": (analysis.activity.computing & time).length_ns,
             "unknown_ns": (unknown & time).length_ns,
             "requests": loads[:, 0].sum(),
             "tokens": loads[:, 1].sum(),

@@ -32,12 +32,12 @@ class StepCounter:
     """Counts the steps of this process and keeps how long each took, in the shared state."""
 
     def __init__(
-        self, place: ProcessContext, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]
+        self, context: ProcessContext, ended: Callable[[int, int, bool], None], restarted: Callable[[], None]
     ) -> None:
-        self._board = place.board
-        self._number = place.number
-        self._words = place.slot.words
-        self._entries = place.slot.entries
+        self._shared = context.shared
+        self._number = context.number
+        self._words = context.slot.words
+        self._entries = context.slot.entries
         self._ended = ended  # told the number of steps, the length of the last, and whether an optimizer is at work
         self._restarted = restarted
         self._cycles = OptimizerCycles()
@@ -189,7 +189,7 @@ class StepCounter:
         if filled < self._room:
             room, self._room = self._room, filled
             with tolerated(OSError):
-                self._board.set_aside(self._number, filled)
+                self._shared.set_aside(self._number, filled)
                 self._room = room
 
     def _halve(self) -> int:

@@ -50,22 +50,22 @@ class Capture:
 
     def __init__(
         self,
-        place: ProcessContext,
+        context: ProcessContext,
         home: TrainingThread,
         at_next_call: Callable[[Callable[[], None]], None],
         module: Callable[[], str | None],
     ) -> None:
-        self._place = place
+        self._context = context
         self._at_next_call = at_next_call
         self._module = module  # the class of the largest one that was called
         self._due = 0  # steps at which something was to be done that has to wait
-        self._words = place.slot.words
+        self._words = context.slot.words
         self._home = home
         self.optimizers = Optimizers()
-        self.notes = Notes(place)
-        self._schedule = WindowSchedule(place, self.notes)
-        self._recorder = Recorder(place, self._give_way)
-        self._on_term = FlushOnTerm(self._flush_now, place.settings.flush_s)
+        self.notes = Notes(context)
+        self._schedule = WindowSchedule(context, self.notes)
+        self._recorder = Recorder(context, self._give_way)
+        self._on_term = FlushOnTerm(self._flush_now, context.settings.flush_s)
         self._is_leaving = False  # the process ends
 
     def is_capturing(self) -> bool:
@@ -76,7 +76,7 @@ class Capture:
         self.notes.learn_rank()
         if self._is_open():
             self._guarded(self._close, "")
-        for window in self._place.slot.windows():
+        for window in self._context.slot.windows():
             if window[STATE] in (EXPORTING, WRITTEN):
                 window[STATE] = DISOWNED
         self.notes.forget_model()
@@ -138,7 +138,7 @@ class Capture:
         self.notes.gather_facts(self.optimizers.alive(), self._module())
 
     def _open(self, steps: int) -> None:
-        window = self._place.slot.new_window(self._words[WINDOWS_DONE] + 1)
+        window = self._context.slot.new_window(self._words[WINDOWS_DONE] + 1)
         window[FIRST_STEP] = steps + 1
         self._schedule.opened(steps)
         self._on_term.arm()
@@ -147,7 +147,7 @@ class Capture:
         window[FROM_NS] = perf_counter_ns()
 
     def _window(self, number: int) -> memoryview[int]:
-        return self._place.slot.window(number)
+        return self._context.slot.window(number)
 
     def _close(self, reason: str) -> None:
         """Stop recording and hand what was recorded to a writer."""
@@ -200,7 +200,7 @@ class Capture:
 
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""
-        if self._place.is_here() and self._is_open():
+        if self._context.is_here() and self._is_open():
             self._guarded(self._close, "the script started a profiler of its own")
 
     def _flush_now(self) -> None:
@@ -209,7 +209,7 @@ class Capture:
 
     def thread_ended(self) -> None:
         """The thread that trains ends: a profiler is stopped by the thread that started it."""
-        if self._place.is_here() and self._is_open():
+        if self._context.is_here() and self._is_open():
             self._guarded(self._close, "the thread that trains ended")
 
     def finish(self) -> None:

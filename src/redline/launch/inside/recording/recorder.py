@@ -30,8 +30,8 @@ _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 class Recorder:
     """The one profiler that is ours; it gives way to any other."""
 
-    def __init__(self, place: ProcessContext, give_way: Callable[[], None]) -> None:
-        self._place = place
+    def __init__(self, context: ProcessContext, give_way: Callable[[], None]) -> None:
+        self._context = context
         self._give_way = give_way
         self._profiler: Any = None
         self._started = False
@@ -69,7 +69,7 @@ class Recorder:
         """Whether the window before is still being written."""
         if not self._last_window:
             return False
-        window = self._place.slot.window(self._last_window)
+        window = self._context.slot.window(self._last_window)
         return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
 
     def forget(self) -> None:
@@ -81,10 +81,10 @@ class Recorder:
             self._started = False
 
     def is_too_large(self) -> bool:
-        return resident_bytes() - self._resident_bytes > self._place.settings.memory_bytes
+        return resident_bytes() - self._resident_bytes > self._context.settings.memory_bytes
 
     def warm_up(self) -> None:
-        settings = self._place.settings
+        settings = self._context.settings
         self._children.prepare()
         self._resident_bytes = resident_bytes()
         self._profiler = _KinetoProfile(
@@ -100,7 +100,7 @@ class Recorder:
         if "torch._inductor" in sys.modules:
             self._profiler.prepare_trace()
             return
-        settings = self._place.settings
+        settings = self._context.settings
         self._profiler.profiler = autograd_profiler.profile(
             use_device=self._profiler.use_device,
             record_shapes=settings.shapes,
@@ -142,7 +142,7 @@ class Recorder:
     def write(self, number: int) -> None:
         self._last_window = number
         profiler, self._profiler = self._profiler, None
-        write_detached(self._place, number, profiler.export_chrome_trace)
+        write_detached(self._context, number, profiler.export_chrome_trace)
 
     def abandon(self) -> None:
         """Stop without a result, whatever state the profiler is in."""

@@ -36,13 +36,13 @@ _SYNC_STEPS = 2  # ahead of the step in which a condition came true, so that all
 class WindowSchedule:
     """The windows of this process that are to come."""
 
-    def __init__(self, place: ProcessContext, notes: Notes) -> None:
-        self._settings = place.settings
-        self._slot = place.slot
-        self._words = place.slot.words
-        self._shared = place.board.shared
+    def __init__(self, context: ProcessContext, notes: Notes) -> None:
+        self._settings = context.settings
+        self._slot = context.slot
+        self._words = context.slot.words
+        self._job_words = context.shared.job_words
         self._notes = notes
-        self._condition = Condition(place.settings.when) if place.settings.when else None
+        self._condition = Condition(context.settings.when) if context.settings.when else None
         self._requests = 0
         self._failures = 0
         self._refusals = 0
@@ -80,16 +80,16 @@ class WindowSchedule:
             self._lengths_ns[steps % _USUAL_OF] = length_ns
             if self._condition is not None and self._condition.met(length_ns):
                 self._ask_all(steps + _SYNC_STEPS)
-        if self._shared[REQUESTED] != self._requests:
-            self._requests = self._shared[REQUESTED]
+        if self._job_words[REQUESTED] != self._requests:
+            self._requests = self._job_words[REQUESTED]
             if not self._stopped and not is_open and self._settings.folder:
-                self._begin = max(steps, self._shared[BEGIN])
+                self._begin = max(steps, self._job_words[BEGIN])
         return steps >= self._begin
 
     def _ask_all(self, begin: int) -> None:
         """For a window of every rank."""
-        self._shared[BEGIN] = begin
-        self._shared[REQUESTED] += 1
+        self._job_words[BEGIN] = begin
+        self._job_words[REQUESTED] += 1
 
     def may_begin(self, steps: int, recorder: Recorder) -> bool:
         """Whether to open a window now. One that is left out has a number all the same, as it has on other ranks."""

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
 
 
-def write_detached(place: ProcessContext, number: int, export: Callable[[str], None]) -> None:
+def write_detached(context: ProcessContext, number: int, export: Callable[[str], None]) -> None:
     """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder."""
-    settings = place.settings
+    settings = context.settings
     folder = f"{settings.folder}/window-{number}"
     rank = _rank(settings.rank)
     target = f"{folder}/rank-{rank}.trace.json.gz"
     if settings.fork and _may_fork():
-        _in_a_child(place, number, lambda: _write(place, number, export, target))
+        _in_a_child(context, number, lambda: _write(context, number, export, target))
     else:
-        raw = _export(place, export, target)
-        _in_a_child(place, number, lambda: _compress(place, number, raw, target))
+        raw = _export(context, export, target)
+        _in_a_child(context, number, lambda: _compress(context, number, raw, target))
 
 
 def _rank(from_launcher: int) -> int:
@@ -70,7 +70,7 @@ def _may_fork() -> bool:
     return False
 
 
-def _in_a_child(place: ProcessContext, number: int, work: Callable[[], None]) -> None:
+def _in_a_child(context: ProcessContext, number: int, work: Callable[[], None]) -> None:
     """Fork twice: the one that does the work is a stranger to this process, which waits for the other only."""
     with untold():
         child = _fork()
@@ -78,11 +78,11 @@ def _in_a_child(place: ProcessContext, number: int, work: Callable[[], None]) ->
             try:
                 writer = fork()
                 if writer == 0:
-                    _alone(place, number, work)
+                    _alone(context, number, work)
                 else:  # known before the job goes on, which may be killed at once
-                    place.slot.window(number)[EXPORTER] = writer
+                    context.slot.window(number)[EXPORTER] = writer
             except OSError:  # no process is left to have
-                place.slot.window(number)[STATE] = LOST_ERROR
+                context.slot.window(number)[STATE] = LOST_ERROR
             finally:
                 os._exit(0)
         with tolerated(ChildProcessError):  # the script waits for any child
@@ -106,8 +106,8 @@ def _fork() -> int:
             filters.remove(ignored)
 
 
-def _alone(place: ProcessContext, number: int, work: Callable[[], None]) -> None:
-    window = place.slot.window(number)
+def _alone(context: ProcessContext, number: int, work: Callable[[], None]) -> None:
+    window = context.slot.window(number)
     _let_go()
     began_ns = time.perf_counter_ns()
     try:
@@ -142,17 +142,17 @@ def _let_go() -> None:
     os.nice(5)
 
 
-def _write(place: ProcessContext, number: int, export: Callable[[str], None], target: str) -> None:
-    _compress(place, number, _export(place, export, target, limit=_limit_files), target)
+def _write(context: ProcessContext, number: int, export: Callable[[str], None], target: str) -> None:
+    _compress(context, number, _export(context, export, target, limit=_limit_files), target)
 
 
 def _export(
-    place: ProcessContext, export: Callable[[str], None], target: str, limit: Callable[[int], None] | None = None
+    context: ProcessContext, export: Callable[[str], None], target: str, limit: Callable[[int], None] | None = None
 ) -> str:
     """The JSON of the trace, under a name that no reader takes for a trace."""
     folder = os.path.dirname(target)  # noqa: PTH120
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-    room = room_bytes(place.settings.folder, place.settings.disk_bytes, place.settings.free_bytes)
+    room = room_bytes(context.settings.folder, context.settings.disk_bytes, context.settings.free_bytes)
     if room <= 0:
         raise NotWritten(LOST_SPACE)
     if limit is not None:
@@ -184,19 +184,19 @@ def _is_whole(path: str) -> bool:
         return False
 
 
-def _compress(place: ProcessContext, number: int, raw: str, target: str) -> None:
-    settings = place.settings
+def _compress(context: ProcessContext, number: int, raw: str, target: str) -> None:
+    settings = context.settings
     try:
-        compress(raw, target, place.slot.window(number), settings)
+        compress(raw, target, context.slot.window(number), settings)
     finally:
         _remove(raw)
-    _make_room(place, number, target)
+    _make_room(context, number, target)
 
 
-def _make_room(place: ProcessContext, number: int, target: str) -> None:
+def _make_room(context: ProcessContext, number: int, target: str) -> None:
     """Of the windows that were written, the newest are kept. The others are gone from the shared state too."""
-    written = [window for window in place.slot.windows() if window[STATE] == WRITTEN]
-    for window in written[: -min(place.settings.keep, WINDOWS - 1)]:
+    written = [window for window in context.slot.windows() if window[STATE] == WRITTEN]
+    for window in written[: -min(context.settings.keep, WINDOWS - 1)]:
         former = target.replace(f"/window-{number}/", f"/window-{window[NUMBER]}/")
         _remove(former)
         with suppress(OSError):  # other ranks have theirs in it

@@ -29,10 +29,10 @@ class PageContent:
         return self.charts[chart][value] if chart in self.charts else None
 
 
-def content_of(diagnosis: Diagnosis, strip: StepView | None) -> PageContent:
+def content_of(diagnosis: Diagnosis, view: StepView | None) -> PageContent:
     found = {
         "steps": figures.steps_figure(diagnosis) if _most_steps(diagnosis) > 1 else None,
-        "strip": strip_figure(strip) if strip is not None else None,
+        "strip": strip_figure(view) if view is not None else None,
         "ranks": figures.ranks_figure(diagnosis) if len(diagnosis.ranks) > 1 else None,
         "roofline": figures.roofline_figure(diagnosis),
         "collectives": figures.collectives_figure(diagnosis),

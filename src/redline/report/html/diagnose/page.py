@@ -34,17 +34,17 @@ def render(
     findings: Findings,
     failures: Sequence[Failure] = (),
     *,
-    strip: StepView | None = None,
+    step_view: StepView | None = None,
     trace_link: str | None = None,
     removed: Sequence[Removed] | None = None,
     captured: Captured | None = None,
 ) -> str:
-    """`strip` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
+    """`step_view` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
 
     `removed` is what was taken out of all this, where it was looked for; `captured` what the record of the run says.
     """
     screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
-    content = content_of(diagnosis, strip)
+    content = content_of(diagnosis, step_view)
     return template("diagnose/page.html.j2").render(
         **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_messages()),
         **_notes(content),
@@ -54,7 +54,7 @@ def render(
         facts=facts_of(diagnosis, outline, findings.verdict, captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
-        strip=None if strip is None else step_view_texts(strip),
+        step_view=None if step_view is None else step_view_texts(step_view),
         trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
         account_definitions=account_definitions(on_cpu=on_cpu(diagnosis)),
         definitions=definitions(),

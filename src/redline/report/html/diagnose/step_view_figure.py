@@ -98,14 +98,14 @@ class _Box:
     label: str
 
 
-def strip_figure(strip: StepView) -> StripFigure:
-    unit, unit_ns = time_unit(strip.length_ns)
-    marks, top = _marks(strip, unit_ns)
+def strip_figure(view: StepView) -> StripFigure:
+    unit, unit_ns = time_unit(view.length_ns)
+    marks, top = _marks(view, unit_ns)
     captions = [Caption(text=_("device, by account"), y=top)]
-    boxes = list(_device(strip, top + CAPTION_HEIGHT))
+    boxes = list(_device(view, top + CAPTION_HEIGHT))
     y = top + CAPTION_HEIGHT + DEVICE_HEIGHT
-    for lane in strip.lanes:
-        captions.append(Caption(text=_lane_name(lane, strip.lanes), y=y))
+    for lane in view.lanes:
+        captions.append(Caption(text=_lane_name(lane, view.lanes), y=y))
         levels = {level: number for number, level in enumerate(sorted({piece.level for piece in lane.pieces}))}
         boxes += (_piece(piece, y + CAPTION_HEIGHT + levels[piece.level] * LANE_HEIGHT) for piece in lane.pieces)
         y += CAPTION_HEIGHT + LANE_HEIGHT * len(levels)
@@ -113,7 +113,7 @@ def strip_figure(strip: StepView) -> StripFigure:
     drawn = list(_by_colour(boxes, unit_ns, texts))
     return StripFigure(
         unit=unit,
-        length=scaled([strip.length_ns], unit_ns)[0],
+        length=scaled([view.length_ns], unit_ns)[0],
         height=round(y, 2),
         boxes=drawn,
         captions=captions,
@@ -122,8 +122,8 @@ def strip_figure(strip: StepView) -> StripFigure:
     )
 
 
-def _device(strip: StepView, top: float) -> Iterator[_Box]:
-    for band in strip.bands:
+def _device(view: StepView, top: float) -> Iterator[_Box]:
+    for band in view.bands:
         whole = _("{account}: {share} of {time}").format(
             account=account_names.name(band.account),
             share=percent(band.high - band.low),
@@ -205,18 +205,18 @@ def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 
 
-def _marks(strip: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
+def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
     """Numbers of the gaps, and where the device begins below them."""
     marks: list[GapLabel] = []
     reached: list[float] = []  # for each row of numbers where the last one is
     rows: list[int] = []
-    for gap in strip.gaps:
-        middle = (gap.start_ns + gap.end_ns) / 2 / strip.length_ns
+    for gap in view.gaps:
+        middle = (gap.start_ns + gap.end_ns) / 2 / view.length_ns
         row = next((row for row, last in enumerate(reached) if middle - last >= _MARKS_APART), len(reached))
         reached[row : row + 1] = [middle]
         rows.append(row)
     top = _MARK_HEIGHT * len(reached)
-    for number, (gap, row) in enumerate(zip(strip.gaps, rows, strict=True), start=1):
+    for number, (gap, row) in enumerate(zip(view.gaps, rows, strict=True), start=1):
         x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
         marks.append(GapLabel(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
     return marks, top

@@ -26,17 +26,17 @@ class StepViewTexts:
     left_out: str
 
 
-def step_view_texts(strip: StepView) -> StepViewTexts:
-    gaps_ns = sum(gap.end_ns - gap.start_ns for gap in strip.gaps)
+def step_view_texts(view: StepView) -> StepViewTexts:
+    gaps_ns = sum(gap.end_ns - gap.start_ns for gap in view.gaps)
     return StepViewTexts(
-        rank=strip.rank,
-        number=strip.number,
-        label=clipped(strip.label, NAME_LIMIT),
-        length=format_ns(strip.length_ns),
-        pixel=format_ns(strip.pixel_ns),
-        gaps=tuple(map(gap_sentence, strip.gaps)),
-        gaps_share=percent(gaps_ns / strip.idle_ns) if strip.idle_ns else "",
-        left_out=left_out(strip),
+        rank=view.rank,
+        number=view.number,
+        label=clipped(view.label, NAME_LIMIT),
+        length=format_ns(view.length_ns),
+        pixel=format_ns(view.pixel_ns),
+        gaps=tuple(map(gap_sentence, view.gaps)),
+        gaps_share=percent(gaps_ns / view.idle_ns) if view.idle_ns else "",
+        left_out=left_out(view),
     )
 
 
@@ -58,21 +58,21 @@ def _doing(row: HostActivity) -> str:
     return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
 
 
-def left_out(strip: StepView) -> str:
+def left_out(view: StepView) -> str:
     """What of the step is not drawn; "" for nothing."""
     parts = []
-    if strip.more_streams:
+    if view.more_streams:
         parts.append(
-            ngettext("{count} more stream", "{count} more streams", strip.more_streams).format(count=strip.more_streams)
+            ngettext("{count} more stream", "{count} more streams", view.more_streams).format(count=view.more_streams)
         )
-    if strip.more_threads:
+    if view.more_threads:
         parts.append(
-            ngettext("{count} more thread", "{count} more threads", strip.more_threads).format(count=strip.more_threads)
+            ngettext("{count} more thread", "{count} more threads", view.more_threads).format(count=view.more_threads)
         )
-    if strip.more_pieces:
+    if view.more_pieces:
         parts.append(
-            ngettext("{count:,} shorter span", "{count:,} shorter spans", strip.more_pieces).format(
-                count=strip.more_pieces
+            ngettext("{count:,} shorter span", "{count:,} shorter spans", view.more_pieces).format(
+                count=view.more_pieces
             )
         )
     return listed(parts)

@@ -25,10 +25,10 @@ class Watched:
     """Calls with the steps that they end."""
 
     def __init__(self) -> None:
-        board = SharedState.make(1)
-        self.slot = board.claim(0)
-        place = SimpleNamespace(board=board, number=0, slot=self.slot)
-        self.steps = StepCounter(place, lambda *_: None, lambda: None)  # type: ignore[arg-type]
+        shared = SharedState.make(1)
+        self.slot = shared.claim(0)
+        context = SimpleNamespace(shared=shared, number=0, slot=self.slot)
+        self.steps = StepCounter(context, lambda *_: None, lambda: None)  # type: ignore[arg-type]
         self.calls = ModuleCalls(TrainingThread())
         self.has_optimizer = False
 

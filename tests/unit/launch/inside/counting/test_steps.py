@@ -177,7 +177,7 @@ def test_whatever_steps_no_more_is_counted_than_stepped(order: list[int], in_bac
     assert counted(order, in_backward=in_backward) <= len(order)
 
 
-# --- on the board -----------------------------------------------------------------------------------------------------
+# --- in shared state --------------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -198,15 +198,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Watched:
-    """Steps with their board, and what they told."""
+    """Steps with their shared state, and what they told."""
 
     def __init__(self) -> None:
-        board = SharedState.make(1)
-        self.slot = board.claim(0)
+        shared = SharedState.make(1)
+        self.slot = shared.claim(0)
         self.told: list[tuple[int, int, bool]] = []
         self.restarts = 0
-        place = SimpleNamespace(board=board, number=0, slot=self.slot)
-        self.steps = StepCounter(place, lambda *one: self.told.append(one), self._restarted)  # type: ignore[arg-type]
+        context = SimpleNamespace(shared=shared, number=0, slot=self.slot)
+        self.steps = StepCounter(context, lambda *one: self.told.append(one), self._restarted)  # type: ignore[arg-type]
 
     def _restarted(self) -> None:
         self.restarts += 1
@@ -346,7 +346,7 @@ def test_without_more_memory_steps_share_what_there_is(monkeypatch: pytest.Monke
         raise OSError("the limit on files forbids it")
 
     watched = Watched()
-    monkeypatch.setattr(watched.steps._board, "set_aside", refuse)
+    monkeypatch.setattr(watched.steps._shared, "set_aside", refuse)
     for number in range(1, 3 * CHUNK_ENTRIES + 1):
         watched.slot.words[STEPS] = number
         watched.steps._keep(5, 1)

@@ -22,14 +22,14 @@ def opens_again(cost_ns: float, windows: int, monkeypatch: pytest.MonkeyPatch) -
     """Whether a further window opens within 1 % of the run, after so many windows that together cost so much."""
     for name in _GUARDED:  # the recorder replaces them in torch
         monkeypatch.setattr(autograd_profiler, name, getattr(autograd_profiler, name))
-    board = SharedState.make(1)
-    place = ProcessContext(board, 0, board.claim(0), Settings({"every": 10, "budget": 0.01, "folder": "unused"}))
-    schedule = WindowSchedule(place, Notes(place))
+    shared = SharedState.make(1)
+    context = ProcessContext(shared, 0, shared.claim(0), Settings({"every": 10, "budget": 0.01, "folder": "unused"}))
+    schedule = WindowSchedule(context, Notes(context))
     for number in range(1, windows + 1):
         schedule.saved(number, captured=3, took_ns=0)
-    place.slot.words[COST_NS] = round(cost_ns)
-    place.slot.words[STARTED_NS] = perf_counter_ns() - ELAPSED_NS
-    return schedule.may_begin(50, Recorder(place, lambda: None))
+    context.slot.words[COST_NS] = round(cost_ns)
+    context.slot.words[STARTED_NS] = perf_counter_ns() - ELAPSED_NS
+    return schedule.may_begin(50, Recorder(context, lambda: None))
 
 
 @pytest.mark.parametrize("windows", [1, 4])

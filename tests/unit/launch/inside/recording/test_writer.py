@@ -100,13 +100,13 @@ def test_room_is_what_the_run_may_use_and_the_disk_can_spare(tmp_path: Path) -> 
     assert room_bytes(str(tmp_path), 1 << 60, free + GIB) < 0
 
 
-def place(folder: Path, **values: object) -> SimpleNamespace:
+def context(folder: Path, **values: object) -> SimpleNamespace:
     return SimpleNamespace(settings=settings(folder, **values))
 
 
 def test_the_floor_of_free_space_is_kept(tmp_path: Path) -> None:
     with pytest.raises(NotWritten) as caught:
-        writer._export(place(tmp_path, free_bytes=1 << 60), lambda path: None, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
+        writer._export(context(tmp_path, free_bytes=1 << 60), lambda path: None, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
     assert (caught.value.state, names(tmp_path / "w")) == (LOST_SPACE, [])
 
 
@@ -121,5 +121,5 @@ def test_an_export_that_just_ends_is_none(content: bytes, most_bytes: int, state
         Path(f"{path}.tmp").write_bytes(content)
 
     with pytest.raises(NotWritten) as caught:
-        writer._export(place(tmp_path, disk_bytes=most_bytes), export, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
+        writer._export(context(tmp_path, disk_bytes=most_bytes), export, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
     assert (caught.value.state, names(tmp_path / "w")) == (state, [])
