@@ -1,9 +1,12 @@
-"""Fails where a public class name is defined twice or a module says nothing first; prints counts of the code's shape.
+"""Fails on a public class name twice, a module without a first line, and errors below `cli` that name flags.
+
+Prints counts of the code's shape.
 
 python scripts/check_structure.py
 """
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -12,6 +15,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "redline"
 VAGUE = frozenset({"one", "found", "each"})
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+FLAGS_OF_OTHERS = frozenset({"--help", "--help-env", "--its-own", "--nproc-per-node"})  # of torchrun, Python, scripts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,12 @@ def structure_of(package: Path) -> Structure:
         complaints=(
             *(f"class {name} is defined in {' and in '.join(where)}" for name, where in twice.items()),
             *(f"{path.relative_to(package)} has no first line that says what it is for" for path in silent),
+            *(
+                f"{path.relative_to(package)}: an error names {flag}; name the parameter, as redline.errors says"
+                for path, tree in modules.items()
+                if path.relative_to(package).parts[0] != "cli"
+                for flag in sorted(set(_flags_in_errors(tree)) - FLAGS_OF_OTHERS)
+            ),
         ),
         counts={
             "public class names defined twice": len(twice),
@@ -54,6 +65,23 @@ def _vague(tree: ast.Module) -> Iterator[ast.AST]:
         is_stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
         if is_stored or (isinstance(node, ast.arg) and node.arg in VAGUE):
             yield node
+
+
+def _flags_in_errors(tree: ast.Module) -> Iterator[str]:
+    """Those in the arguments of an error, and in texts that its arguments name."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func).endswith("Error")]
+    arguments = [node for call in calls for node in ast.walk(call)]
+    named = {node.id for node in arguments if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(_name(target) in named for target in node.targets):
+            arguments += ast.walk(node.value)
+    for node in arguments:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from FLAG.findall(node.value)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _lengths(tree: ast.Module) -> Iterator[int]:

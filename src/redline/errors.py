@@ -6,13 +6,14 @@ RedlineError                  2   anything expected to go wrong
 ├── InputError                2   a file cannot be used
 │   ├── NotATraceError        2   the content is not a PyTorch trace
 │   ├── RefusedInputError     2   inflates or nests beyond the limits
-│   ├── DamagedError          2   damage was found and --strict was given
+│   ├── DamagedError          2   damage was found, and none was to be tolerated
 │   ├── ClockError            2   the ranks' clocks cannot be aligned
 │   ├── UnknownHardwareError  2   no record of the catalogue fits, or more than one
 │   └── UnexpectedError       2   a bug of Redline that one file brings out
 └── OutputError               2   a result cannot be written
 
 A message is one or two lines: what failed, in which file, why, and what to do about it.
+A parameter that would help is named as in Python, `force=True`; the command line spells it as its option.
 """
 
 

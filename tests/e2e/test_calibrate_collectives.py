@@ -64,7 +64,7 @@ def test_every_result_is_what_the_textbook_says(ranks: int, groups: dict[str, in
 
 def test_ranks_that_do_not_end_in_time_are_ended() -> None:
     with pytest.raises(
-        InputError, match=r"they did not end within 1 s\ngive more with --budget, or leave collectives out"
+        InputError, match=r"they did not end within 1 s\ngive more with `budget=\.\.\.`, or leave collectives out"
     ):
         measure_collectives(["--nproc-per-node", "2"], quick=True, left_s=1.0)
 

@@ -320,8 +320,7 @@ def test_a_digest_cannot_be_judged_anew(digests: Path) -> None:
         done = run(digests, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"redline: diagnose: {arguments[0]} is for traces, and a digest was given; "
-            f"make it anew: redline digest {arguments[0]} ...\n"
+            f"redline: diagnose: {arguments[0]} is for traces, and a digest was given; make the digest anew with it\n"
         )
 
 

@@ -154,7 +154,7 @@ def refuse_unless_free(path: Path, *, force: bool) -> None:
         if path.exists() and not path.is_file():
             raise OutputError(f"cannot write {path}: it is not an ordinary file; give another name")
         if path.exists() and not force and not is_report(path):
-            raise OutputError(f"{path} already exists; use --force to replace it, or choose another name")
+            raise OutputError(f"{path} already exists; use `force=True` to replace it, or choose another name")
     except OSError as error:
         raise _output_error(path, error) from error
 

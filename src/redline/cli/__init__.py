@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(sys.argv[1:] if argv is None else list(argv))
     except RedlineError as error:
-        _complain(str(error))
+        from redline.report.option_names import as_options
+
+        _complain(as_options(str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         print("redline: interrupted", file=sys.stderr)

@@ -83,13 +83,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.findings import thresholds
     from redline.report.language import speaking
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
-    limits = [thresholds.parse(text) for text in options.fail_on or ()]
+    limits = [_limit(text) for text in options.fail_on or ()]
     tables = list(dict.fromkeys(options.tables or ()))
     spoken = language(options)
     form = _format(options)
@@ -125,6 +124,15 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             remark(redacted_text(found.removed))
         _point_onwards(options, files, found, tables)
     return _judged(limits, found)
+
+
+def _limit(text: str) -> Threshold:
+    from redline.findings import thresholds
+
+    try:
+        return thresholds.parse(text)
+    except UsageError as error:
+        raise UsageError(f"diagnose: --fail-on {error}") from error
 
 
 def _format(options: argparse.Namespace) -> str:

@@ -164,13 +164,14 @@ def _unharmed(tell: Callable[[], None]) -> None:
     """Tell it; whatever fails in that, the job goes on or ends as it would have."""
     from redline.artifacts.masking import masked
     from redline.errors import RedlineError
+    from redline.report.option_names import as_options
 
     try:
         tell()
     except KeyboardInterrupt:
         _say("redline: interrupted\n")
     except RedlineError as error:
-        _say(f"redline: {masked(str(error))}\n")
+        _say(f"redline: {masked(as_options(str(error)))}\n")
     except Exception as error:  # noqa: BLE001 (the job must not hear of it)
         _say(f"redline: a bug of Redline, please report it: {type(error).__name__}: {masked(str(error))}\n")
 

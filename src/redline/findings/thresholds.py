@@ -119,7 +119,7 @@ def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
 
 
 def _unusable(text: str, advice: str) -> UsageError:
-    return UsageError(f"diagnose: --fail-on {text!r}: {advice}")
+    return UsageError(f"{text!r}: {advice}")
 
 
 def _find(text: str, what: str) -> Quantity:
@@ -180,7 +180,7 @@ def _utilisation(name: str, measured: MeasuredJob) -> QuantityValue:
         return QuantityValue(value=use.mfu if name == "mfu" else use.hfu, is_least=is_least)
     unseen = {remark.what: remark for remark in measured.outline.unseen}
     if Unseen.NO_PEAK in unseen or Unseen.NO_DTYPE_PEAK in unseen:
-        return QuantityValue(value=None, why_not="the peak of the machine is not known; give it with --machine")
+        return QuantityValue(value=None, why_not="the peak of the machine is not known; give it with `machine=...`")
     if Unseen.UNKNOWN_WORK in unseen and unseen[Unseen.UNKNOWN_WORK].detail:
         return QuantityValue(value=None, why_not="no shapes were recorded; profile with record_shapes=True")
     return QuantityValue(value=None, why_not="no matmul, convolution or attention whose shapes are known")

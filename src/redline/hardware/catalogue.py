@@ -22,7 +22,7 @@ _GIB_PER_GB = 1024**3 / 1000**3
 _VENDOR_WORDS = ("nvidia geforce ", "nvidia ", "geforce ", "tesla ", "amd instinct ")
 _DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
 _LISTED = 8
-_CHOOSE = "`redline hardware` lists the records; choose one with --machine NAME, or your own with --machine FILE"
+_CHOOSE = "`redline hardware` lists the records; choose one with `machine=NAME`, or your own with `machine=FILE`"
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -191,8 +191,8 @@ def _refused(undecided: list[_Undecided], machines: tuple[Machine, ...]) -> Iter
             yield (
                 plain(name),
                 f"{name!r} is {entry.because}, so no figures are assumed for it\n"
-                f"if it runs like the record {entry.nearest}, say so with --machine {entry.nearest}; "
-                "or give your own with --machine FILE",
+                f"if it runs like the record {entry.nearest}, say so with `machine={entry.nearest!r}`; "
+                "or give your own with `machine=FILE`",
             )
 
 

@@ -143,7 +143,7 @@ class _Run:
             return
         if self.budget.stopped_by:
             raise KeyboardInterrupt
-        raise InputError(f"calibrate: nothing could be timed in {self.budget.seconds:g} s; give more with --budget")
+        raise InputError(f"calibrate: nothing could be timed in {self.budget.seconds:g} s; give more with `budget=...`")
 
     def _most_s(self, spent_s: float) -> float:
         """For all passes, so that some of the budget is left for what comes after them."""

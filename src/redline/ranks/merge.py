@@ -152,7 +152,7 @@ def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
     if not affordable:
         raise OutputError(
             f"one rank alone needs {format_bytes(int(max(sizes)))}, the budget is {format_bytes(budget_bytes)}: "
-            "raise --budget."
+            "raise `budget_bytes=...`."
         )
     spread = {round(place * (len(everyone) - 1) / max(affordable - 1, 1)) for place in range(affordable)}
     return _Plan(indices=tuple(sorted(spread)), kinds=kinds, left_out=left_out, budget_bytes=budget_bytes)

@@ -237,5 +237,5 @@ def refuse_damage(source: Source) -> None:
         more = f", and more kinds of damage: {len(damage) - 1}" if len(damage) > 1 else ""
         raise DamagedError(
             f"{source.name}: damaged ({worst.count} x {worst.reason.code}: {worst.reason.sentence}{more}).\n"
-            "Read it without --strict to use the rest."
+            "Read it without `strict=True` to use the rest."
         )

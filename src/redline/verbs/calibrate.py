@@ -36,7 +36,7 @@ class Calibrated:
         return self.calibration.collectives is None or self.calibration.collectives.is_healthy
 
     def save(self, path: str | Path, *, made_by: str = "redline.calibrate", force: bool = False) -> None:
-        """Write the profile: the figures that `diagnose` takes with --machine, and all measurements behind them."""
+        """Write the profile: the figures that `diagnose` takes as its `machine`, and all measurements behind them."""
         measured = msgspec.to_builtins(self.calibration)
         save_profile(self.machine, Path(path), made_by=made_by, force=force, calibration=measured)
 
@@ -87,11 +87,13 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
         raise UsageError(f"calibrate: there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
     wanted = tuple(one for one in FAMILIES if only is None or one in only)
     if not wanted:
-        raise UsageError(f"calibrate: --only names no family; there are: {', '.join(FAMILIES)}")
+        raise UsageError(f"calibrate: `only=...` names no family; there are: {', '.join(FAMILIES)}")
     if only is not None and "collectives" in wanted and not has_processes:
         raise UsageError("calibrate: collectives need processes; say how many, such as --nproc-per-node 2")
     if has_processes and "collectives" not in wanted:
-        raise UsageError("calibrate: options of torchrun are for collectives; add collectives to --only, or drop them")
+        raise UsageError(
+            "calibrate: options of torchrun are for collectives; add collectives to `only=...`, or drop them"
+        )
     return wanted if has_processes else tuple(one for one in wanted if one != "collectives")
 
 

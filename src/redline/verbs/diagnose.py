@@ -133,7 +133,7 @@ def diagnose(
     """
     options = options or JobOptions()
     files = find_traces(paths, digests=True)
-    _refuse_for_digests(files, {"--machine": machine, "--step-regex": options.reading.step_regex})
+    _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex})
     diagnosis, failures = _combined(files, machine, options, progress)
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline)
@@ -180,8 +180,8 @@ def _typical_step(
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:
     """What was decided when a digest was made cannot be decided again without its trace."""
-    given = [option for option, value in decided.items() if value is not None]
+    given = [name for name, value in decided.items() if value is not None]
     if given and any(map(is_digest, files)):
         raise UsageError(
-            f"diagnose: {given[0]} is for traces, and a digest was given; make it anew: redline digest {given[0]} ..."
+            f"diagnose: `{given[0]}=...` is for traces, and a digest was given; make the digest anew with it"
         )

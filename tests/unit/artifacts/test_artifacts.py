@@ -108,7 +108,10 @@ def _message_of_writing(path: Path, *, force: bool = False, content: bytes = b"x
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.write_bytes(b"old")
-    assert _message_of_writing(target) == f"{target} already exists; use --force to replace it, or choose another name"
+    assert (
+        _message_of_writing(target)
+        == f"{target} already exists; use `force=True` to replace it, or choose another name"
+    )
     assert target.read_bytes() == b"old"
 
 
@@ -145,7 +148,7 @@ def test_what_could_not_be_written_is_refused_before_the_work(tmp_path: Path) ->
     with pytest.raises(OutputError, match=r"the folder .*/none does not exist; create it first$"):
         refuse_unless_writable(tmp_path / "none" / "a.json", force=False)
     (tmp_path / "old.json").write_text("kept")
-    with pytest.raises(OutputError, match=r"already exists; use --force"):
+    with pytest.raises(OutputError, match=r"already exists; use `force=True`"):
         refuse_unless_writable(tmp_path / "old.json", force=False)
     refuse_unless_writable(tmp_path / "old.json", force=True)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]

@@ -253,7 +253,7 @@ def test_memory_and_multiprocessors_decide_where_only_one_fits(
     assert match("NVIDIA H100", int(memory_gib * GIB), multiprocessors).name == expected
 
 
-CHOOSE = "\n`redline hardware` lists the records; choose one with --machine NAME, or your own with --machine FILE"
+CHOOSE = "\n`redline hardware` lists the records; choose one with `machine=NAME`, or your own with `machine=FILE`"
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ CHOOSE = "\n`redline hardware` lists the records; choose one with --machine NAME
             0,
             0,
             "'Ascend910B3' is an Ascend 910B, whose variants differ and whose published figures contradict each other, "
-            "so no figures are assumed for it\nif it runs like the record Ascend-910B, say so with --machine "
-            "Ascend-910B; or give your own with --machine FILE",
+            "so no figures are assumed for it\nif it runs like the record Ascend-910B, say so with `machine="
+            "'Ascend-910B'`; or give your own with `machine=FILE`",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_is_saved_is_what_is_loaded(machine: Machine, tmp_path: Path) -> No
     save_profile(machine, path, made_by="a test")
     assert load_profile(path) == machine
     assert json.loads(path.read_text())["made_by"] == "a test"
-    with pytest.raises(OutputError, match="already exists; use --force"):
+    with pytest.raises(OutputError, match="already exists; use `force=True`"):
         save_profile(machine, path, made_by="a test")
     save_profile(machine, path, made_by="a test", force=True)
 

@@ -16,6 +16,16 @@ def test_a_class_name_twice_and_a_silent_module_are_complained_about(tmp_path: P
     )
 
 
+def test_an_error_below_the_command_line_names_no_flag(tmp_path: Path) -> None:
+    (tmp_path / "cli").mkdir()
+    for folder in (tmp_path, tmp_path / "cli"):
+        text = '"""Files."""\nHINT = "use --force"\nOutputError(f"{HINT}, or torchrun --nproc-per-node 2")\n'
+        (folder / "files.py").write_text(text)
+    assert structure_of(tmp_path).complaints == (
+        "files.py: an error names --force; name the parameter, as redline.errors says",
+    )
+
+
 def test_counts_are_of_what_they_say(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     for folder in (tmp_path, tmp_path / "inner"):

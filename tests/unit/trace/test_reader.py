@@ -147,7 +147,7 @@ def test_damage_does_not_pass_a_strict_reading(tmp_path: Path) -> None:
     assert first.startswith(f"{tmp_path}/trace.json: ")
     assert "events without any field" in first
     assert "more kinds of damage: 1" in first
-    assert second == "Read it without --strict to use the rest."
+    assert second == "Read it without `strict=True` to use the rest."
 
 
 @pytest.mark.parametrize(

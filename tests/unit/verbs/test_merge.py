@@ -168,7 +168,9 @@ def test_where_not_all_ranks_fit_those_that_do_are_spread(tmp_path: Path) -> Non
 
 
 def test_a_budget_too_small_for_one_rank_is_refused(job_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"one rank alone needs .+, the budget is 1\.00 kB: raise --budget\."):
+    with pytest.raises(
+        OutputError, match=r"one rank alone needs .+, the budget is 1\.00 kB: raise `budget_bytes=\.\.\.`\."
+    ):
         merge([job_folder], tmp_path / "merged.json", budget_bytes=1000)
     assert list(tmp_path.iterdir()) == []
 
@@ -234,7 +236,7 @@ def test_two_traces_of_one_rank_are_refused(tmp_path: Path) -> None:
 def test_an_existing_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", document([op("a", 0, 5)]))
     (tmp_path / "merged.json").write_text("precious")
-    with pytest.raises(OutputError, match=r"already exists; use --force"):
+    with pytest.raises(OutputError, match=r"already exists; use `force=True`"):
         merge([folder], tmp_path / "merged.json")
     assert (tmp_path / "merged.json").read_text() == "precious"
     merge([folder], tmp_path / "merged.json", force=True)

@@ -84,7 +84,7 @@ class Digesting:
             return self.chosen, why_unusable(self.chosen)
         device = next(iter(devices_of(timeline)), None)
         if device is None:
-            return None, "the trace does not say which device it ran on; give it with --machine"
+            return None, "the trace does not say which device it ran on; give it with `machine=...`"
         try:
             return choose(None, device.name, device.memory_bytes, device.multiprocessors), ""
         except UnknownHardwareError as error:

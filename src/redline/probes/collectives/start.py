@@ -61,7 +61,7 @@ def _left_by_ranks(torchrun: Sequence[str], words: Sequence[str], kind: type[T],
         folder = Path(name)
         code, tail, is_late = _run(command(torchrun, folder, words), left_s)
         if is_late:
-            hint = "give more with --budget, or leave collectives out with --only"
+            hint = "give more with `budget=...`, or leave collectives out with `only=...`"
             raise InputError(f"the collectives could not be measured: they did not end within {left_s:.0f} s\n{hint}")
         if code:
             raise failure(folder, tail, code)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from redline.analysis.job.first_screen import Remark, Unseen
 from redline.report.figure_names import unused
 from redline.report.language import _, clauses, marked, ngettext, translate_rendered
+from redline.report.option_names import as_options
 from redline.report.text_parts import clipped, percent
 from redline.units import format_ns
 
@@ -41,7 +42,9 @@ NO_MACHINE: Sequence[str] = (
 
 
 def why_no_peak(remark: Remark) -> str:
-    return clipped(clauses(translate_rendered(line, NO_MACHINE) for line in remark.detail.splitlines()), 400)
+    return clipped(
+        clauses(translate_rendered(line, NO_MACHINE) for line in as_options(remark.detail).splitlines()), 400
+    )
 
 
 def _on_ranks(text: str, remark: Remark, ranks: int) -> str:

@@ -162,7 +162,7 @@ def test_strictness_is_honoured_after_a_lenient_diagnosis(tmp_path: Path) -> Non
         b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
     )
     assert len(digest_job([path], None, OPTIONS).digests) == 1
-    with pytest.raises(InputError, match="Read it without --strict"):
+    with pytest.raises(InputError, match="Read it without `strict=True`"):
         digest_job([path], None, replace(OPTIONS, reading=ReadOptions(strict=True)))
 
 

@@ -115,7 +115,7 @@ def test_the_same_digest_gives_the_same_bytes() -> None:
 def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
     path = tmp_path / "rank-00000.digest"
     save_digest(job()[0], path, made_by="a test")
-    with pytest.raises(OutputError, match="--force"):
+    with pytest.raises(OutputError, match="force=True"):
         save_digest(job()[1], path, made_by="a test")
     save_digest(job()[1], path, made_by="a test", force=True)
     assert load_digest(path).origin.rank == 1
