@@ -270,7 +270,7 @@ def test_version() -> None:
 def test_help_of_a_verb_imports_nothing_heavy(name: str) -> None:
     program = (
         "import sys; from redline.cli import main; code = main([sys.argv[1], '--help']);"
-        "print(code, {'numpy', 'msgspec', 'isal', 'zstandard', 'torch'} & set(sys.modules), file=sys.stderr)"
+        "print(code, {'numpy', 'msgspec', 'isal', 'zstandard', 'torch', 'rich'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, name], capture_output=True, text=True, check=True, timeout=180
@@ -280,7 +280,9 @@ def test_help_of_a_verb_imports_nothing_heavy(name: str) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    program = "import sys, redline; print({'numpy', 'argparse', 'redline.verbs'} & set(sys.modules), dir(redline))"
+    program = (
+        "import sys, redline; print({'numpy', 'argparse', 'redline.verbs', 'rich'} & set(sys.modules), dir(redline))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout.startswith("set() ")
     assert "'inspect', 'merge'" in done.stdout

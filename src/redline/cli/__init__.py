@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(message: str) -> None:
     """Names in a message may come from strangers' files, and be long."""
     lines = (f"{line[:997]}..." if len(line) > 1000 else line for line in message.split("\n"))
-    complain("redline: " + "\n".join(lines))
+    complain("redline: " + "\n".join(lines), "ERROR")
 
 
 def build_parser(name: str) -> Parser:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from redline.cli.arguments import add_language, language, refuse_other_endings, refuse_unknown_format
-from redline.cli.output import deliver, point_to, quoted, remark, show, speaks_unicode
+from redline.cli.output import deliver, for_stdout, point_to, quoted, remark, show, speaks_unicode
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -169,7 +169,8 @@ def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: 
     if options.json:
         show(Path(output).read_text(encoding="utf-8"))
     else:
-        show(_text(found, spoken, unicode=speaks_unicode()))
+        with for_stdout():
+            show(_text(found, spoken, unicode=speaks_unicode()))
 
 
 def _text(found: Calibrated, spoken: str, *, unicode: bool) -> str:
@@ -214,7 +215,7 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     if options.json or str(output or "").endswith(".json"):
         text = calibrate_compare_json.render(found, synthetic=first.machine.synthetic or second.machine.synthetic)
     else:
-        with speaking(spoken):
+        with speaking(spoken), for_stdout(output):
             unicode = output is not None or speaks_unicode()
             text = calibrate_compare_text.render(found, unicode=unicode)
     deliver(text, output, force=options.force)
@@ -231,7 +232,7 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
 
     found = show_collectives(options.torchrun)
     if found is not None:
-        with speaking(spoken):
+        with speaking(spoken), for_stdout():
             show(collectives_shown_text.render(found))
     return 0
 

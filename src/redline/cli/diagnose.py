@@ -14,7 +14,17 @@ from redline.cli.arguments import (
     language,
     refuse_unknown_format,
 )
-from redline.cli.output import deliver, point_to, progress, quoted, remark, speaks_unicode, tell_tracebacks, unused
+from redline.cli.output import (
+    deliver,
+    for_stdout,
+    point_to,
+    progress,
+    quoted,
+    remark,
+    speaks_unicode,
+    tell_tracebacks,
+    unused,
+)
 from redline.cli.redacting import add_redact, redacting
 from redline.cli.trace_beside_report import add_with_trace, planned_trace, write_trace
 from redline.errors import UsageError
@@ -107,7 +117,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     )
     if redactor is not None:
         found = found.redacted(redactor)
-    with speaking(spoken):
+    with speaking(spoken), for_stdout(options.output if form == "text" else form):
         text = found.rendered(
             form,
             tables=tables,
@@ -153,7 +163,7 @@ def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:
     outcomes = check(limits, measured)
     crossed = [one for one in outcomes if one.crossed]
     for one in crossed:
-        remark(crossed_line(one))
+        remark(crossed_line(one), "WARNING")
     unknown = [unknown_line(one) for one in outcomes if one.crossed is None]
     if unknown:
         raise InputError("\n".join(unknown))

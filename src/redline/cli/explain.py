@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_language, language
-from redline.cli.output import show
+from redline.cli.output import for_stdout, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from redline.report.language import speaking
 
-    with speaking(language(options)):
-        show(_about(" ".join(options.words)) if options.words else _everything())
+    with speaking(language(options)), for_stdout():
+        if options.words:
+            _tell_about(" ".join(options.words))
+        else:
+            show(_everything())
     return 0
 
 
@@ -34,11 +37,19 @@ def _everything() -> str:
     return render_all()
 
 
-def _about(text: str) -> str:
-    """The page, or a list where there are several."""
+def _tell_about(text: str) -> None:
+    """The page, which a terminal shows without its markup, or a list where there are several."""
     from redline.findings.page_search import find_pages
+    from redline.report.display import is_terminal
     from redline.report.explain.text import render_several
     from redline.report.language import spoken
 
     pages = find_pages(text, spoken())
-    return pages[0].text if len(pages) == 1 else render_several(pages)
+    if len(pages) > 1:
+        show(render_several(pages))
+    elif is_terminal():
+        from redline.cli.paint import painted_page
+
+        show(painted_page(pages[0].text), is_safe=True)
+    else:
+        show(pages[0].text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_one_output, refuse_unknown_format
-from redline.cli.output import deliver
+from redline.cli.output import deliver, for_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def run(options: argparse.Namespace) -> int:
     machines = find_hardware(options.name)
     if options.json or str(options.output or "").endswith(".json"):
         text = hardware_json.render(machines)
-    elif options.name is not None and len(machines) == 1:
-        text = hardware_text.render_one(machines[0])
     else:
-        text = hardware_text.render_table(machines)
+        with for_stdout(options.output):
+            is_one = options.name is not None and len(machines) == 1
+            text = hardware_text.render_one(machines[0]) if is_one else hardware_text.render_table(machines)
     deliver(text, options.output, force=options.force)
     return 0

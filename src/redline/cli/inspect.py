@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
-from redline.cli.output import deliver, point_to, progress, quoted, tell_tracebacks, unused
+from redline.cli.output import deliver, for_stdout, point_to, progress, quoted, tell_tracebacks, unused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json or str(options.output or "").endswith(".json"):
         text = inspect_json.render(job)
     else:
-        text = inspect_text.render(job, verbose=options.verbose)
+        with for_stdout(options.output):
+            text = inspect_text.render(job, verbose=options.verbose)
     deliver(text, options.output, force=options.force)
     tell_tracebacks(job.failures, options)
     files = {rank.source.name for rank in job.ranks}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 
 from redline.errors import OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from redline.ranks.read_failures import Failure
     from redline.ranks.read_files import Progress
@@ -20,12 +21,24 @@ class ReaderLeft(Exception):  # noqa: N818 (nobody's error)
     """Whatever read our stdout closed it, as `head` does. Unlike BrokenPipeError, it is never another pipe's."""
 
 
-def show(text: str) -> None:
-    """Write to stdout at once, so that failures surface here and not when the interpreter exits."""
+@contextmanager
+def for_stdout(output: str | None = None) -> Iterator[None]:
+    """Every text that is made inside is as wide and colourful as stdout is; plain if it goes to a file instead."""
+    from redline.report.display import PLAIN, display_of, displaying
+
+    with displaying(display_of(sys.stdout) if output is None else PLAIN):
+        yield
+
+
+def show(text: str, *, is_safe: bool = False) -> None:
+    """Write to stdout at once, so that failures surface here and not when the interpreter exits.
+
+    Only what rich made from pages of our own is safe as it is.
+    """
     if sys.stdout is None:
         raise OutputError("cannot write to standard output: it is closed")
     try:
-        sys.stdout.write(harmless(text))
+        sys.stdout.write(text if is_safe else harmless(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError as error:
         _abandon_stdout()
@@ -35,17 +48,35 @@ def show(text: str) -> None:
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def complain(text: str) -> None:
-    """Write lines to stderr."""
+def complain(text: str, style: str = "") -> None:
+    """Write lines to stderr; `style` is the name of a style, for a terminal that has colours."""
     from redline.artifacts.masking import masked
 
-    print(harmless(masked(text)), file=sys.stderr)
+    print(harmless(_in_style(masked(text), style), sys.stderr), file=sys.stderr)
 
 
-def harmless(text: str) -> str:
-    """Nothing in names from strangers' files may reach the terminal as a command, whatever made the text."""
+def _in_style(text: str, style: str) -> str:
+    if not style or sys.stderr is None or not sys.stderr.isatty():
+        return text
+    from redline.report.display import Style, display_of, displaying, styled
+
+    with displaying(display_of(sys.stderr)):
+        return styled(text, Style[style])
+
+
+def harmless(text: str, stream: object = None) -> str:
+    """Nothing in names from strangers' files may reach the terminal as a command, whatever made the text.
+
+    Marks of styles become colours where the stream has them.
+    """
     if text.replace("\n", "").isprintable():
         return text
+    from redline.report.display import MARKS, display_of
+
+    if MARKS.intersection(text) and display_of(stream).has_colour:
+        from redline.cli.paint import painted
+
+        return painted(text)
     from redline.report.terminal import visible_lines
 
     return visible_lines(text)
@@ -111,7 +142,7 @@ def unused(name: str) -> str:
 
 
 def point_to(command: str) -> None:
-    remark(f"next: {command}")
+    remark(f"next: {command}", "LABEL")
 
 
 def tell_tracebacks(failures: Sequence[Failure], options: argparse.Namespace) -> None:
@@ -122,6 +153,6 @@ def tell_tracebacks(failures: Sequence[Failure], options: argparse.Namespace) ->
                 remark(line)
 
 
-def remark(text: str) -> None:
+def remark(text: str, style: str = "SECONDARY") -> None:
     """One line that is not part of the result."""
-    complain(text.replace("\n", " ")[:1000])
+    complain(text.replace("\n", " ")[:1000], style)

@@ -14,6 +14,7 @@ from redline.launch.settings import Settings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from redline.launch.outside.stall import Stall
@@ -182,7 +183,14 @@ def _say(text: str) -> None:
 
     with suppress(OSError, ValueError):
         if sys.stderr is not None:
-            print(harmless(text), end="", file=sys.stderr, flush=True)
+            print(harmless(text, sys.stderr), end="", file=sys.stderr, flush=True)
+
+
+def _for_stderr() -> AbstractContextManager[None]:
+    """As wide and colourful as stderr is: what is said of a job does not go to its stdout."""
+    from redline.report.display import display_of, displaying
+
+    return displaying(display_of(sys.stderr))
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -209,7 +217,7 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
     from redline.report.language import speaking
     from redline.report.run import text as run_text
 
-    with speaking(spoken):
+    with speaking(spoken), _for_stderr():
         _say(run_text.render_stall(stall, path))
 
 
@@ -219,7 +227,7 @@ def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
         from redline.report.language import speaking
         from redline.report.run import text as run_text
 
-        with speaking(spoken):
+        with speaking(spoken), _for_stderr():
             _say(run_text.render(ran.record, ran.folder))
     if ran.folder is None or not ran.record.has_traces:
         return
@@ -251,7 +259,8 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     with speaking(spoken):
         if options.diagnose:
             unicode = speaks_unicode(sys.stderr)
-            _say("\n" + diagnose_text.render(*known, captured=found.captured, unicode=unicode))
+            with _for_stderr():
+                _say("\n" + diagnose_text.render(*known, captured=found.captured, unicode=unicode))
         if options.report:
             deliver(
                 page.render(*known, step_view=found.step_view, captured=found.captured),

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from redline.report.display import MARKS, Style, columns, is_terminal, kept_marks, styled
+
 _CLOSING = "，。；：、）》”！？"  # never first on a line
 _OPENING = "（《“"  # never last on one
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|x\b|[num]?s\b|[kMGTPE]?(?:B|FLOP)\b)")
@@ -24,7 +26,8 @@ def visible(line: str) -> str:
     """One line that does nothing to a terminal but stand there: ? for every hidden letter, line breaks too."""
     if line.isprintable():
         return line
-    return "".join("?" if is_hidden(letter) else letter for letter in line)
+    kept = kept_marks()
+    return "".join("?" if is_hidden(letter) and letter not in kept else letter for letter in line)
 
 
 def visible_lines(text: str) -> str:
@@ -37,14 +40,41 @@ def as_text(blocks: Iterable[Iterable[str]]) -> str:
 
     Names in them come from strangers' files. Here, and not where each name is put in, they are made harmless.
     """
-    return "\n\n".join("\n".join(map(visible, block)) for block in map(tuple, blocks) if block) + "\n"
+    filled = [_headed(block) for block in map(tuple, blocks) if block]
+    return "\n\n".join("\n".join(map(visible, block)) for block in filled) + "\n"
+
+
+def _headed(block: tuple[str, ...]) -> tuple[str, ...]:
+    """The first line of a block says what it is about, unless it has a style of its own."""
+    first, *rest = block
+    return block if MARKS.intersection(first) else (styled(first, Style.HEADING), *rest)
 
 
 def width_of(text: str) -> int:
     """Columns of a terminal."""
     if text.isascii():
         return len(text)
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    return sum(map(_letter_width, text))
+
+
+def _letter_width(letter: str) -> int:
+    if letter in MARKS:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def headline(text: str) -> list[str]:
+    return wrapped(styled(text, Style.HEADING), columns(), rest="  ")
+
+
+def labelled(label: str, text: str, width: int = 0, indent: str = "") -> list[str]:
+    """A fact: its label in so many columns, and beside it the text."""
+    return wrapped(text, columns(), styled(f"{indent}{left(label, width)}", Style.LABEL))
+
+
+def fitted(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    """Lines as wide as the terminal; without one, a single line of any width, which is easier to search."""
+    return wrapped(text, columns(), first, rest) if is_terminal() else [f"{first}{text}"]
 
 
 def left(text: str, width: int) -> str:
@@ -96,12 +126,16 @@ def _broken(run: str) -> list[str]:
     if run.isascii():
         return [run]
     pieces = [""]
+    before = ""
     for letter in run:
-        before = pieces[-1][-1:]
+        if letter in MARKS:
+            pieces[-1] += letter
+            continue
         parts = _is_wide(letter) or _is_wide(before)
         if parts and before.strip() and letter not in _CLOSING and before not in _OPENING:
             pieces.append("")
         pieces[-1] += letter
+        before = letter
     return pieces
 
 

@@ -1,10 +1,8 @@
-"""Small pieces of text that every report uses: names cut short, shares, lists of ranks, aligned tables."""
+"""Small pieces of text that every report uses: names cut short, shares, lists of ranks."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from redline.report.language import _
-from redline.report.terminal import left, right, width_of
 
 
 def clipped(text: str, limit: int = 120) -> str:
@@ -38,22 +36,3 @@ def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
 def plural(count: int, word: str, words: str = "") -> str:
     """1 rank, 2 ranks; `words` where the plural is not the word and an s."""
     return f"{count:,} {word if count == 1 else words or word + 's'}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table, every column but those of words right-aligned under its head."""
-    lines = [tuple(head), *(tuple(row) for row in rows)]
-    widths = [max(width_of(line[place]) for line in lines) for place in range(len(head))]
-    is_number = [all(map(_is_amount, (row[place] for row in lines[1:]))) for place in range(len(head))]
-    return [
-        "  ".join(
-            right(cell, width) if number else left(cell, width)
-            for cell, width, number in zip(line, widths, is_number, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def _is_amount(cell: str) -> bool:
-    """Numbers with their units, and what stands in the place of one; shapes like 16x64 are words."""
-    return cell in ("", "-") or (cell.lstrip("<>+-")[:1].isdigit() and re.search(r"\dx\d", cell) is None)

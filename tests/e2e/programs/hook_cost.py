@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def loaded() -> list[str]:
-    return sorted(name for name in sys.modules if name.startswith("redline"))
+    return sorted(name for name in sys.modules if name.startswith(("redline", "rich")))
 
 
 without_torch = loaded()

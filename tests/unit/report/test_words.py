@@ -2,7 +2,8 @@
 
 import pytest
 
-from redline.report.text_parts import clipped, plural, rank_list, share, table
+from redline.report.text_parts import clipped, plural, rank_list, share
+from redline.report.text_table import table
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_language, refuse_other_endings
-from redline.cli.output import deliver, point_to, quoted, show, speaks_unicode
+from redline.cli.output import deliver, for_stdout, point_to, quoted, show, speaks_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def deliver_reports(options: argparse.Namespace, spoken: str, renderers: Mapping
         with speaking("en" if ending == ".json" else spoken):
             return renderers[ending](unicode)
 
-    show(render(".json" if options.json else ".txt", unicode=speaks_unicode()))
+    with for_stdout():
+        show(render(".json" if options.json else ".txt", unicode=speaks_unicode()))
     for name in options.output:
         ending = Path(name).suffix
         if ending in renderers:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from redline.probes.collectives.operation_example import OperationExample
 from redline.report.language import _, marked
 from redline.report.terminal import as_text
-from redline.report.text_parts import clipped, table
+from redline.report.text_parts import clipped
+from redline.report.text_table import table
 
 _MOST_RANKS = 8
 _MOST_NUMBERS = 8

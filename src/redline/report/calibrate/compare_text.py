@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import CalibrationFigure, Comparison, ComparisonVerdict, Row
 from redline.report.calibrate import messages as say
-from redline.report.calibrate.text import WIDTH, fact, joined
+from redline.report.calibrate.text import fact, joined
+from redline.report.display import columns
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.terminal import wrapped
-from redline.report.text_parts import clipped, table
+from redline.report.terminal import headline, wrapped
+from redline.report.text_parts import clipped
+from redline.report.text_table import table
 
 _MOST_POINTS = 12  # of one family, that differ
 _MOST_NAMED = 10  # that only one has
@@ -32,7 +34,7 @@ def render(found: Comparison, *, unicode: bool = True) -> str:
 
 
 def _head(found: Comparison) -> Iterator[str]:
-    yield from wrapped(summary(found), WIDTH, rest="  ")
+    yield from headline(summary(found))
     for label, side in (("A", found.first), ("B", found.second)):
         yield from fact(label, say.headline(side))
         yield from fact("", say.noise(side.conditions))
@@ -108,7 +110,7 @@ def _only(label: str, figures: Sequence[CalibrationFigure]) -> list[str]:
     points = len(figures) - len(names)
     if points:
         parts.append(ngettext("{count} point of a curve", "{count} points of curves", points).format(count=points))
-    return wrapped(_("only in {label}: {names}").format(label=label, names=listed(parts)), WIDTH, "", "  ")
+    return wrapped(_("only in {label}: {names}").format(label=label, names=listed(parts)), columns(), "", "  ")
 
 
 def _others(count: int) -> str:

@@ -7,12 +7,12 @@ from redline.probes.calibration_record import Calibration
 from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
 from redline.report.calibrate.usable_messages import unusable
+from redline.report.display import Style, columns, styled
 from redline.report.language import _
 from redline.report.report_table import ReportTable
-from redline.report.terminal import as_text, left, wrapped
-from redline.report.text_parts import table
+from redline.report.terminal import as_text, headline, labelled, wrapped
+from redline.report.text_table import table
 
-WIDTH = 100
 _LABEL_WIDTH = 10
 _PLAIN = str.maketrans({"±": "~"})
 
@@ -20,7 +20,10 @@ _PLAIN = str.maketrans({"±": "~"})
 def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) -> str:
     """Without `unicode`, intervals are marked with a letter that every terminal has."""
     blocks = [
-        [*wrapped(say.headline(calibration), WIDTH, rest="  "), *_facts(calibration, machine)],
+        [
+            *headline(say.headline(calibration)),
+            *_facts(calibration, machine),
+        ],
         list(_troubles(calibration)),
         *(list(_block(one)) for one in _tables(calibration, machine)),
         list(_experiments(calibration)),
@@ -44,7 +47,7 @@ def _facts(calibration: Calibration, machine: Machine) -> Iterator[str]:
 
 
 def fact(label: str, text: str) -> list[str]:
-    return wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)}") if text else []
+    return labelled(label, text, _LABEL_WIDTH, indent="  ") if text else []
 
 
 def _troubles(calibration: Calibration) -> Iterator[str]:
@@ -53,7 +56,7 @@ def _troubles(calibration: Calibration) -> Iterator[str]:
         return
     yield _("what is wrong")
     for line in lines:
-        yield from wrapped(line, WIDTH, "  ! ")
+        yield from wrapped(line, columns(), styled("  ! ", Style.ERROR))
 
 
 def _tables(calibration: Calibration, machine: Machine) -> Iterator[ReportTable]:
@@ -71,7 +74,7 @@ def _block(one: ReportTable) -> Iterator[str]:
     yield one.title
     yield from (f"  {line}" for line in table(one.head, one.rows))
     for note in one.notes:
-        yield from wrapped(note, WIDTH, "  ")
+        yield from wrapped(styled(note, Style.SECONDARY), columns(), "  ")
 
 
 def _experiments(calibration: Calibration) -> Iterator[str]:
@@ -93,7 +96,7 @@ def _collectives(calibration: Calibration) -> Iterator[list[str]]:
     about = _("{title}: {group}").format(title=shown.title, group=say.group_of_processes(found))
     lines = [about, *list(_block(shown))[1:]]
     if not list(say.troubles(found)):
-        lines += wrapped(say.health(found), WIDTH, "  ")
+        lines += wrapped(say.health(found), columns(), "  ")
     yield lines
 
 
@@ -103,4 +106,4 @@ def _declined(calibration: Calibration) -> Iterator[str]:
         return
     yield _("not measured")
     for one in found:
-        yield from wrapped(say.declined(one), WIDTH, "  - ")
+        yield from wrapped(styled(say.declined(one), Style.SECONDARY), columns(), "  - ")

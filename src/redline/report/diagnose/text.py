@@ -3,22 +3,23 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from redline.analysis.accounts import COMMUNICATION, IDLE, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import Outline
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.read_failures import Failure
-from redline.report.bars import bar
+from redline.report.bars import BAR_WIDTH, bar
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
+from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
 from redline.report.language import _, sentences
 from redline.report.redaction.redactor import Removed
 from redline.report.report_table import ReportTable
-from redline.report.terminal import as_text, left, wrapped
-from redline.report.text_parts import table
+from redline.report.terminal import as_text, fitted, headline, labelled, left, wrapped
+from redline.report.text_table import table
 
-WIDTH = 100
 MOST_LINES = 40  # of the screen
 MOST_FINDINGS = 3  # that are shown without -v
 _LABEL_WIDTH = 10
@@ -39,11 +40,14 @@ def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
     screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
     before = [
-        [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
+        [
+            *headline(screen.headline),
+            *_facts(screen, Style.GOOD if findings.verdict.healthy else Style.LIMIT),
+        ],
         list(_waterfall(screen, unicode=unicode)),
     ]
     after = [list(_unseen(screen))]
-    room = MOST_LINES - sum(len(block) + 1 for block in (*before, *after) if block)
+    room = most_lines(MOST_LINES) - sum(len(block) + 1 for block in (*before, *after) if block)
     blocks = [
         *before,
         *_findings(screen, room, verbose=verbose),
@@ -53,12 +57,21 @@ def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
     return as_text(blocks)
 
 
-def _facts(screen: Screen) -> Iterator[str]:
-    for label, text in ((_("verdict"), sentences([screen.verdict, screen.second])), *screen.facts):
-        yield from wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
+def _facts(screen: Screen, verdict: Style) -> Iterator[str]:
+    said = sentences([styled(screen.verdict, verdict), screen.second])
+    for label, text in ((_("verdict"), said), *screen.facts):
+        yield from labelled(label, text, _LABEL_WIDTH)
 
 
 # --- the waterfall ----------------------------------------------------------------------------------------------------
+
+
+_BAR_STYLES = {
+    **dict.fromkeys(Account, Style.LOST),
+    **dict.fromkeys((Account.MATH, Account.MEMORY), Style.COMPUTE),
+    **dict.fromkeys(COMMUNICATION, Style.TRAFFIC),
+    **dict.fromkeys(IDLE, Style.IDLE),
+}
 
 
 def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
@@ -67,11 +80,12 @@ def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
     yield screen.waterfall_title
     rows = [(line.account, line.time, line.share, line) for line in screen.waterfall]
     widths = [max(len(screen.step), *(len(row[1]) for row in rows)), max(len(row[2]) for row in rows)]
+    bar_width = BAR_WIDTH + columns() - PLAIN_COLUMNS
     for account, time, share, line in rows:
-        drawn = bar(line.start, line.end, unicode=unicode)
+        drawn = styled(bar(line.start, line.end, unicode=unicode, width=bar_width), _BAR_STYLES[line.of])
         yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {drawn}".rstrip()
     end = "  " + left(_("= step"), 15) + f"  {screen.step:>{widths[0]}} {screen.unit}"
-    yield from wrapped(screen.rest, WIDTH, f"{end}  ") if screen.rest else [end]
+    yield from wrapped(screen.rest, columns(), f"{end}  ") if screen.rest else [end]
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -125,11 +139,11 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
         return
     yield _("findings, by what they can gain at most")
     for number, (card, most) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
-        yield from wrapped(card.head, WIDTH, f"  {number}. ")
+        yield from wrapped(styled(card.head, Style.HEADING), columns(), f"  {number}. ")
         for sentence in card.evidence[:most]:
-            yield from wrapped(sentence, WIDTH, "     ")
+            yield from wrapped(sentence, columns(), "     ")
         if number <= detail.fixes:
-            yield from wrapped(_("Fix: {fix}").format(fix=card.fix), WIDTH, "     ")
+            yield from wrapped(styled(_("Fix: {fix}").format(fix=card.fix), Style.GAIN), columns(), "     ")
     more = len(cards) - len(detail.evidence)
     if more > 0:
         yield "  " + _("and {count} more: -v or --findings").format(count=more)
@@ -137,15 +151,17 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
 
 def _beside(screen: Screen, most: int) -> Iterator[str]:
     """What is done well, and remarks: a line each, or whole where there is no limit."""
-    praise = [("+ ", sentence) for sentence in screen.praise[:most]]
-    remarks = [("! ", f"{card.code} {sentences(card.evidence)}") for card in screen.remarks[:most]]
+    good, warning = styled("+ ", Style.GOOD), styled("! ", Style.WARNING)
+    praise = [(good, sentence) for sentence in screen.praise[:most]]
+    remarks = [(warning, f"{card.code} {sentences(card.evidence)}") for card in screen.remarks[:most]]
     for mark, text in (*praise, *remarks):
-        yield from wrapped(text, WIDTH, mark) if most >= _EVERYTHING.beside else _cut(text, mark)
+        yield from wrapped(text, columns(), mark) if most >= _EVERYTHING.beside else _cut(text, mark)
 
 
 def _cut(text: str, mark: str) -> list[str]:
-    lines = wrapped(text, WIDTH - 4, mark)
-    return lines if len(lines) == 1 else [f"{lines[0]} ..."]
+    """To what is one line of plain text, also on a narrower display."""
+    lines = wrapped(text, max(columns(), PLAIN_COLUMNS) - 4, "  ")
+    return wrapped(lines[0].strip() if len(lines) == 1 else f"{lines[0].strip()} ...", columns(), mark)
 
 
 def _losses(screen: Screen) -> Iterator[str]:
@@ -153,7 +169,7 @@ def _losses(screen: Screen) -> Iterator[str]:
         return
     yield _("largest accounts above the redline")
     for number, (amount, text) in enumerate(screen.losses, start=1):
-        yield from wrapped(_("{amount}: {text}").format(amount=amount, text=text), WIDTH, f"  {number}. ")
+        yield from wrapped(_("{amount}: {text}").format(amount=amount, text=text), columns(), f"  {number}. ")
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
@@ -164,11 +180,12 @@ def _unseen(screen: Screen) -> Iterator[str]:
         return
     yield _("not seen")
     for sentence in screen.unseen:
-        yield from wrapped(sentence, WIDTH, "  - ")
+        yield from wrapped(styled(sentence, Style.SECONDARY), columns(), "  - ")
 
 
 def _table(shown: ReportTable) -> Iterator[str]:
     yield shown.title
     if shown.rows:
         yield from (f"  {line}" for line in table(shown.head, shown.rows))
-    yield from (f"  {note}" for note in (shown.notes if shown.rows else [shown.empty]))
+    for note in shown.notes if shown.rows else [shown.empty]:
+        yield from fitted(styled(note, Style.SECONDARY), "  ")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from redline.findings.pages import Page, page_of
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.report.language import _, marked, spoken
-from redline.report.terminal import as_text, left
+from redline.report.terminal import as_text, fitted, left
 
 HEADINGS = {
     "input": marked("Loading data"),
@@ -30,4 +30,4 @@ def render_several(pages: Iterable[Page]) -> str:
 
 
 def _lines(pages: Iterable[Page]) -> list[str]:
-    return [f"  {left(page.code, 7)}  {page.title}" for page in pages]
+    return [line for page in pages for line in fitted(page.title, f"  {left(page.code, 7)}  ")]

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from redline.hardware.machine import FIGURE_UNITS, PEAK, Figure, Machine
+from redline.report.display import Style, styled
 from redline.report.figure_names import label
-from redline.report.terminal import as_text
-from redline.report.text_parts import clipped, plural, table
+from redline.report.terminal import as_text, fitted, left
+from redline.report.text_parts import clipped, plural
+from redline.report.text_table import table
 from redline.units import format_ns, format_rate
 
 _LABEL_WIDTH = 10
@@ -21,11 +23,11 @@ _FIGURE_HEAD = ("figure", "value", "origin", "date", "source")
 
 def render_table(machines: Sequence[Machine]) -> str:
     lines = [
-        f"{plural(len(machines), 'record')}: {_LEGEND}",
+        *fitted(f"{plural(len(machines), 'record')}: {_LEGEND}"),
         "",
         *table(_HEAD, map(_row, machines)),
         "",
-        "redline hardware NAME shows all of one record, with the source of every number",
+        *fitted("redline hardware NAME shows all of one record, with the source of every number"),
     ]
     return as_text([lines])
 
@@ -63,10 +65,14 @@ def render_one(machine: Machine) -> str:
     figures = {name: machine.figures[name] for name in FIGURE_UNITS if name in machine.figures}
     sources = list(dict.fromkeys(figure.source for figure in figures.values()))
     blocks = [
-        [_headline(machine), *_facts(machine)],
+        [*fitted(styled(_headline(machine), Style.HEADING)), *_facts(machine)],
         table(_FIGURE_HEAD, (_figure_row(machine, name, sources) for name in figures)) if figures else [],
-        [_fact(f"[{number}]", clipped(source, 1000)) for number, source in enumerate(sources, start=1)],
-        [_fact("note", clipped(note, 1000)) for note in machine.notes],
+        [
+            line
+            for number, source in enumerate(sources, start=1)
+            for line in _fact(f"[{number}]", clipped(source, 1000))
+        ],
+        [line for note in machine.notes for line in _fact("note", clipped(note, 1000))],
     ]
     return as_text(blocks)
 
@@ -80,16 +86,16 @@ def _headline(machine: Machine) -> str:
 
 def _facts(machine: Machine) -> Iterator[str]:
     if machine.base:
-        yield _fact("base", f"{machine.base}, for every figure that was not calibrated")
+        yield from _fact("base", f"{machine.base}, for every figure that was not calibrated")
     if machine.driver_names:
-        yield _fact("prints", ", ".join(machine.driver_names))
+        yield from _fact("prints", ", ".join(machine.driver_names))
     built = [word for word in (machine.memory_type, machine.link, machine.engines) if word]
     if built:
-        yield _fact("built of", ", ".join(built))
-    yield _fact("ridge", _ridge(machine))
+        yield from _fact("built of", ", ".join(built))
+    yield from _fact("ridge", _ridge(machine))
     for name in FIGURE_UNITS:
         if name in machine.unusable:
-            yield _fact("not used", _not_used(machine.unusable[name], name))
+            yield from _fact("not used", _not_used(machine.unusable[name], name))
 
 
 def _ridge(machine: Machine) -> str:
@@ -100,8 +106,8 @@ def _ridge(machine: Machine) -> str:
     return f"{ridge:.1f} FLOP/byte in {dtype}: above it the peak is the limit, below it the memory"
 
 
-def _fact(label: str, text: str) -> str:
-    return f"{label:<{_LABEL_WIDTH}}{text}"
+def _fact(label: str, text: str) -> list[str]:
+    return fitted(text, styled(left(label, _LABEL_WIDTH), Style.LABEL))
 
 
 def _figure_row(machine: Machine, name: str, sources: list[str]) -> tuple[str, ...]:

@@ -6,8 +6,10 @@ from statistics import median
 
 from redline.ranks.job import Job
 from redline.ranks.summary import RankSummary
-from redline.report.terminal import as_text
-from redline.report.text_parts import clipped, plural, rank_list, share, table
+from redline.report.display import Style, styled
+from redline.report.terminal import as_text, fitted, left
+from redline.report.text_parts import clipped, plural, rank_list, share
+from redline.report.text_table import table
 from redline.timeline.problems import Effect, Problem
 from redline.units import format_bytes, format_count, format_ns
 
@@ -18,7 +20,9 @@ _HEAD = ("rank", "known by", "window", "steps", "median", "busy", "", "communica
 
 def render(job: Job, *, verbose: bool = False) -> str:
     ranks = _ranks(job, MOST_ROWS if not verbose else len(job.ranks))
-    return as_text([[_headline(job), *_facts(job)], ranks, _events(job), _problems(job)])
+    return as_text(
+        [[*fitted(styled(_headline(job), Style.HEADING)), *_facts(job)], ranks, _events(job), _problems(job)]
+    )
 
 
 def _headline(job: Job) -> str:
@@ -36,22 +40,22 @@ def _headline(job: Job) -> str:
 
 
 def _facts(job: Job) -> Iterator[str]:
-    yield _fact("hardware", ", ".join(map(clipped, dict.fromkeys(map(_hardware, job.ranks)))))
+    yield from _fact("hardware", ", ".join(map(clipped, dict.fromkeys(map(_hardware, job.ranks)))))
     versions = dict.fromkeys(f"{key} {value}" for rank in job.ranks for key, value in rank.metadata.versions.items())
     if versions:
-        yield _fact("versions", clipped(", ".join(versions), limit=300))
+        yield from _fact("versions", clipped(", ".join(versions), limit=300))
     recorded = dict.fromkeys(word for rank in job.ranks for word in rank.metadata.recorded)
-    yield _fact("recorded", ", ".join(recorded) or "times only (no shapes, no stacks) as far as the trace says")
+    yield from _fact("recorded", ", ".join(recorded) or "times only (no shapes, no stacks) as far as the trace says")
     yield from _steps(job)
     windows = sorted(rank.window_ns for rank in job.ranks)
-    yield _fact("window", f"{_span(windows)} from the first start to the last end of a rank")
-    yield _fact("clocks", _clocks(job))
+    yield from _fact("window", f"{_span(windows)} from the first start to the last end of a rank")
+    yield from _fact("clocks", _clocks(job))
     if job.missing:
-        yield _fact("missing", f"no trace of rank {rank_list(job.missing)}")
+        yield from _fact("missing", f"no trace of rank {rank_list(job.missing)}")
     if job.doubles:
-        yield _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}: of different jobs?")
+        yield from _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}: of different jobs?")
     elif 0 < job.world_size < len(job.ranks):
-        yield _fact("too many", f"the job had only {plural(job.world_size, 'rank')}: traces of different jobs?")
+        yield from _fact("too many", f"the job had only {plural(job.world_size, 'rank')}: traces of different jobs?")
 
 
 def _hardware(rank: RankSummary) -> str:
@@ -60,8 +64,8 @@ def _hardware(rank: RankSummary) -> str:
     return ", ".join(rank.device_names) or "devices that the trace does not name"
 
 
-def _fact(label: str, text: str) -> str:
-    return f"{label:<{_LABEL_WIDTH}}{text}"
+def _fact(label: str, text: str) -> list[str]:
+    return fitted(text, styled(left(label, _LABEL_WIDTH), Style.LABEL))
 
 
 def _span(ordered: list[int]) -> str:
@@ -79,7 +83,7 @@ def _steps(job: Job) -> Iterator[str]:
         times = sorted(time for rank in ranks for time in rank.step_ns)
         number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         middle = f"median {format_ns(round(median(times)))} ({_span(times)})" if times else "no time"
-        yield _fact("steps", f"{number} per rank, from {clipped(anchor)}; {middle}")
+        yield from _fact("steps", f"{number} per rank, from {clipped(anchor)}; {middle}")
 
 
 def _clocks(job: Job) -> str:
@@ -141,10 +145,12 @@ def _events(job: Job) -> Iterator[str]:
     for source in {rank.source.name: rank.source for rank in job.ranks}.values():
         totals.update(source.events)
     words = [f"{format_count(count)} {clipped(category, 40)}" for category, count in totals.most_common()]
-    yield _fact("events", ", ".join(words[:14]) + (f" and {len(words) - 14} more kinds" if len(words) > 14 else ""))
+    yield from _fact(
+        "events", ", ".join(words[:14]) + (f" and {len(words) - 14} more kinds" if len(words) > 14 else "")
+    )
     pieces = sum(rank.coverage.pieces for rank in job.ranks)
     if pieces:
-        yield _fact("coverage", _coverage(job, pieces))
+        yield from _fact("coverage", _coverage(job, pieces))
 
 
 def _coverage(job: Job, pieces: int) -> str:
@@ -167,15 +173,16 @@ def _problems(job: Job) -> Iterator[str]:
         for problem in rank.source.problems:
             by_reason.setdefault(problem.reason.code, []).append((rank.rank, problem))
     if not by_reason and not job.failures:
-        yield _fact("problems", "none: everything in the traces was used as written")
+        yield from _fact("problems", "none: everything in the traces was used as written")
         return
     yield "problems"
     worst_first = sorted(
         by_reason.values(), key=lambda found: list(Effect).index(found[0][1].reason.effect), reverse=True
     )
-    yield from (f"  {_problem(found, len(job.ranks))}" for found in worst_first)
+    for found in worst_first:
+        yield from fitted(_problem(found, len(job.ranks)), "  ", " " * 21)
     for failure in job.failures:
-        yield "  unread    " + clipped(failure.message.replace("\n", " "), limit=300)
+        yield from fitted(clipped(failure.message.replace("\n", " "), limit=300), "  unread    ")
 
 
 def _problem(found: list[tuple[int, Problem]], ranks: int) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RunRecord
+from redline.report.display import columns, most_lines
 from redline.report.language import _, clauses
 from redline.report.run import run_messages as say
 from redline.report.run.screen import RunScreen, run_screen
-from redline.report.terminal import as_text, left, wrapped
+from redline.report.terminal import as_text, headline, labelled, left, wrapped
 from redline.report.text_parts import clipped, rank_list
 
-WIDTH = 100
 MOST_LINES = 20
 _LABEL_WIDTH = 9
 _MOST_PLACES = 8  # at which ranks stand
@@ -23,9 +23,9 @@ _MOST_PLACES = 8  # at which ranks stand
 def render(record: RunRecord, folder: Path | None) -> str:
     """How it ended, steps, ranks that stand out, what was captured, what went wrong, and where the files are."""
     screen = run_screen(record)
-    before = [*wrapped(f"redline: {say.headline(screen)}", WIDTH, rest="  "), *_rows(_facts(screen))]
+    before = [*_head(say.headline(screen)), *_rows(_facts(screen))]
     after = _rows([(_("folder"), _shown(folder))]) if folder is not None else []
-    notes = _within(list(say.notes(screen)), MOST_LINES - len(before) - len(after))
+    notes = _within(list(say.notes(screen)), most_lines(MOST_LINES) - len(before) - len(after))
     return as_text([[*before, *notes, *after]])
 
 
@@ -45,7 +45,11 @@ def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
 
 
 def _rows(facts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> list[str]:
-    return [line for label, text in facts for line in wrapped(text, WIDTH, f"  {left(label, _LABEL_WIDTH)} ")]
+    return [line for label, text in facts for line in labelled(f"{left(label, _LABEL_WIDTH)} ", text, indent="  ")]
+
+
+def _head(text: str) -> list[str]:
+    return headline(f"redline: {text}")
 
 
 def _within(notes: Sequence[str], room: int) -> list[str]:
@@ -72,16 +76,16 @@ def _shown(path: Path) -> str:
 def render_stall(stall: Stall, path: Path | None) -> str:
     """Who holds the job up, and where each rank stands; ranks at the same place stand together."""
     quiet_s = {one.rank: one.quiet_s for one in stall.ranks}
-    lines = wrapped(f"redline: {say.standstill(stall.after_s, stall.held_by, quiet_s)}", WIDTH, rest="  ")
+    lines = _head(say.standstill(stall.after_s, stall.held_by, quiet_s))
     places = _places(stall.ranks)
     for one, ranks in places[:_MOST_PLACES]:
-        lines += wrapped(_place(one, ranks), WIDTH, "  ", "    ")
+        lines += wrapped(_place(one, ranks), columns(), "  ", "    ")
     if len(places) > _MOST_PLACES:
         lines += [f"  {say.more_places(len(places) - _MOST_PLACES)}"]
     if stall.recordings:
-        lines += wrapped(say.recordings(stall.recordings), WIDTH, "  ", "    ")
+        lines += wrapped(say.recordings(stall.recordings), columns(), "  ", "    ")
     if path is not None:
-        lines += wrapped(_("all stacks: {path}").format(path=_shown(path)), WIDTH, "  ", "    ")
+        lines += wrapped(_("all stacks: {path}").format(path=_shown(path)), columns(), "  ", "    ")
     return as_text([lines])
 
 

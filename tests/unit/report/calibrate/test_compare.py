@@ -9,7 +9,7 @@ from redline.probes.calibration_record import FAMILIES, Calibration, Estimate, O
 from redline.probes.compare import Comparison, ComparisonVerdict, Row, compare, figures, verdict_of
 from redline.report.calibrate import compare_json as calibrate_compare_json
 from redline.report.calibrate import compare_text as calibrate_compare_text
-from redline.report.calibrate import text as calibrate_text
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
@@ -180,7 +180,7 @@ def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
     if update_golden:
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= calibrate_text.WIDTH
+    assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_the_first_line_of_a_comparison() -> None:

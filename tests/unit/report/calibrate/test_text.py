@@ -12,7 +12,8 @@ from redline.probes.figures import machine_of
 from redline.report import figure_names
 from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
-from redline.report.calibrate.text import WIDTH, render
+from redline.report.calibrate.text import render
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
@@ -52,7 +53,7 @@ def test_text(golden: str, found: Calibration, machine: Machine, language: str, 
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= WIDTH
+    assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
     assert text.count("\n") <= MOST_LINES
 
 

@@ -18,7 +18,8 @@ from redline.report.diagnose import account_messages, fact_messages, loss_messag
 from redline.report.diagnose.findings_screen import fix_text
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
-from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, WIDTH, render
+from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, render
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import LANGUAGES, speaking
 from redline.report.terminal import width_of
 from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
@@ -185,7 +186,7 @@ def test_one_screen_is_enough(tmp_path: Path) -> None:
     write_job(JobSpec(ranks=4, steps=2, layers=2, stragglers=(Straggler(rank=1, extra_us=900),)), tmp_path)
     lines = shown(diagnose([tmp_path])).splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, lines)) <= PLAIN_COLUMNS
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_one_screen_is_enough_for_real_traces(traces: RealTraces, name: str) -> 
         with speaking(language):
             lines = shown(found).splitlines()
         assert len(lines) <= MOST_LINES
-        assert max(map(width_of, lines)) <= WIDTH
+        assert max(map(width_of, lines)) <= PLAIN_COLUMNS
 
 
 def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_findings_leave_room_for_the_rest_of_the_screen(tmp_path: Path, count: i
     found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
     lines = render(found.diagnosis, found.outline, findings(count)).splitlines()
     assert len(lines) <= MOST_LINES
-    assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, lines)) <= PLAIN_COLUMNS
     shown = sum("RL-H01 Replay" in one for one in lines)
     assert min(count, 2) <= shown <= MOST_FINDINGS
     assert "     Second." in lines  # all evidence of the first

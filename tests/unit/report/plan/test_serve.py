@@ -6,12 +6,12 @@ import pytest
 
 from redline.planner.serve.serving_cost import ServingLimit
 from redline.planner.serve.serving_plan import Ranged, ServingPlan
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve.json import as_record
 from redline.report.plan.serve.json import render as render_json
 from redline.report.plan.serve.text import render
-from redline.report.plan.text_blocks import WIDTH
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
 from tests.made_plans import point, serving_plan
@@ -36,7 +36,7 @@ def test_text(golden: str, found: ServingPlan, language: str, update_golden: boo
     if update_golden:
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= WIDTH
+    assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_where_nothing_meets_the_limits_the_nearest_is_named() -> None:

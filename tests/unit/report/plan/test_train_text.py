@@ -11,9 +11,9 @@ from redline.planner.train.step_cost import MemoryUse, StepTime
 from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.training_choices import PipelineSchedule
 from redline.planner.train.transformer import Transformer
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan import amounts, layouts
-from redline.report.plan.text_blocks import WIDTH
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import training_messages as say
 from redline.report.plan.train.screen import memory_bars, step_bars
@@ -42,7 +42,7 @@ def test_text(golden: str, found: TrainingPlan, with_job: bool, language: str, u
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= WIDTH
+    assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_the_widest_layouts_fit_the_screen_too() -> None:
@@ -50,7 +50,7 @@ def test_the_widest_layouts_fit_the_screen_too() -> None:
     found = plan(ranked=(candidate(wide, slower=60.0),), best=candidate(wide, slower=60.0))
     for language in ("en", "zh"):
         with speaking(language):
-            assert max(map(width_of, render(found, job()).split("\n"))) <= WIDTH
+            assert max(map(width_of, render(found, job()).split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_a_terminal_without_unicode_gets_plain_letters() -> None:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
-from redline.report.plan.text_blocks import WIDTH
 from redline.report.plan.validate import tables
 from redline.report.plan.validate.json import as_record
 from redline.report.plan.validate.json import render as render_json
@@ -25,7 +25,7 @@ def test_text(golden: str, language: str, update_golden: bool) -> None:
     if update_golden:
         path.write_text(text)
     assert text == path.read_text()
-    assert max(map(width_of, text.split("\n"))) <= WIDTH
+    assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_verdicts_are_shares_of_what_happened() -> None:

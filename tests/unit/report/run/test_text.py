@@ -9,9 +9,10 @@ import pytest
 
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
+from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.run.run_messages import TOLD
-from redline.report.run.text import MOST_LINES, WIDTH, render, render_stall
+from redline.report.run.text import MOST_LINES, render, render_stall
 from redline.report.terminal import width_of
 
 MS = 1_000_000
@@ -84,7 +85,7 @@ def shown(record: RunRecord, folder: Path | None = Path("runs/a")) -> list[str]:
     assert text.endswith("\n")
     lines = text.splitlines()
     assert len(lines) <= MOST_LINES
-    assert all(width_of(line) <= WIDTH for line in lines)
+    assert all(width_of(line) <= PLAIN_COLUMNS for line in lines)
     return lines
 
 

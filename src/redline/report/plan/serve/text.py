@@ -1,20 +1,21 @@
 """A plan of serving as text for a terminal."""
 
 from redline.planner.serve.serving_plan import ServingPlan
+from redline.report.display import Style, styled
 from redline.report.language import _
 from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve import tables
-from redline.report.plan.text_blocks import WIDTH, list_block, table_block
-from redline.report.terminal import as_text, left, wrapped
+from redline.report.plan.text_blocks import list_block, table_block
+from redline.report.terminal import as_text, headline, labelled
 
 _LABEL_WIDTH = 13
 
 
 def render(plan: ServingPlan) -> str:
-    lines = [*wrapped(say.headline(plan), WIDTH, rest="  ")]
-    first = _("best") if plan.best is not None else _("verdict")
-    for label, text in ((first, say.verdict(plan)), *say.facts(plan)):
-        lines += wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
+    lines = headline(say.headline(plan))
+    first, style = (_("best"), Style.GOOD) if plan.best is not None else (_("verdict"), Style.LIMIT)
+    for label, text in ((first, styled(say.verdict(plan), style)), *say.facts(plan)):
+        lines += labelled(label, text, _LABEL_WIDTH)
     blocks = [
         lines,
         table_block(tables.passes(plan)),

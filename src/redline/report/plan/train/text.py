@@ -5,20 +5,21 @@ from collections.abc import Iterator
 from redline.planner.job.job_cost import JobCost
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.bars import bar
+from redline.report.display import PLAIN_COLUMNS, Style, columns, styled
 from redline.report.language import _, sentences
-from redline.report.plan.text_blocks import WIDTH, list_block, table_block
+from redline.report.plan.text_blocks import list_block, table_block
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
-from redline.report.terminal import as_text, left, right, width_of, wrapped
+from redline.report.terminal import as_text, headline, labelled, left, right, width_of
 
 _LABEL_WIDTH = 12
-_BAR_WIDTH = 44
+_BAR_WIDTH = 44  # of plain text
 
 
 def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = True) -> str:
     """`job` is what all steps together take. Without `unicode` the bars are of plain letters."""
     screen = screen_of(plan, job, brief=True)
     blocks = [
-        [*wrapped(screen.headline, WIDTH, rest="  "), *_facts(screen)],
+        [*headline(screen.headline), *_facts(screen)],
         list(_bars(screen.step, unicode=unicode)),
         table_block(screen.overlaps),
         list(_bars(screen.memory, unicode=unicode)),
@@ -32,18 +33,19 @@ def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = Tr
 
 
 def _facts(screen: TrainScreen) -> Iterator[str]:
-    first = _("best") if screen.fits else _("verdict")
-    yield from wrapped(sentences([screen.verdict, *screen.advice]), WIDTH, left(first, _LABEL_WIDTH))
+    first, style = (_("best"), Style.GOOD) if screen.fits else (_("verdict"), Style.LIMIT)
+    yield from labelled(first, sentences([styled(screen.verdict, style), *screen.advice]), _LABEL_WIDTH)
     for label, text in screen.facts:
-        yield from wrapped(text, WIDTH, left(label, _LABEL_WIDTH))
+        yield from labelled(label, text, _LABEL_WIDTH)
 
 
 def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
     yield bars.title
+    width = _BAR_WIDTH + columns() - PLAIN_COLUMNS
     names = max(width_of(one.name) for one in bars.bars)
     amounts = max(width_of(amount) for amount in (bars.total, *(one.amount for one in bars.bars)))
     for one in bars.bars:
-        drawn = bar(one.start, one.end, unicode=unicode, width=_BAR_WIDTH)
+        drawn = styled(bar(one.start, one.end, unicode=unicode, width=width), Style.LABEL)
         yield f"  {left(one.name, names)}  {right(one.amount, amounts)}  {one.share:>7}  {drawn}".rstrip()
     total = f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}  {bars.total_share:>7}  {bars.of}"
     yield total.rstrip()
@@ -55,5 +57,5 @@ def _job(screen: TrainScreen) -> Iterator[str]:
     yield screen.job.title
     width = max(width_of(label) for label, _text in screen.job_facts) + 2
     for label, text in screen.job_facts:
-        yield from wrapped(text, WIDTH, f"  {left(label, width)}")
+        yield from labelled(label, text, width, indent="  ")
     yield from table_block(screen.job)[1:]

@@ -1,8 +1,9 @@
 """The accuracy of plans as text for a terminal."""
 
 from redline.planner.validation.validate import Validation
+from redline.report.display import Style, columns, styled
 from redline.report.language import _
-from redline.report.plan.text_blocks import WIDTH, table_block
+from redline.report.plan.text_blocks import table_block
 from redline.report.plan.validate import tables
 from redline.report.terminal import as_text, wrapped
 
@@ -25,5 +26,8 @@ def split(found: Validation) -> str:
 def render(found: Validation) -> str:
     # Choices one by one are for the page.
     shown = [one for name, one in tables.every(found, brief=True).items() if name != "each_choice"]
-    blocks = [[*wrapped(headline(found), WIDTH), *wrapped(split(found), WIDTH)], *map(table_block, shown)]
+    blocks = [
+        [*wrapped(styled(headline(found), Style.HEADING), columns(), rest="  "), *wrapped(split(found), columns())],
+        *map(table_block, shown),
+    ]
     return as_text(blocks)
