@@ -274,20 +274,8 @@ def stderr_on_a_terminal(*arguments: str | Path) -> tuple[int, str]:
     return code, shown.decode()
 
 
-def test_progress_is_shown_on_a_terminal_and_wiped(job: Path) -> None:
-    code, shown = stderr_on_a_terminal(job)
-    assert code == 0
-    assert "read 1 of 2 traces\r" in shown
-    assert "\r\033[K" in shown
-    assert shown.index("\033[K") < shown.index("next:")
-
-
 def test_quiet_shows_no_progress_even_on_a_terminal(job: Path) -> None:
     assert stderr_on_a_terminal(job, "-q") == (0, "")
-
-
-def test_progress_is_not_shown_elsewhere(job: Path) -> None:
-    assert "read 1" not in run(job).stderr
 
 
 def wait_until_read(group: int, path: Path) -> None:

@@ -7,7 +7,9 @@ import sys
 
 from redline.cli.arguments import add_language, language, refuse_other_endings, refuse_unknown_format
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark, show, speaks_unicode
+from redline.cli.progress import progress
 from redline.errors import UsageError
+from redline.progress import silent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,13 +118,15 @@ def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calib
     """Written before anything else can be asked for: whoever interrupts now still has it."""
     from redline.verbs.calibrate import calibrate
 
-    found = calibrate(
-        quick=options.quick,
-        only=_families(options),
-        torchrun=options.torchrun,
-        tell=_progress(options.quiet),
-        budget=budget,
-    )
+    with progress(options, in_background=False) as tell_share:
+        found = calibrate(
+            quick=options.quick,
+            only=_families(options),
+            torchrun=options.torchrun,
+            tell=_tell_lines(options.quiet, once=tell_share is not silent),
+            progress=tell_share,
+            budget=budget,
+        )
     if found is not None:
         found.save(output, made_by="redline calibrate", force=options.force)
     return found
@@ -155,10 +159,14 @@ def _refuse_early(output: str, profiles: Sequence[str], options: argparse.Namesp
         refuse_unless_writable(Path(name), force=options.force)
 
 
-def _progress(quiet: bool) -> Callable[[str], None]:
+def _tell_lines(quiet: bool, *, once: bool) -> Callable[[str], None]:
+    """Lines for a log; only the first, which says what the machine is busy with, where a bar shows the rest."""
+    told: list[str] = []
+
     def tell(text: str) -> None:
-        if not quiet and sys.stderr is not None:
+        if not quiet and sys.stderr is not None and not (once and told):
             print(f"redline: {text}", file=sys.stderr, flush=True)
+        told.append(text)
 
     return tell
 

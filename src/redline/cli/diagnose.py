@@ -18,13 +18,13 @@ from redline.cli.output import (
     deliver,
     for_stdout,
     point_to,
-    progress,
     quoted,
     remark,
     speaks_unicode,
     tell_tracebacks,
     unused,
 )
+from redline.cli.progress import progress
 from redline.cli.redacting import add_redact, redacting
 from redline.cli.trace_beside_report import add_with_trace, planned_trace, write_trace
 from redline.errors import UsageError
@@ -108,13 +108,9 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     trace = planned_trace(files, options, form)
-    found = diagnose(
-        files,
-        machine=options.machine,
-        options=job_options(options),
-        progress=progress(options),
-        draw_step=form == "html",
-    )
+    reading = job_options(options)
+    with progress(options) as tell:
+        found = diagnose(files, machine=options.machine, options=reading, progress=tell, draw_step=form == "html")
     if redactor is not None:
         found = found.redacted(redactor)
     with speaking(spoken), for_stdout(options.output if form == "text" else form):

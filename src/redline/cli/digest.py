@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_loudness, add_machine, add_reading, add_step, job_options
-from redline.cli.output import point_to, progress, quoted, show, tell_tracebacks
+from redline.cli.output import point_to, quoted, show, tell_tracebacks
+from redline.cli.progress import progress
 from redline.cli.redacting import add_redact, redacting
 
 TYPE_CHECKING = False
@@ -33,15 +34,17 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.digest import digest
 
-    written = digest(
-        files,
-        options.output,
-        machine=options.machine,
-        redactor=redactor,
-        force=options.force,
-        options=job_options(options),
-        progress=progress(options),
-    )
+    reading = job_options(options)
+    with progress(options) as tell:
+        written = digest(
+            files,
+            options.output,
+            machine=options.machine,
+            redactor=redactor,
+            force=options.force,
+            options=reading,
+            progress=tell,
+        )
     removed = None if redactor is None else redactor.removed  # before the folder below, which is no part of the result
     folder = options.output if redactor is None else redactor.text(options.output)
     show(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
-from redline.cli.output import deliver, for_stdout, point_to, progress, quoted, tell_tracebacks, unused
+from redline.cli.output import deliver, for_stdout, point_to, quoted, tell_tracebacks, unused
+from redline.cli.progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def run(options: argparse.Namespace) -> int:
     from redline.verbs.inspect import inspect
 
     refuse_unknown_format("inspect", options.output)
-    job = inspect(options.paths, job_options(options), progress(options))
+    reading = job_options(options)
+    with progress(options) as tell:
+        job = inspect(options.paths, reading, tell)
     if options.json or str(options.output or "").endswith(".json"):
         text = inspect_json.render(job)
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from redline.cli.arguments import add_loudness, add_reading, job_options, size_bytes
-from redline.cli.output import point_to, progress, show, tell_tracebacks
+from redline.cli.output import point_to, show, tell_tracebacks
+from redline.cli.progress import progress
 from redline.cli.redacting import add_redact, redacting
 
 TYPE_CHECKING = False
@@ -38,15 +39,17 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.merge import merge
 
-    result = merge(
-        files,
-        options.output,
-        budget_bytes=options.budget,
-        redactor=redactor,
-        force=options.force,
-        options=job_options(options),
-        progress=progress(options),
-    )
+    reading = job_options(options)
+    with progress(options) as tell:
+        result = merge(
+            files,
+            options.output,
+            budget_bytes=options.budget,
+            redactor=redactor,
+            force=options.force,
+            options=reading,
+            progress=tell,
+        )
     text = merge_text.render(result)
     if redactor is not None:
         said = redacted_text(redactor.removed)  # before the name of the file, which is no part of the result

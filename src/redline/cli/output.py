@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from redline.ranks.read_failures import Failure
-    from redline.ranks.read_files import Progress
 
 
 class ReaderLeft(Exception):  # noqa: N818 (nobody's error)
@@ -114,19 +113,6 @@ def speaks_unicode(stream: object = None) -> bool:
     """Whether stdout does, or another stream; either may be closed."""
     encoding = getattr(stream or sys.stdout, "encoding", None) or ""
     return encoding.lower().replace("-", "").startswith("utf")
-
-
-def progress(options: argparse.Namespace) -> Progress | None:
-    """A counter on the terminal while many files are read."""
-    if options.quiet or not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int) -> None:
-        if total > 1:
-            end = "\r" if done < total else "\r\033[K"
-            print(f"read {done} of {total} traces", end=end, file=sys.stderr, flush=True)
-
-    return show
 
 
 def quoted(words: Sequence[str], most: int = 3) -> str:

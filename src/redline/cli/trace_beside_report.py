@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import job_options
-from redline.cli.output import progress
+from redline.cli.progress import progress
 from redline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -42,11 +42,6 @@ def planned_trace(files: TraceFiles, options: argparse.Namespace, form: str) -> 
 def write_trace(target: Path, files: TraceFiles, options: argparse.Namespace, redactor: Redactor | None) -> None:
     from redline.verbs.merge import merge
 
-    merge(
-        files,
-        target,
-        redactor=redactor,
-        force=options.force,
-        options=job_options(options),
-        progress=progress(options),
-    )
+    reading = job_options(options)
+    with progress(options) as tell:
+        merge(files, target, redactor=redactor, force=options.force, options=reading, progress=tell)

@@ -27,7 +27,12 @@ class Budget:
 
     def left_s(self) -> float:
         """Of the time for measuring."""
-        return 0.0 if self.stopped_by else max(0.0, self._began_s + _MEASURING * self.seconds - time.monotonic())
+        return 0.0 if self.stopped_by else max(0.0, self._began_s + self.measuring_s - time.monotonic())
+
+    @property
+    def measuring_s(self) -> float:
+        """All of the time for measuring."""
+        return _MEASURING * self.seconds
 
     @property
     def is_over(self) -> bool:

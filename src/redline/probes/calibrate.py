@@ -19,12 +19,14 @@ from redline.probes.device import ProbeDevice
 from redline.probes.device_info import subject_of
 from redline.probes.matmul_law import fit_law
 from redline.probes.usable import FEWEST_SAMPLES
+from redline.progress import Progress, Stage, silent
 
 # What is sampled in passes, and the family that it belongs to.
 _SAMPLED = {compute: "compute", memory: "memory", overhead: "overhead", doubling: "overhead", intensity: "roofline"}
 _NAMES = {doubling: "doubling the batch", intensity: "roofline experiment"}
 _FIRST_PASSES = 2  # of the figures that matter most: with these they have enough samples
 _FEWEST_PASSES = 2  # what they disagree in is in the intervals
+_LAST_PARTS = 2  # the loader and sustained rates, as if they were families
 _TELL_S = 5.0
 Tell = Callable[[str], None]
 
@@ -65,11 +67,12 @@ def calibrate_device(
     *,
     quick: bool,
     tell: Tell,
+    progress: Progress = silent,
     budget: Budget | None = None,
     is_all: bool = True,
 ) -> Calibration:
     """All of `families` but the collectives, which take processes of their own. Without `is_all`, it may be nothing."""
-    run = _Run(families, start, quick, tell, budget or Budget((QUICK if quick else FULL).budget_s))
+    run = _Run(families, start, quick, tell, progress, budget or Budget((QUICK if quick else FULL).budget_s))
     run.take_passes()
     if is_all:
         run.refuse_nothing()
@@ -107,8 +110,10 @@ def law_of(kernels: Sequence[KernelPoint], dtype: str) -> Law | None:
 class _Run:
     """One calibration under way."""
 
-    def __init__(self, families: Collection[str], start: Start, quick: bool, tell: Tell, budget: Budget) -> None:
-        self.families, self.quick, self.tell, self.budget = families, quick, tell, budget
+    def __init__(
+        self, families: Collection[str], start: Start, quick: bool, tell: Tell, progress: Progress, budget: Budget
+    ) -> None:
+        self.families, self.quick, self.tell, self.progress, self.budget = families, quick, tell, progress, budget
         self.extent = QUICK if quick else FULL
         self.share = min(1.0, budget.seconds / self.extent.budget_s)
         limit_ns = round(self.share * self.extent.effort.call_limit_ns)
@@ -120,6 +125,7 @@ class _Run:
         self._chosen = [module for module, family in _SAMPLED.items() if family in families]
         self._cases: dict[ModuleType, list[BenchmarkCase[Any]]] = {}
         self._told_s = time.monotonic()
+        self._parts = 0  # a family in a pass, begun so far
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
@@ -155,6 +161,7 @@ class _Run:
             return
         what = f"{what}: {module.__name__.rpartition('.')[2]}"
         self._tell(what)
+        self._parts += 1
         take(
             cases,
             self.device,
@@ -168,6 +175,7 @@ class _Run:
     def _under_way(self, what: str, done: int, of: int, is_sampling: bool) -> None:
         self.budget.has_results = self.budget.has_results or is_sampling
         self._tell_again(f"{what}, {done} of {of} timings")
+        self._tell_share(self._parts - 1 + done / of)
 
     def _first_cases(self, module: ModuleType) -> list[BenchmarkCase[Any]]:
         if self.budget.is_over:
@@ -193,6 +201,7 @@ class _Run:
         if "overhead" not in self.families:
             return (), ()
         self._tell("data loader")
+        self._tell_share(self._all_parts - _LAST_PARTS)
         points, declined = loader.loader_points(
             self.device, quick=self.quick, noise=self.watch.noise(), left_s=self.budget.left_s
         )
@@ -202,6 +211,7 @@ class _Run:
         if "compute" not in self.families:
             return (), ()
         self._tell("sustained rate")
+        self._tell_share(self._all_parts - _LAST_PARTS / 2)
         measured = peaks.peaks(
             self.samples[compute],
             self.device,
@@ -253,6 +263,17 @@ class _Run:
         self.tell(what)
         self._told_s = time.monotonic()
         self.watch.beat()
+
+    @property
+    def _all_parts(self) -> int:
+        """If no pass is left out."""
+        first = [module for module in (compute, memory, overhead) if module in self._chosen]
+        return _FIRST_PASSES * len(first) + self.extent.passes * len(self._chosen) + _LAST_PARTS
+
+    def _tell_share(self, parts: float) -> None:
+        """Or how much of the budget is gone, where that is more."""
+        spent = 1 - self.budget.left_s() / self.budget.measuring_s
+        self.progress(Stage.MEASURE, max(parts / self._all_parts, spent), 1)
 
     def _tell_again(self, what: str) -> None:
         """Nobody should wait for long without a word."""

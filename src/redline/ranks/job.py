@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from redline.progress import Progress, silent
 from redline.ranks.clocks import Clocks, on_one_clock
 from redline.ranks.rank_order import Claim, rank_order
 from redline.ranks.read_failures import Failure
-from redline.ranks.read_files import JobOptions, Progress, gather
+from redline.ranks.read_files import JobOptions, gather
 from redline.ranks.summary import RankSummary, summarise
 from redline.trace.cache import read_cached
 from redline.trace.reader import OfFile, ReadOptions
@@ -27,7 +28,7 @@ class Job:
     failures: tuple[Failure, ...]
 
 
-def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress | None = None) -> Job:
+def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress = silent) -> Job:
     """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""
     work = partial(_summarised, options=options.reading_of(paths), folder=options.cache)
     results, failures = gather(work, paths, options, progress)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError, UnexpectedError
+from redline.progress import Progress, Stage, silent
 from redline.ranks.find_files import MERGED_KIND
 from redline.ranks.job import Job
 from redline.ranks.read_failures import Failure, explained, failure_of
@@ -71,7 +72,9 @@ class _Plan:
     budget_bytes: int
 
 
-def write_merged(job: Job, read: Read, path: Path, *, budget_bytes: int, force: bool) -> Merged:
+def write_merged(
+    job: Job, read: Read, path: Path, *, budget_bytes: int, force: bool, progress: Progress = silent
+) -> Merged:
     """Write the ranks of a job as one trace. `read` gives the timeline of a rank again, by file and number."""
     refusal = why_not_mergeable(job)
     if refusal:
@@ -80,11 +83,11 @@ def write_merged(job: Job, read: Read, path: Path, *, budget_bytes: int, force: 
     unchecked = path.with_name(f"unchecked-{path.name}")
     try:
         plan = _planned(job, read, budget_bytes)
-        written = _write(job, read, unchecked, plan)
+        written = _write(job, read, unchecked, plan, progress)
         while written.size_bytes > budget_bytes:  # sizes are estimated; what came out too large is planned smaller
             plan = _planned(job, read, int(0.95 * plan.budget_bytes * budget_bytes / written.size_bytes))
-            written = _write(job, read, unchecked, plan)
-        _check_nothing_lost(unchecked, path, written.counts)
+            written = _write(job, read, unchecked, plan, progress)
+        _check_nothing_lost(unchecked, path, written.counts, progress)
         refuse_unless_free(path, force=force)
         unchecked.replace(path)
     finally:
@@ -185,21 +188,24 @@ class _Written:
     size_bytes: int
 
 
-def _write(job: Job, read: Read, path: Path, plan: _Plan) -> _Written:
+def _write(job: Job, read: Read, path: Path, plan: _Plan, progress: Progress) -> _Written:
     counts: Counter[tuple[int, str]] = Counter()
     size_bytes = 0
     zero_ns = min(rank.zero_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
     with write_atomic(path, force=True) as file, compressed(file, path) as text:
-        for piece in _document(job, read, plan, zero_ns, counts):
+        for piece in _document(job, read, plan, zero_ns, counts, progress):
             size_bytes += len(piece)
             text.write(piece)
     return _Written(counts=counts, size_bytes=size_bytes)
 
 
-def _document(job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]]) -> Iterator[bytes]:
+def _document(
+    job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]], progress: Progress
+) -> Iterator[bytes]:
     yield head(_about(job, zero_ns))
     separator = b""
-    for index in plan.indices:
+    for done, index in enumerate(plan.indices):
+        progress(Stage.WRITE, done, len(plan.indices))
         rank = job.ranks[index].rank
         events = partial(_events_of_rank, job, read, plan, zero_ns, index)
         for category, text in _of_file(job.places[index][0], events):
@@ -238,12 +244,13 @@ def _about(job: Job, zero_ns: int) -> dict[str, object]:
     }
 
 
-def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]) -> None:
+def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]], progress: Progress) -> None:
     """Read the file back and compare what is in it with what was put in."""
     counter: Counter[tuple[int, str]] = Counter()
     for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
+            progress(Stage.CHECK, found.total(), counts.total())
             for event in batch.events:
                 if event.ph != schema.METADATA and isinstance(event.pid, int):
                     category = MEMORY if event.ph == schema.INSTANT else event.cat

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redline.errors import InputError
+from redline.progress import Progress, Stage, silent
 from redline.ranks.pool import WorkerDied, over_files, processes_for
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.trace.cache import cache_folder
@@ -14,7 +15,6 @@ from redline.trace.entries import prune
 from redline.trace.reader import OfFile, ReadOptions
 
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]  # files done, files in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +39,13 @@ def gather(
     work: Callable[[Path], OfFile[Result]],
     paths: Sequence[Path],
     options: JobOptions,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> tuple[dict[int, OfFile[Result]], list[Failure]]:
     """The work done on every file, by its index, and what failed. Raises InputError only where nothing succeeded."""
     results: dict[int, OfFile[Result]] = {}
     failures: list[Failure] = []
     errors: dict[int, InputError] = {}
+    progress(Stage.READ, 0, len(paths))
     for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.jobs), start=1):
         if isinstance(outcome, InputError | WorkerDied):
             errors[index] = _of_worker(paths[index], outcome)
@@ -54,8 +55,7 @@ def gather(
         else:
             results[index] = outcome
             failures += [Failure(path=str(paths[index]), message=message) for message in outcome.failures]
-        if progress is not None:
-            progress(done, len(paths))
+        progress(Stage.READ, done, len(paths))
     prune(options.cache)
     if not results:
         raise errors[min(errors)]

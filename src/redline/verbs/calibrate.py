@@ -17,6 +17,7 @@ from redline.probes.budget import FULL_S, QUICK_S, Budget
 from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
+from redline.progress import Progress, Stage, silent
 
 if TYPE_CHECKING:
     from redline.probes.calibration_record import Collectives
@@ -47,6 +48,7 @@ def calibrate(
     only: Sequence[str] | None = None,
     torchrun: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
     budget: float | Budget | None = None,
 ) -> Calibrated | None:
     """Measure this machine, or only some families of it, in `budget` seconds of wall time: what matters most first.
@@ -62,6 +64,8 @@ def calibrate(
 
     start = start_now()
     tell(f"{seen(start)}; at most {budget.seconds:g} s")
+    if "collectives" in families:
+        progress(Stage.COLLECTIVES, 0, 0)
     collectives = _collectives(torchrun, quick=quick, tell=tell, budget=budget) if "collectives" in families else None
     if torchrun and collectives is None:
         return None
@@ -70,7 +74,9 @@ def calibrate(
 
     budget.has_results = collectives is not None
     others = [one for one in families if one != "collectives"]
-    calibration = calibrate_device(others, start, quick=quick, tell=tell, budget=budget, is_all=collectives is None)
+    calibration = calibrate_device(
+        others, start, quick=quick, tell=tell, progress=progress, budget=budget, is_all=collectives is None
+    )
     calibration = replace(calibration, collectives=collectives)
     return Calibrated(calibration=calibration, machine=machine_of(calibration))
 

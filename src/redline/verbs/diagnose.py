@@ -17,9 +17,10 @@ from redline.findings.check_matches import check_matches
 from redline.findings.finding import Findings
 from redline.findings.match import match_rules
 from redline.launch.captured import Captured, captured_of
+from redline.progress import Progress, Stage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
-from redline.ranks.read_files import JobOptions, Progress
+from redline.ranks.read_files import JobOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ def diagnose(
     *,
     machine: str | None = None,
     options: JobOptions | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     draw_step: bool = False,
 ) -> Diagnosed:
     """Read the traces or digests named by files, folders or patterns, and account for their time.
@@ -149,10 +150,11 @@ def diagnose(
 
 
 def _combined(
-    files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress | None
+    files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress
 ) -> tuple[Diagnosis, tuple[Failure, ...]]:
     """On return nothing is left of the digests but what the diagnosis has of them."""
     found = digest_job(files, machine, options, progress, match_rules, check_matches)
+    progress(Stage.COMBINE, 0, 0)
     return combine(found.digests), found.failures
 
 

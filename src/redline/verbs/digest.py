@@ -6,13 +6,14 @@ from pathlib import Path
 
 from redline.analysis.job.digests import digest_job
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.digest_file import save_digest
+from redline.analysis.rank.digest_file import Saved, save_digest
 from redline.artifacts import DIGEST_ENDING, refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
+from redline.progress import Progress, Stage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure
-from redline.ranks.read_files import JobOptions, Progress
+from redline.ranks.read_files import JobOptions
 from redline.report.redaction.redactor import Redactor
 
 
@@ -35,7 +36,7 @@ def digest(
     redactor: Redactor | None = None,
     force: bool = False,
     options: JobOptions | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Written:
     """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank.
 
@@ -52,10 +53,10 @@ def digest(
     for target in targets:
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
-    saved = [
-        save_digest(one, target, made_by="redline digest", force=force)
-        for one, target in zip(digests, targets, strict=True)
-    ]
+    saved: list[Saved] = []
+    for one, target in zip(digests, targets, strict=True):
+        progress(Stage.WRITE, len(saved), len(digests))
+        saved.append(save_digest(one, target, made_by="redline digest", force=force))
     return Written(
         paths=tuple(targets),
         size_bytes=sum(one.size_bytes for one in saved),

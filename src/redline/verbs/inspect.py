@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from redline.progress import Progress, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.job import Job, read_job
-from redline.ranks.read_files import JobOptions, Progress
+from redline.ranks.read_files import JobOptions
 
 
-def inspect(paths: Sequence[str | Path], options: JobOptions | None = None, progress: Progress | None = None) -> Job:
+def inspect(paths: Sequence[str | Path], options: JobOptions | None = None, progress: Progress = silent) -> Job:
     """Read the traces named by files, folders or patterns, and summarise each rank."""
     return read_job(find_traces(paths), options or JobOptions(), progress)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from redline.progress import Progress, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.job import read_job
 from redline.ranks.merge import Merged, RankFailedError, Read, check_output, write_merged
 from redline.ranks.read_failures import Failure, failure_of
-from redline.ranks.read_files import JobOptions, Progress
+from redline.ranks.read_files import JobOptions
 from redline.report.redaction.redactor import Redactor
 from redline.timeline.timeline import Timeline
 from redline.trace.cache import read_cached
@@ -24,7 +25,7 @@ def merge(
     redactor: Redactor | None = None,
     force: bool = False,
     options: JobOptions | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Merged:
     """Merge the traces named by files, folders or patterns into `output`.
 
@@ -41,7 +42,7 @@ def merge(
             job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
         read = _reader(options, redactor)
         try:
-            return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force)
+            return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force, progress=progress)
         except RankFailedError as error:  # what was written so far is gone: once more, without that file
             if options.reading.strict or error.path is None or files == [error.path]:
                 raise

@@ -17,6 +17,7 @@ from redline.planner.train.search.plan import TrainingRequest
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP
 from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 from redline.planner.validation.validate import validate
+from redline.progress import Progress, silent
 from redline.verbs.plan_job import price_job
 from redline.verbs.plan_model import find_model, find_workload
 from redline.verbs.plan_results import PlannedServing, PlannedTraining, ValidatedPlans
@@ -51,6 +52,7 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
     recovery: str | None = None,
     storage_bytes_per_s: float | None = None,
     pue: float | None = None,
+    progress: Progress = silent,
 ) -> PlannedTraining:
     """What a training job should cost, and the best layout of all that `layout` allows."""
     sizes = [gpus] if isinstance(gpus, int) else list(gpus)
@@ -79,7 +81,7 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
         accepted_chance=accept_chance,
         top=top,
     )
-    sized = plan_sizes(request, sizes, by=by)
+    sized = plan_sizes(request, sizes, by=by, progress=progress)
     job = None
     if tokens is not None:
         job = price_job(
@@ -130,9 +132,9 @@ def plan_serving(  # noqa: PLR0913 (as above)
     return PlannedServing(plan=serving.plan_serving(request, _measured_of(engine)))
 
 
-def validate_plans() -> ValidatedPlans:
+def validate_plans(progress: Progress = silent) -> ValidatedPlans:
     """How well plans predict the published measurements that come with Redline."""
-    return ValidatedPlans(validation=validate())
+    return ValidatedPlans(validation=validate(progress))
 
 
 def _measured_of(engine: str) -> list[ServingEvidence]:

@@ -10,6 +10,7 @@ from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import BY
+from redline.progress import Progress, Stage, silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +23,20 @@ class Sized:
     chosen: TrainingPlan
 
 
-def plan_sizes(request: TrainingRequest, sizes: Sequence[int], *, by: str = BY[0]) -> Sized:
+def plan_sizes(
+    request: TrainingRequest, sizes: Sequence[int], *, by: str = BY[0], progress: Progress = silent
+) -> Sized:
     """By speed the size that trains fastest, by cost the one that needs the least GPU time per token."""
     plans, refused = [], []
-    for devices in sizes:
+    for number, devices in enumerate(sizes):
+
+        def tell(stage: Stage, done: float, total: float, number: int = number) -> None:
+            progress(stage, number + done / total, len(sizes))
+
         one = replace(request, devices=devices, by="memory" if by == "memory" else "speed")
         try:
             refuse_impossible(one)
-            plans.append(plan_training(one))
+            plans.append(plan_training(one, tell))
         except UsageError as error:
             if len(sizes) == 1:
                 raise

@@ -10,8 +10,9 @@ from redline.analysis.rank.file_digests import Digesting
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.errors import InputError
 from redline.hardware.profile import choose
+from redline.progress import Progress, silent
 from redline.ranks.read_failures import Failure
-from redline.ranks.read_files import JobOptions, Progress, gather
+from redline.ranks.read_files import JobOptions, gather
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ def digest_job(
     paths: Sequence[Path],
     machine: str | None,
     options: JobOptions,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     match: RuleMatcher | None = None,
     check: Callable[[Digest, str], None] | None = None,
 ) -> Digested:

@@ -11,6 +11,7 @@ from redline.cli.plan.layout import add_layout, layout_of
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
 from redline.cli.plan.output import REPORTS, add_output, deliver_reports, refuse_early
+from redline.cli.progress import progress
 from redline.errors import UsageError
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
 
@@ -93,29 +94,31 @@ def run(options: argparse.Namespace) -> int:
     from redline.report.html.plan.train import page
     from redline.report.plan.train import json
 
-    planned = plan_training(
-        options.model,
-        numbers=numbers_of(options),
-        machine=options.machine,
-        gpus=options.gpus,
-        batch=_sequences(options),
-        sequence=options.sequence,
-        precision=options.precision,
-        stack=options.stack,
-        layout=layout_of(options),
-        footprint=options.footprint,
-        gpus_per_node=options.gpus_per_node,
-        nic_gbit=options.nic_gbit,
-        by=options.by,
-        accept_chance=options.accept_chance,
-        top=options.top,
-        tokens=options.tokens,
-        price=options.price,
-        failures=options.failures,
-        recovery=options.recovery,
-        storage_bytes_per_s=options.storage,
-        pue=options.pue,
-    )
+    with progress(options) as tell:
+        planned = plan_training(
+            options.model,
+            numbers=numbers_of(options),
+            machine=options.machine,
+            gpus=options.gpus,
+            batch=_sequences(options),
+            sequence=options.sequence,
+            precision=options.precision,
+            stack=options.stack,
+            layout=layout_of(options),
+            footprint=options.footprint,
+            gpus_per_node=options.gpus_per_node,
+            nic_gbit=options.nic_gbit,
+            by=options.by,
+            accept_chance=options.accept_chance,
+            top=options.top,
+            tokens=options.tokens,
+            price=options.price,
+            failures=options.failures,
+            recovery=options.recovery,
+            storage_bytes_per_s=options.storage,
+            pue=options.pue,
+            progress=tell,
+        )
     renderers = {
         ".html": lambda _: page.render(planned.plan, planned.job, sizes=planned.sizes),
         ".json": lambda _: json.render(planned.plan, planned.job, sizes=planned.sizes),

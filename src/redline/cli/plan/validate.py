@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redline.cli.arguments import language
 from redline.cli.plan.output import add_output, deliver_reports, refuse_early
+from redline.cli.progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def run(options: argparse.Namespace) -> int:
     from redline.report.html.plan.validate import page
     from redline.report.plan.validate import json, text
 
-    found = validate_plans().validation
+    with progress(options) as tell:
+        found = validate_plans(tell).validation
     renderers = {
         ".html": lambda _: page.render(found, step_points(), memory_points(), serving_points()),
         ".json": lambda _: json.render(found),

@@ -15,6 +15,7 @@ from redline.planner.validation.serving_accuracy import predicted as predicted_s
 from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, StepAccuracy, step_accuracy
 from redline.planner.validation.step_accuracy import predicted as predicted_steps
 from redline.planner.validation.training import expressed_runs
+from redline.progress import Progress, Stage, silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,13 @@ class Validation:
     serving: tuple[ServingAccuracy, ...]
 
 
-def validate() -> Validation:
-    return Validation(step=step_accuracy(), memory=memory_accuracy(), serving=serving_accuracy())
+def validate(progress: Progress = silent) -> Validation:
+    progress(Stage.VALIDATE, 0, 3)
+    step = step_accuracy()
+    progress(Stage.VALIDATE, 1, 3)
+    memory = memory_accuracy()
+    progress(Stage.VALIDATE, 2, 3)
+    return Validation(step=step, memory=memory, serving=serving_accuracy())
 
 
 def step_points() -> tuple[Scatter, ...]:

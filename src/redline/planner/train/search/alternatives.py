@@ -1,5 +1,6 @@
 """Why a layout is the best: what is worse about every other choice, and which better machine would change it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -95,12 +96,17 @@ def _grown_most(best: Evaluated, other: Evaluated) -> tuple[str, float, float]:
 
 
 def changes(
-    job: TrainingJob, found_layouts: FoundLayouts, *, accepted_chance: float = ACCEPTED_CHANCE
+    job: TrainingJob,
+    found_layouts: FoundLayouts,
+    *,
+    accepted_chance: float = ACCEPTED_CHANCE,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> tuple[Change, ...]:
-    """The search again on better machines: what would be the best layout there?"""
+    """The search again on better machines: what would be the best layout there? `tell` is told how many are done."""
     best = found_layouts.every.row(0)
-    seen = []
+    seen: list[Change] = []
     for what, factor, names in BETTER:
+        tell(len(seen))
         better = replace(job.rates, **{name: getattr(job.rates, name) * factor for name in names})
         again = evaluate(replace(job, rates=better), found_layouts.every.layout)
         steps = np.where(again.chance <= accepted_chance, again.step_s, np.inf)

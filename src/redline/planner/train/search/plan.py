@@ -12,7 +12,7 @@ from redline.errors import UsageError
 from redline.hardware.machine import Machine
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.oom_probability import peak_interval
-from redline.planner.train.search.alternatives import alternatives, changes
+from redline.planner.train.search.alternatives import BETTER, Change, alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob
 from redline.planner.train.search.search import ALIKE, FoundLayouts, frontier, safer, search
 from redline.planner.train.search.space import Space
@@ -23,8 +23,11 @@ from redline.planner.train.time.overlap import overlaps
 from redline.planner.train.time.step_costs import of_row
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.workload import Workload
+from redline.progress import Progress, Stage, silent
 
 SHOWN_FRONTIER = 12
+
+_SEARCHES = 1 + len(BETTER)  # the job itself, and on each better machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,9 @@ class TrainingRequest:
     top: int = TOP
 
 
-def plan_training(request: TrainingRequest) -> TrainingPlan:
+def plan_training(request: TrainingRequest, progress: Progress = silent) -> TrainingPlan:
     """The layouts worth running, what each should cost, and why the best is the best."""
+    progress(Stage.SEARCH, 0, _SEARCHES)
     job, space = _job(request), _space(request)
     layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
     if not len(layouts.every):
@@ -86,9 +90,16 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         frontier=tuple(_candidate(job, layouts.every.row(int(row)), request) for row in _shown(frontier(layouts))),
         overlaps=overlaps(costs, best.time),
         alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
-        changes=changes(job, layouts, accepted_chance=request.accepted_chance) if layouts.fitting else (),
+        changes=_changes(request, job, layouts, progress) if layouts.fitting else (),
         evidence=request.workload.evidence(request.stack, request.machine),
     )
+
+
+def _changes(request: TrainingRequest, job: TrainingJob, found: FoundLayouts, progress: Progress) -> tuple[Change, ...]:
+    def tell(done: int) -> None:
+        progress(Stage.SEARCH, 1 + done, _SEARCHES)
+
+    return changes(job, found, accepted_chance=request.accepted_chance, tell=tell)
 
 
 def _job(request: TrainingRequest) -> TrainingJob:

@@ -1,0 +1,77 @@
+"""The bar of a long piece of work, drawn by rich."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
+
+from redline.progress import Stage
+
+_COUNTED = (Stage.READ, Stage.WRITE)  # in files or ranks; the others in shares
+
+
+class TimeLeft(ProgressColumn):
+    """Minutes and seconds until the end that was expected when the work last came further."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.max_refresh = 0.5
+        self.ends_s: float | None = None
+        self._sentence = sentence
+
+    def render(self, task: Task) -> Text:
+        left_s = -1.0 if self.ends_s is None else self.ends_s - time.monotonic()
+        if left_s < 0:
+            return Text("")
+        minutes, seconds = divmod(round(left_s), 60)
+        return Text(self._sentence.format(time=f"{minutes}:{seconds:02d}"), style="cyan")
+
+
+class ProgressBar:
+    """One line on stderr, which is wiped in the end."""
+
+    def __init__(self, labels: Mapping[Stage, str], left: str, *, in_background: bool) -> None:
+        self._labels = labels
+        self._left = TimeLeft(left)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[share]}"),
+            self._left,
+            console=Console(file=sys.stderr, no_color=bool(os.environ.get("NO_COLOR")), legacy_windows=False),
+            transient=True,
+            auto_refresh=in_background,
+            redirect_stdout=False,
+        )
+        self._stage: Stage | None = None
+        self._done = 0.0
+        self._task = self._bar.add_task("", share="")
+
+    def show(self, stage: Stage, done: float, total: float, began_s: float) -> None:
+        """`began_s` is when the stage began, by the monotonic clock."""
+        if stage is not self._stage:
+            self._stage, self._left.ends_s, self._done = stage, None, 0.0
+            self._bar.reset(self._task)
+        if total and done > self._done:
+            self._done, now_s = done, time.monotonic()
+            self._left.ends_s = now_s + (now_s - began_s) * (total - done) / done
+        label, share = self._labels[stage], _share(stage, done, total)
+        self._bar.update(self._task, description=label, total=total or None, completed=done, share=share)
+        self._bar.start()
+        self._bar.refresh()
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def _share(stage: Stage, done: float, total: float) -> str:
+    if not total:
+        return ""
+    return f"{done:,.0f} / {total:,.0f}" if stage in _COUNTED else f"{100 * done / total:.0f} %"
