@@ -1,19 +1,24 @@
-"""Fails on a public class name twice, a module without a first line, and errors below `cli` that name flags.
+"""Fails on a public class name twice, a module without a first line, a flag in an error below `cli`, or a lost page.
 
-Prints counts of the code's shape.
+Prints counts of the code's shape. A lost page of the documentation is one that its navigation does not name.
 
-python scripts/check_structure.py
+python -m scripts.check_structure
 """
 
 import ast
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "src" / "redline"
+import yaml
+
+from scripts.docs_site import TRANSLATED, whole_nav
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "redline"
 VAGUE = frozenset({"one", "found", "each"})
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 FLAGS_OF_OTHERS = frozenset({"--help", "--help-env", "--its-own", "--nproc-per-node"})  # of torchrun, Python, scripts
@@ -91,13 +96,53 @@ def _lengths(tree: ast.Module) -> Iterator[int]:
             yield node.end_lineno - node.lineno + 1
 
 
+def site_complaints(docs: Path, nav: Sequence[object]) -> list[str]:
+    """Pages that the site does not lead to, and names of pages that are not there."""
+    files = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
+    pages = {name for name in files if not name.endswith(TRANSLATED)}
+    listed = set(_pages_in(nav))
+    linked = {"index.md", *_links_of(docs / "index.md", docs)}
+    originals = {name: name.replace(TRANSLATED, ".md") for name in files - pages}
+    return [
+        *(f"docs/{name} is not in the navigation of mkdocs.yml" for name in sorted(pages - listed)),
+        *(f"mkdocs.yml names docs/{name}, which does not exist" for name in sorted(listed - pages)),
+        *(
+            f"docs/{name} is not linked from docs/index.md"
+            for name in sorted(pages - linked)
+            if "findings/" not in name
+        ),
+        *(
+            f"docs/{name} translates {page}, which does not exist"
+            for name, page in originals.items()
+            if page not in pages
+        ),
+    ]
+
+
+def _pages_in(nav: object) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, Mapping):
+        yield from _pages_in(list(nav.values()))
+    elif isinstance(nav, Sequence):
+        for inner in nav:
+            yield from _pages_in(inner)
+
+
+def _links_of(page: Path, docs: Path) -> Iterator[str]:
+    for link in re.findall(r"\]\(([^)\s#]+\.md)", page.read_text(encoding="utf-8")):
+        yield str((page.parent / link).resolve().relative_to(docs.resolve()))
+
+
 def main() -> int:
     structure = structure_of(PACKAGE)
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    complaints = [*structure.complaints, *site_complaints(ROOT / "docs", whole_nav(nav))]
     for name, number in structure.counts.items():
         print(f"{number:7,}  {name}")
-    for complaint in structure.complaints:
+    for complaint in complaints:
         print(complaint, file=sys.stderr)
-    return 1 if structure.complaints else 0
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

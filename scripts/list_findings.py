@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference/findings.md from the rules and their pages: `python scripts/list_findings.py`.
+"""Write the tables of docs/reference/findings.md in both languages from the rules: `python scripts/list_findings.py`.
 
 Run it before a release: a new rule may do without its line there until then.
 """
@@ -12,29 +12,39 @@ from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.report.explain.text import HEADINGS
+from redline.report.language import LANGUAGES, _, speaking, spoken
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "findings.md"
-HEAD = ("| code | title | numerics | grade | in Chinese |", "|---|---|---|---|---|")
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PAGES = {"en": REFERENCE / "findings.md", "zh": REFERENCE / "findings.zh-CN.md"}
+HEADS = {"en": "| code | title | numerics | grade |", "zh": "| 代码 | 标题 | 数值影响 | 依据 |"}
 
 
 def row(rule: Rule) -> str:
-    code = rule.code
-    chinese = f"[{page_of(code, 'zh').title}](../findings/{code}.zh-CN.md)" if code in codes("zh") else ""
-    title = page_of(code).title
-    return f"| [{code}](../findings/{code}.md) | {title} | {rule.numerics} | {rule.grade} | {chinese} |"
+    """In the language that is spoken now; a page that is not translated keeps its English title."""
+    code, is_translated = rule.code, spoken() == "zh" and rule.code in codes("zh")
+    page = f"../findings/{code}.zh-CN.md" if is_translated else f"../findings/{code}.md"
+    return f"| [{code}]({page}) | {page_of(code, spoken()).title} | {_(rule.numerics)} | {_(rule.grade)} |"
+
+
+def rows(language: str) -> set[str]:
+    with speaking(language):
+        return {row(rule) for rule in RULES}
 
 
 def tables() -> Iterator[str]:
     known = {rule.code: rule for rule in RULES}
     for folder in FOLDERS:
-        rows = [row(known[code]) for code in codes_in(folder)]
-        yield "\n".join([f"## {HEADINGS[folder]}", "", *HEAD, *rows, ""])
+        lines = [row(known[code]) for code in codes_in(folder)]
+        yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
 
 
 def main() -> int:
-    text = PAGE.read_text(encoding="utf-8")
-    beginning = text[: text.index("\n## ") + 1]
-    PAGE.write_text("\n".join([beginning.rstrip("\n") + "\n", *tables()]), encoding="utf-8")
+    for language in LANGUAGES:
+        with speaking(language):
+            page = PAGES[language]
+            text = page.read_text(encoding="utf-8")
+            beginning = text[: text.index("\n## ") + 1]
+            page.write_text("\n".join([beginning.rstrip("\n") + "\n", *tables()]), encoding="utf-8")
     return 0
 
 

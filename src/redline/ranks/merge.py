@@ -250,7 +250,7 @@ def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]
     for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
-            progress(Stage.CHECK, found.total(), counts.total())
+            progress(Stage.CHECK, counter.total(), counts.total())
             for event in batch.events:
                 if event.ph != schema.METADATA and isinstance(event.pid, int):
                     category = MEMORY if event.ph == schema.INSTANT else event.cat

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scripts.check_structure import PACKAGE, structure_of
+from scripts.check_structure import PACKAGE, main, site_complaints, structure_of
 
 ROWS = '"""Rows."""\n\n\ndef total(one: int) -> int:\n    found = one\n    return found\n'
 
@@ -43,3 +43,21 @@ def test_counts_are_of_what_they_say(tmp_path: Path) -> None:
 
 def test_the_package_has_nothing_to_complain_about() -> None:
     assert structure_of(PACKAGE).complaints == ()
+
+
+def test_pages_that_the_site_does_not_lead_to_are_complained_about(tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "index.md").write_text("[there](reference/there.md#part) and [here](here.md)\n")
+    for name in ("here.md", "here.zh-CN.md", "gone.zh-CN.md", "reference/there.md", "reference/lost.md"):
+        (tmp_path / name).write_text("# Page\n")
+    nav = [{"Home": "index.md"}, {"Pages": [{"Here": "here.md"}, {"More": ["reference/there.md", "reference/no.md"]}]}]
+    assert site_complaints(tmp_path, nav) == [
+        "docs/reference/lost.md is not in the navigation of mkdocs.yml",
+        "mkdocs.yml names docs/reference/no.md, which does not exist",
+        "docs/reference/lost.md is not linked from docs/index.md",
+        "docs/gone.zh-CN.md translates gone.md, which does not exist",
+    ]
+
+
+def test_the_site_leads_to_every_page() -> None:
+    assert main() == 0

@@ -1,0 +1,104 @@
+"""What mkdocs.yml leaves to code: findings in the navigation, links to the source, anchors as GitHub makes them."""
+
+import re
+import tomllib
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.pages import Page
+
+from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.report.explain.text import HEADINGS
+from redline.report.language import _, speaking
+
+ROOT = Path(__file__).parents[1]
+FINDINGS = "Findings"
+CHINESE = "zh-CN"
+TRANSLATED = f".{CHINESE}.md"
+_LINK = re.compile(r"(?<=\]\()(?P<path>(?:\.\./)+[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ +(?P<text>.*?) *$", re.MULTILINE)
+
+
+def urls() -> dict[str, str]:
+    """[project.urls], where addresses are written, and nowhere else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {name: str(url) for name, url in project["urls"].items()}
+
+
+def finding_sections() -> list[dict[str, list[str]]]:
+    """Pages of findings by what limits the job, so that a new rule needs no line in mkdocs.yml."""
+    return [{HEADINGS[folder]: [f"findings/{code}.md" for code in codes_in(folder)]} for folder in FOLDERS]
+
+
+def whole_nav(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The navigation of mkdocs.yml with the pages of findings."""
+    return [
+        {name: [inner[0], *finding_sections()] if name == FINDINGS else inner}
+        for section in nav
+        for name, inner in section.items()
+    ]
+
+
+def translate_sections(languages: list[Any]) -> None:
+    """Headings of findings as the command line says them."""
+    with speaking("zh"):
+        names = {heading: _(heading) for heading in HEADINGS.values()}
+    for language in languages:
+        if language.locale == CHINESE:
+            language.nav_translations = {**language.nav_translations, **names}
+
+
+def github_anchor(heading: str, separator: str = "-") -> str:
+    """The anchor that GitHub gives a heading, so that links hold there and on the site."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
+
+
+def headings_of(text: str) -> list[re.Match[str]]:
+    fenced = [match.span() for match in _FENCED.finditer(text)]
+    return [
+        match for match in _HEADING.finditer(text) if not any(start <= match.start() < end for start, end in fenced)
+    ]
+
+
+def with_links_to_source(text: str, page: str) -> str:
+    """Links out of docs lead to the repository; in a checkout and on GitHub they are relative."""
+
+    def absolute(match: re.Match[str]) -> str:
+        target = normpath(PurePosixPath("docs", page).parent / match["path"])
+        is_page = target.startswith("docs/")
+        return match[0] if is_page else f"{urls()['Source']}/blob/main/{target}{match['anchor'] or ''}"
+
+    return _LINK.sub(absolute, text)
+
+
+def with_english_anchors(text: str, english: str) -> str:
+    """A translated page also answers to the anchors of its English one, which untranslated pages link to."""
+    pairs = list(zip(headings_of(text), headings_of(english), strict=False))
+    for translated, original in reversed(pairs):
+        anchor = github_anchor(original["text"])
+        if anchor != github_anchor(translated["text"]):
+            text = f'{text[: translated.start()]}<a id="{anchor}"></a>\n\n{text[translated.start() :]}'
+    return text
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    addresses = urls()
+    config.site_url = addresses["Documentation"]
+    # Not as repo_url: the theme would ask GitHub for the number of stars.
+    config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": addresses["Source"], "name": "GitHub"}]
+    config.nav = whole_nav(config.nav or [])
+    translate_sections(config.plugins["i18n"].config["languages"])
+    config.mdx_configs["toc"]["slugify"] = github_anchor
+    return config
+
+
+def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
+    source = page.file.src_uri
+    if source.endswith(TRANSLATED):
+        original = ROOT / "docs" / source.replace(TRANSLATED, ".md")
+        if original.exists():
+            markdown = with_english_anchors(markdown, original.read_text(encoding="utf-8"))
+    return with_links_to_source(markdown, source)
