@@ -18,6 +18,9 @@ FINDINGS = "Findings"
 CHINESE = "zh-CN"
 TRANSLATED = f".{CHINESE}.md"
 _LINK = re.compile(r"(?<=\]\()(?P<path>(?:\.\./)+[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_CHINESE_LINE_END = re.compile(
+    r"(?<=[\u4e00-\u9fff，。；：、）])\n(?=[\u4e00-\u9fff（])|(?<=[，。；：、）])\n(?=[A-Za-z0-9`\[])"
+)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ +(?P<text>.*?) *$", re.MULTILINE)
 
@@ -77,11 +80,16 @@ def with_links_to_source(text: str, page: str) -> str:
 def with_english_anchors(text: str, english: str) -> str:
     """A translated page also answers to the anchors of its English one, which untranslated pages link to."""
     pairs = list(zip(headings_of(text), headings_of(english), strict=False))
-    for translated, original in reversed(pairs):
+    for translated, original in reversed(pairs[1:]):  # nothing may stand before the title
         anchor = github_anchor(original["text"])
         if anchor != github_anchor(translated["text"]):
             text = f'{text[: translated.start()]}<a id="{anchor}"></a>\n\n{text[translated.start() :]}'
     return text
+
+
+def with_chinese_lines_joined(text: str) -> str:
+    """Chinese puts no space between words, and so none where a line of the source ends."""
+    return _CHINESE_LINE_END.sub("", text)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -97,7 +105,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
     source = page.file.src_uri
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # it would be empty
     if source.endswith(TRANSLATED):
+        markdown = with_chinese_lines_joined(markdown)
         original = ROOT / "docs" / source.replace(TRANSLATED, ".md")
         if original.exists():
             markdown = with_english_anchors(markdown, original.read_text(encoding="utf-8"))
