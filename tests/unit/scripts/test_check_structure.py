@@ -53,7 +53,7 @@ def test_pages_that_the_site_does_not_lead_to_are_complained_about(tmp_path: Pat
     nav = [{"Home": "index.md"}, {"Pages": [{"Here": "here.md"}, {"More": ["reference/there.md", "reference/no.md"]}]}]
     assert site_complaints(tmp_path, nav) == [
         "docs/reference/lost.md is not in the navigation of mkdocs.yml",
-        "mkdocs.yml names docs/reference/no.md, which does not exist",
+        "the navigation names docs/reference/no.md, which does not exist",
         "docs/reference/lost.md is not linked from docs/index.md",
         "docs/gone.zh-CN.md translates gone.md, which does not exist",
     ]
