@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TRANSLATED = ".zh-CN.md"
-BLOCK = re.compile(r"(?:^<!-- file: \S+ -->\n+)?^```(?P<kind>console|python|sh)\n.*?^```$\n?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:^<!-- file: \S+ -->\n+)?^```(?:console|python|sh|text)\n.*?^```$\n?", re.MULTILINE | re.DOTALL)
 
 
 def translations() -> dict[Path, Path]:

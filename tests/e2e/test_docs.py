@@ -9,6 +9,7 @@ How pages are written, so that they can be run:
 - `<!-- file: NAME -->` before a `python` block makes it a file of that name in the folder. Every `python` block is one.
   A page with a file that imports torch is skipped where there is no torch.
 - Blocks of any other kind are only to be read, and so are those of the pages of findings.
+- Translated pages are not run: their blocks are those of the English page.
 """
 
 import argparse
@@ -457,6 +458,14 @@ def test_the_readme_has_every_account_in_order(readme: str, heading: str) -> Non
 def test_the_guide_to_a_diagnosis_has_every_account_in_order() -> None:
     headings = HEADING.findall((DOCS / "how-to" / "read-a-diagnosis.md").read_text())
     assert [name for level, name in headings if level == "##"] == [f"`{account}`" for account in ACCOUNTS]
+
+
+@pytest.mark.parametrize("page", [page for page in TRANSLATIONS if page not in READMES], ids=name_of)
+def test_a_translation_links_to_translations(page: Path) -> None:
+    """So that a reader on GitHub stays in Chinese; on the site every link does."""
+    targets = [(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())]
+    originals = {original for translated, original in TRANSLATIONS.items() if translated != page}
+    assert {target for target in targets if target in originals} == set()
 
 
 @pytest.mark.parametrize("page", TRANSLATIONS, ids=name_of)
