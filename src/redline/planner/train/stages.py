@@ -15,7 +15,7 @@ from redline.planner.train.training_choices import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class PipelineStage:
     """Columns, one row per layout."""
 
     layers: Column
@@ -32,12 +32,12 @@ def micro_batches(batch: Batch, layout: Layout) -> Column:
     return share
 
 
-def first_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> Stage:
+def first_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> PipelineStage:
     pp = np.asarray(layout.pp, np.float64)
     whole = np.asarray(model.layers, np.float64)
     even = np.ceil(whole / pp)
     layers = np.where(np.asarray(head_weighs) > 0, _weighed_boundary(model, pp, 1.0), even)
-    return Stage(
+    return PipelineStage(
         layers=np.where(pp == 1, whole, layers),
         in_flight=in_flight(layout, micro_batches(batch, layout), 0.0),
         embedding=np.ones_like(pp),
@@ -45,11 +45,11 @@ def first_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number)
     )
 
 
-def last_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> Stage:
+def last_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> PipelineStage:
     pp = np.asarray(layout.pp, np.float64)
     whole = np.asarray(model.layers, np.float64)
     layers = np.where(np.asarray(head_weighs) > 0, whole - _weighed_boundary(model, pp, pp - 1), np.floor(whole / pp))
-    return Stage(
+    return PipelineStage(
         layers=np.where(pp == 1, whole, layers),
         in_flight=in_flight(layout, micro_batches(batch, layout), pp - 1),
         embedding=np.where(pp == 1, 1.0, 0.0),

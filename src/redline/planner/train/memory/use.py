@@ -14,7 +14,7 @@ from redline.model.model import Model, Number
 from redline.model.parameters import count_parameters, layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
-from redline.planner.train.stages import Stage, first_stage, last_stage, micro_batches
+from redline.planner.train.stages import PipelineStage, first_stage, last_stage, micro_batches
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.training_choices import Recompute
 
@@ -64,7 +64,7 @@ def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -
 
 
 def _stage_memory(
-    model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: Stage, many: Number
+    model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: PipelineStage, many: Number
 ) -> MemoryUse:
     states = states_of(*_parameters(model, layout, stage), layout, foot, many)
     activations = stage.layers * stage.in_flight * anywhere.layer + anywhere.passing
@@ -131,7 +131,7 @@ def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, m
     )
 
 
-def _parameters(model: Model, layout: Layout, stage: Stage) -> tuple[Number, Number]:
+def _parameters(model: Model, layout: Layout, stage: PipelineStage) -> tuple[Number, Number]:
     """On one device of the stage before ZeRO: routed experts, and all others, which tensor parallelism divides.
 
     A tied head is a matrix of its own where it stands on another stage than the embedding.
