@@ -443,7 +443,13 @@ def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     made_up = findings()
     remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
     record = diagnose_json.as_record(
-        found.diagnosis, found.outline, replace(made_up, remarks=remarks), failures, removed, CAPTURED
+        replace(
+            found,
+            findings=replace(made_up, remarks=remarks),
+            failures=tuple(failures),
+            removed=removed,
+            captured=CAPTURED,
+        )
     )
     rows = rows_of(section(PAGE, "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}

@@ -220,7 +220,7 @@ def test_a_file_of_results_holds_no_secret(folder: Path, tmp_path: Path) -> None
 
 def test_python_values_hold_no_secret(folder: Path) -> None:
     clean = redline.diagnose([folder]).redacted()
-    tables = (raw_table(name, clean.diagnosis, clean.outline, clean.findings) for name in COLUMNS)
+    tables = (raw_table(name, clean) for name in COLUMNS)
     assert leaks(str(clean), clean._repr_html_(), *map(repr, tables)) == []
     assert (
         leaks(repr(clean), repr(clean.diagnosis), repr(clean.findings), repr(clean.failures), repr(clean.outline)) == []

@@ -26,9 +26,7 @@ from tests.made_findings import FINDING, findings
 def written(path: Path, folder: Path, **options: Any) -> Path:
     """The report of the traces in a folder."""
     found = diagnose([folder], draw_step=True)
-    text = report.render(
-        found.diagnosis, found.outline, findings(6), found.failures, step_view=found.step_view, **options
-    )
+    text = report.render(replace(found, findings=findings(6)), **options)
     path.write_text(text, encoding="utf-8")
     return path
 

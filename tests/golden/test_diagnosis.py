@@ -16,10 +16,11 @@ from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
 from redline.ranks.find_files import find_traces
+from redline.report.diagnose.result import DiagnoseResult
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.devices import devices_of
 from redline.trace.reader import read_file
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from tests.conftest import REAL_TRACES, RealTraces
 
 pytestmark = pytest.mark.needs_traces
@@ -35,7 +36,7 @@ UNEXPLAINED = {
 TRACES = REAL_TRACES.names("**/*.json*.gz")
 
 
-def _diagnosed(*paths: Path, machine: str | None = None) -> Diagnosed:
+def _diagnosed(*paths: Path, machine: str | None = None) -> DiagnoseResult:
     return diagnose(paths, machine=machine)
 
 

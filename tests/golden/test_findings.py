@@ -8,7 +8,8 @@ from redline.analysis.accounts import Account
 from redline.errors import InputError
 from redline.findings.finding import Finding, Findings
 from redline.ranks.read_files import JobOptions
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.report.diagnose.result import DiagnoseResult
+from redline.verbs.diagnose import diagnose
 from tests.conftest import REAL_TRACES, RealTraces
 
 pytestmark = pytest.mark.needs_traces
@@ -18,7 +19,7 @@ DLRM = "dlrm_8rank_v100"
 JOBS = [DLRM, *(name for name in REAL_TRACES.names("**/*.json*.gz") if not name.startswith(DLRM))]
 
 
-def _diagnosed(path: Path) -> Diagnosed:
+def _diagnosed(path: Path) -> DiagnoseResult:
     return diagnose([path], options=JobOptions(use_cache=False))
 
 
@@ -59,7 +60,7 @@ def test_findings_of_every_trace(name: str, traces: RealTraces, update_golden: b
     assert listed == golden.read_text()
 
 
-def _check_bounds(found: Diagnosed) -> None:
+def _check_bounds(found: DiagnoseResult) -> None:
     """No nanosecond is claimed twice, so bounds add up to what is there at most: altogether, and account by account."""
     per_step = found.diagnosis.per_step
     step_ns = sum(per_step.values())
@@ -81,7 +82,7 @@ def test_the_golden_files_are_those_of_the_traces(traces: RealTraces) -> None:
 # --- answers that are known -------------------------------------------------------------------------------------------
 
 
-def _by_code(found: Diagnosed) -> dict[str, Finding]:
+def _by_code(found: DiagnoseResult) -> dict[str, Finding]:
     return {one.code: one for one in (*found.findings.findings, *found.findings.remarks)}
 
 

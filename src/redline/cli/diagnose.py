@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from redline.findings.thresholds import Threshold
     from redline.ranks.find_files import TraceFiles
+    from redline.report.diagnose.result import DiagnoseResult
     from redline.report.redaction.redactor import Redactor
-    from redline.verbs.diagnose import Diagnosed
 
 
 EXIT_CROSSED = 1
@@ -147,7 +147,7 @@ def _format(options: argparse.Namespace) -> str:
     return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
 
 
-def _judged(limits: Sequence[Threshold], found: Diagnosed) -> int:
+def _judged(limits: Sequence[Threshold], found: DiagnoseResult) -> int:
     """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
     from redline.errors import InputError
     from redline.findings.thresholds import MeasuredJob, check
@@ -179,7 +179,7 @@ _TABLE_OF = {
 }
 
 
-def _point_onwards(options: argparse.Namespace, files: TraceFiles, found: Diagnosed, shown: Sequence[str]) -> None:
+def _point_onwards(options: argparse.Namespace, files: TraceFiles, found: DiagnoseResult, shown: Sequence[str]) -> None:
     """To the report; else to the page of the first finding, the table for the largest loss, or all ranks at once."""
     losses = [bar.account for bar in found.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]

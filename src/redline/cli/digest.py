@@ -47,16 +47,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
         )
     removed = None if redactor is None else redactor.removed  # before the folder below, which is no part of the result
     folder = options.output if redactor is None else redactor.text(options.output)
-    show(
-        digest_text.render(
-            folder,
-            ranks=len(written.paths),
-            size_bytes=written.size_bytes,
-            largest_bytes=written.largest_bytes,
-            left_out=written.left_out,
-            failures=written.failures,
-        )
-    )
+    show(digest_text.render(written, folder))
     tell_tracebacks(written.failures, options)
     if removed is not None:
         show(f"{redacted_text(removed)}\n")

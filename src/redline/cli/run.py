@@ -249,24 +249,17 @@ def _near(folder: Path) -> str:
 
 def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     from redline.cli.output import deliver
-    from redline.report.diagnose import text as diagnose_text
-    from redline.report.html.diagnose import page
     from redline.report.language import speaking
     from redline.verbs.diagnose import diagnose
 
     found = diagnose(folder, draw_step=options.report)
-    known = found.diagnosis, found.outline, found.findings, found.failures
     with speaking(spoken):
         if options.diagnose:
             unicode = speaks_unicode(sys.stderr)
             with _for_stderr():
-                _say("\n" + diagnose_text.render(*known, captured=found.captured, unicode=unicode))
+                _say("\n" + found.rendered("text", unicode=unicode))
         if options.report:
-            deliver(
-                page.render(*known, step_view=found.step_view, captured=found.captured),
-                str(folder / "report.html"),
-                force=True,
-            )
+            deliver(found.rendered("html"), str(folder / "report.html"), force=True)
             if not options.quiet:
                 _say(f"next: open {quoted([_near(folder / 'report.html')])} in a browser\n")
 

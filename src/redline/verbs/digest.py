@@ -1,7 +1,6 @@
 """`redline digest`: each rank's trace to a file of at most 32 KB, from which the job can be diagnosed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from redline.analysis.job.digests import digest_job
@@ -12,20 +11,9 @@ from redline.errors import UsageError
 from redline.findings.match import match_rules
 from redline.progress import Progress, Stage, silent
 from redline.ranks.find_files import find_traces
-from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions
+from redline.report.digest.result import DigestResult
 from redline.report.redaction.redactor import Redactor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """What was written, and which files could not be read."""
-
-    paths: tuple[Path, ...]
-    size_bytes: int
-    largest_bytes: int
-    left_out: int  # digests that had to leave out exchanges: waiting in those cannot be told from transfer
-    failures: tuple[Failure, ...]
 
 
 def digest(
@@ -37,7 +25,7 @@ def digest(
     force: bool = False,
     options: JobOptions | None = None,
     progress: Progress = silent,
-) -> Written:
+) -> DigestResult:
     """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank.
 
     With a redactor, nothing gets into them that is private: hosts, users, folders, names of traces, secrets.
@@ -57,7 +45,7 @@ def digest(
     for one, target in zip(digests, targets, strict=True):
         progress(Stage.WRITE, len(saved), len(digests))
         saved.append(save_digest(one, target, made_by="redline digest", force=force))
-    return Written(
+    return DigestResult(
         paths=tuple(targets),
         size_bytes=sum(one.size_bytes for one in saved),
         largest_bytes=max(one.size_bytes for one in saved),

@@ -19,6 +19,7 @@ from redline.report import counted_nouns
 from redline.report.diagnose.fact_messages import ANCHORS
 from redline.report.diagnose.unseen_messages import NO_MACHINE
 from redline.report.language import LANGUAGES, _, clauses, listed, sentences, speaking, spoken, translate_rendered
+from redline.report.option_names import as_options
 from tests.conftest import ROOT
 
 SOURCES = [*sorted((ROOT / "src/redline/report").rglob("*.py")), *sorted((ROOT / "src/redline/findings").rglob("*.py"))]
@@ -141,7 +142,7 @@ def test_what_lower_layers_say_is_told_in_the_language_that_is_spoken(anchor: st
 def test_why_a_device_has_no_figures_is_told_too(device: tuple[str, int, int]) -> None:
     with pytest.raises(UnknownHardwareError) as refusal:
         hardware.match(*device)
-    for line in str(refusal.value).splitlines():
+    for line in as_options(str(refusal.value)).splitlines():
         assert translate_rendered(line, NO_MACHINE) == line
         with speaking("zh"):
             assert translate_rendered(line, NO_MACHINE) != line

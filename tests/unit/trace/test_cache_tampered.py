@@ -23,6 +23,7 @@ from redline.findings.match import match_rules
 from redline.ranks.job import read_job
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import json as diagnose_json
+from redline.report.diagnose.result import DiagnoseResult
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES
 from redline.trace import cache, cache_key, entries, store
@@ -80,7 +81,9 @@ class Kept:
         found = digest_job([self.trace], None, options, match=match_rules)
         diagnosis = combine(found.digests)
         outline = outline_of(diagnosis)
-        return diagnose_json.render(diagnosis, outline, findings_of(diagnosis, outline), found.failures)
+        findings = findings_of(diagnosis, outline)
+        result = DiagnoseResult(diagnosis=diagnosis, outline=outline, findings=findings, failures=found.failures)
+        return diagnose_json.render(result)
 
     def inspected(self) -> None:
         read_job([self.trace], JobOptions(jobs=1))

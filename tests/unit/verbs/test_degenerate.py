@@ -14,8 +14,9 @@ from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import csv, md, text
 from redline.report.diagnose import json as as_json
 from redline.report.diagnose.raw_tables import COLUMNS, raw_table
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.html.diagnose import page
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, region, span
 
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
@@ -66,7 +67,7 @@ CASES: dict[str, st.SearchStrategy[list[Event]]] = {
 }
 
 
-def diagnosed(*ranks: list[Event], draw_step: bool = False) -> Diagnosed:
+def diagnosed(*ranks: list[Event], draw_step: bool = False) -> DiagnoseResult:
     with TemporaryDirectory() as folder:
         for rank, events in enumerate(ranks):
             data = document(events, rank=rank, world_size=len(ranks))
@@ -76,18 +77,17 @@ def diagnosed(*ranks: list[Event], draw_step: bool = False) -> Diagnosed:
     return found
 
 
-def check(found: Diagnosed) -> None:
+def check(found: DiagnoseResult) -> None:
     """The accounts of every step add up to its length, and every short form of the report can be made."""
     for rank in found.diagnosis.ranks:
         ledger = rank.ledger
         assert ledger.steps.sum(axis=1).tolist() == (ledger.end_ns - ledger.start_ns).tolist()
         assert int(ledger.total.sum()) == ledger.window_ns
-    known = found.diagnosis, found.outline, found.findings, found.failures
-    assert text.render(*known, tables=list(TABLES), verbose=True)
-    assert md.render(*known, tables=list(TABLES), verbose=True)
-    assert json.loads(as_json.render(*known), parse_constant=pytest.fail)["failures"] == []
+    assert text.render(found, tables=list(TABLES), verbose=True)
+    assert md.render(found, tables=list(TABLES), verbose=True)
+    assert json.loads(as_json.render(found), parse_constant=pytest.fail)["failures"] == []
     for name in COLUMNS:
-        csv.render(raw_table(name, *known[:3]))
+        csv.render(raw_table(name, found))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -102,4 +102,4 @@ def test_there_is_a_report_whatever_the_trace_holds(case: str, data: st.DataObje
 @given(st.sampled_from(sorted(CASES)).flatmap(CASES.__getitem__))
 def test_there_is_a_page_whatever_the_trace_holds(events: list[Event]) -> None:
     found = diagnosed(events, draw_step=True)
-    assert page.render(found.diagnosis, found.outline, found.findings, step_view=found.step_view, trace_link=None)
+    assert page.render(found)

@@ -1,6 +1,5 @@
 """The result of `diagnose` as JSON for machines; docs/reference/diagnose.md describes every field."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
 from typing import Any
@@ -17,49 +16,32 @@ from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
-from redline.launch.captured import Captured
-from redline.ranks.read_failures import Failure
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
-from redline.report.redaction.redactor import Removed
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1
 
 
-def render(
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    *,
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> str:
-    record = as_record(diagnosis, outline, findings, failures, removed, captured)
-    return json_text(record)
+def render(result: DiagnoseResult) -> str:
+    return json_text(as_record(result))
 
 
-def as_record(
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> dict[str, Any]:
+def as_record(result: DiagnoseResult) -> dict[str, Any]:
     """In English, whatever language is spoken: programs read it."""
     with speaking("en"):
-        redacted = None if removed is None else [{**asdict(one), "kind": str(one.kind)} for one in removed]
+        redacted = [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed or ()]
         return {
-            **_record(diagnosis, outline, findings, failures),
-            "captured": None if captured is None else asdict(captured),
-            "redacted": redacted,
+            **_record(result),
+            "captured": None if result.captured is None else asdict(result.captured),
+            "redacted": None if result.removed is None else redacted,
         }
 
 
-def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures: Sequence[Failure]) -> dict[str, Any]:
+def _record(result: DiagnoseResult) -> dict[str, Any]:
+    diagnosis, outline, findings = result.diagnosis, result.outline, result.findings
     envelope = Envelope(
         kind=KIND,
         schema_version=SCHEMA_VERSION,
@@ -94,7 +76,7 @@ def _record(diagnosis: Diagnosis, outline: Outline, findings: Findings, failures
         "kernels": list(map(_kernel, diagnosis.kernels)),
         "collectives": list(map(_collective, diagnosis.collectives)),
         "doing": list(map(_doing, diagnosis.doing)),
-        "failures": [{"path": failure.path, "message": failure.message} for failure in failures],
+        "failures": [{"path": failure.path, "message": failure.message} for failure in result.failures],
     }
 
 

@@ -3,16 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.findings.finding import Findings
-from redline.launch.captured import Captured
-from redline.ranks.read_failures import Failure
 from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
-from redline.report.redaction.redactor import Removed
 from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text
 
@@ -22,18 +17,9 @@ _BAR_WIDTH = 40
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
 
 
-def render(
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    *,
-    tables: Sequence[str] = (),
-    verbose: bool = False,
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> str:
-    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
+def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False) -> str:
+    screen = screen_of(result)
+    asked = tables_of(tables, result.diagnosis, result.findings, verbose=verbose)
     cards = len(screen.cards) if verbose else MOST_FINDINGS
     before = [
         [f"## {escaped(screen.headline)}"],
@@ -46,7 +32,7 @@ def render(
         *_listed(_("Done well"), map(escaped, screen.praise), "-"),
         *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
         *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),
-        *(block for shown in tables_of(tables, diagnosis, findings, verbose=verbose) for block in _shown(shown)),
+        *(block for shown in asked for block in _shown(shown)),
     ]
     room = MOST_LETTERS - len(_joined([*before, *after])) - 2
     return _joined([*before, *_findings(screen.cards, cards, room), *after])

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.findings.finding import Findings
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
 from redline.report.terminal import visible
@@ -96,11 +94,12 @@ def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
         )
 
 
-def line_of(diagnosis: Diagnosis, outline: Outline, findings: Findings) -> str:
+def line_of(result: DiagnoseResult) -> str:
     """ "<diagnosis of 2 ranks: step 8.605 ms, idle 41.7 %; 3 findings, first RL-D01 with at most 26.7 %>"."""
-    found = findings.findings
+    found = result.findings.findings
     first = f", first {found[0].code} with at most {percent(found[0].share)}" if found else ""
+    step = format_ns(round(result.outline.steps.median_ns))
     return (
-        f"<diagnosis of {plural(len(diagnosis.ranks), 'rank')}: step {format_ns(round(outline.steps.median_ns))}, "
-        f"idle {percent(findings.verdict.idle_share)}; {plural(len(found), 'finding')}{first}>"
+        f"<diagnosis of {plural(len(result.diagnosis.ranks), 'rank')}: step {step}, "
+        f"idle {percent(result.findings.verdict.idle_share)}; {plural(len(found), 'finding')}{first}>"
     )

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline, WaterfallBar
+from redline.analysis.job.first_screen import WaterfallBar
 from redline.analysis.job.lateness import LateRank
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.findings.finding import Finding, Findings
+from redline.findings.finding import Finding
 from redline.findings.pages import page_of
 from redline.report.diagnose.finding_messages import sentence
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.language import speaking
 
 Cell = str | int | float | None
@@ -42,11 +43,11 @@ class RawTable:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def raw_table(name: str, diagnosis: Diagnosis, outline: Outline, findings: Findings) -> RawTable:
+def raw_table(name: str, result: DiagnoseResult) -> RawTable:
     """In English, whatever language is spoken: programs read it."""
     columns = COLUMNS[name]
     with speaking("en"):
-        rows = tuple(tuple(column.read(row) for column in columns) for row in _ROWS[name](diagnosis, outline, findings))
+        rows = tuple(tuple(column.read(row) for column in columns) for row in _ROWS[name](result))
     return RawTable(name=name, columns=columns, rows=rows)
 
 
@@ -214,12 +215,12 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
 """Of each table, in order. docs/reference/python.md says what they mean."""
 
 _Row = Finding | KernelRow | CollectiveRow | _Rank | _Step | HostActivity | WaterfallBar
-_ROWS: Mapping[str, Callable[[Diagnosis, Outline, Findings], Iterable[_Row]]] = {
-    "findings": lambda _, __, findings: (*findings.findings, *findings.remarks),
-    "kernels": lambda diagnosis, *_: diagnosis.kernels,
-    "collectives": lambda diagnosis, *_: diagnosis.collectives,
-    "ranks": lambda diagnosis, *_: _ranks(diagnosis),
-    "steps": lambda diagnosis, *_: _steps(diagnosis),
-    "host": lambda diagnosis, *_: diagnosis.doing,
-    "waterfall": lambda _, outline, __: outline.waterfall,
+_ROWS: Mapping[str, Callable[[DiagnoseResult], Iterable[_Row]]] = {
+    "findings": lambda result: (*result.findings.findings, *result.findings.remarks),
+    "kernels": lambda result: result.diagnosis.kernels,
+    "collectives": lambda result: result.diagnosis.collectives,
+    "ranks": lambda result: _ranks(result.diagnosis),
+    "steps": lambda result: _steps(result.diagnosis),
+    "host": lambda result: result.diagnosis.doing,
+    "waterfall": lambda result: result.outline.waterfall,
 }

@@ -12,15 +12,14 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HOST_ACCOUNTS
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.launch.captured import Captured
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import account_messages, capture_messages, fact_messages, loss_messages, unseen_messages
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.language import _, sentences
 from redline.report.redaction.redaction_notice import redacted_text
-from redline.report.redaction.redactor import Removed
 from redline.report.text_parts import clipped, percent
 
 MOST_LOSSES = 2
@@ -65,15 +64,8 @@ class Screen:
     unseen: tuple[str, ...]
 
 
-def screen_of(
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> Screen:
-    """`removed` is what was taken out of all this, where it was looked for; `captured` what the run's record says."""
+def screen_of(result: DiagnoseResult) -> Screen:
+    diagnosis, outline, findings, captured = result.diagnosis, result.outline, result.findings, result.captured
     step_ns = sum(bar.time_ns for bar in outline.waterfall)
     unit, scale, digits = _unit(step_ns)
     no_mfu = outline.utilisation is None
@@ -102,8 +94,8 @@ def screen_of(
         unseen=(
             *(() if captured is None else capture_messages.remarks(captured)),
             *(unseen_messages.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
-            *_unread(failures),
-            *(() if removed is None else (redacted_text(removed),)),
+            *_unread(result.failures),
+            *(() if result.removed is None else (redacted_text(result.removed),)),
         ),
     )
 

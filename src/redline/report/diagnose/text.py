@@ -4,18 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from redline.analysis.accounts import COMMUNICATION, IDLE, Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.findings.finding import Findings
-from redline.launch.captured import Captured
-from redline.ranks.read_failures import Failure
 from redline.report.bars import BAR_WIDTH, bar
 from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
 from redline.report.language import _, sentences
-from redline.report.redaction.redactor import Removed
 from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, fitted, headline, labelled, left, wrapped
 from redline.report.text_table import table
@@ -25,24 +20,13 @@ MOST_FINDINGS = 3  # that are shown without -v
 _LABEL_WIDTH = 10
 
 
-def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    *,
-    tables: Sequence[str] = (),
-    verbose: bool = False,
-    unicode: bool = True,
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> str:
+def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False, unicode: bool = True) -> str:
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
-    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
+    screen = screen_of(result)
     before = [
         [
             *headline(screen.headline),
-            *_facts(screen, Style.GOOD if findings.verdict.healthy else Style.LIMIT),
+            *_facts(screen, Style.GOOD if result.findings.verdict.healthy else Style.LIMIT),
         ],
         list(_waterfall(screen, unicode=unicode)),
     ]
@@ -52,7 +36,7 @@ def render(  # noqa: PLR0913 (what a diagnosis consists of, and how to show it)
         *before,
         *_findings(screen, room, verbose=verbose),
         *after,
-        *(list(_table(shown)) for shown in tables_of(tables, diagnosis, findings, verbose=verbose)),
+        *(list(_table(shown)) for shown in tables_of(tables, result.diagnosis, result.findings, verbose=verbose)),
     ]
     return as_text(blocks)
 

@@ -55,7 +55,7 @@ def refuse(*_: object, **__: object) -> Any:
 
 def text_of(*paths: Path, options: JobOptions = OPTIONS, **settings: Any) -> str:
     found = diagnose(list(paths), options=options, **settings)
-    return diagnose_json.render(found.diagnosis, found.outline, found.findings, found.failures)
+    return diagnose_json.render(found)
 
 
 def assert_the_same_from_the_cache(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:

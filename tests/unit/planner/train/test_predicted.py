@@ -244,7 +244,7 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
     path = tmp_path / "plan.json.gz"
     write_predicted_trace(plan_of(pp=4, tp=2), path)
     diagnosed = diagnose(path)
-    screen = screen_of(diagnosed.diagnosis, diagnosed.outline, diagnosed.findings)
+    screen = screen_of(diagnosed)
     assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one for each stage of the pipeline")
     assert screen.waterfall_title.endswith("up to what is predicted")
     assert screen.unseen == (
@@ -258,7 +258,7 @@ def test_without_a_pipeline_one_rank_stands_for_all(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     write_predicted_trace(plan_of(pp=1, tp=1), path)
     diagnosed = diagnose(path)
-    headline = screen_of(diagnosed.diagnosis, diagnosed.outline, diagnosed.findings).headline
+    headline = screen_of(diagnosed).headline
     assert headline.startswith("predicted, not measured: one rank, which stands for all, on NVIDIA H100")
 
 

@@ -14,11 +14,12 @@ from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose import md as diagnose_md
 from redline.report.diagnose import text as diagnose_text
 from redline.report.diagnose.capture_messages import remarks, window_line
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose import page
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from tests.unit.report.run.test_text import MS, rank, run, window
 
 SLOWED = (
@@ -130,7 +131,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Diagnosed:
+def found(folder: Path) -> DiagnoseResult:
     return diagnose(folder)
 
 
@@ -166,37 +167,36 @@ def test_what_was_written_is_read_again(folder: Path) -> None:
     assert json.loads(json.dumps(to_json(read_record(folder / NAME)))) == json.loads((folder / NAME).read_text())
 
 
-def test_every_format_says_it(found: Diagnosed) -> None:
-    known = found.diagnosis, found.outline, found.findings, found.failures
+def test_every_format_says_it(found: DiagnoseResult) -> None:
     lost = "no trace of rank 2: killed before it was written"
-    text = " ".join(diagnose_text.render(*known, captured=found.captured).split())
+    text = " ".join(diagnose_text.render(found).split())
     assert "captured window 1 of 1: steps 10-12 of 1,000 in the run" in text
     assert SLOWED in text
     assert lost in text
-    markdown = diagnose_md.render(*known, captured=found.captured)
+    markdown = diagnose_md.render(found)
     assert "| captured | window 1 of 1: steps 10-12 of 1,000 in the run |" in markdown
     assert f"- {SLOWED}" in markdown
-    html = page.render(*known, captured=found.captured)
+    html = page.render(found)
     assert "steps 10-12" in html
     assert "of 1,000; window 1 of 1" in html
     assert lost in html.replace("\u00a0", " ")
-    record = json.loads(diagnose_json.render(*known, captured=found.captured))["captured"]
+    record = json.loads(diagnose_json.render(found))["captured"]
     assert set(record) == {field.name for field in fields(Captured)}
     assert record["absent"] == [{"why": "killed", "ranks": [2]}]
     assert "no trace of rank 2" in found._repr_html_()
 
 
-def test_redaction_keeps_the_numbers(found: Diagnosed) -> None:
+def test_redaction_keeps_the_numbers(found: DiagnoseResult) -> None:
     assert found.redacted().captured == found.captured
 
 
-def test_without_a_record_nothing_is_said(found: Diagnosed) -> None:
-    known = found.diagnosis, found.outline, found.findings
-    assert "captured" not in dict(screen_of(*known).facts)
-    assert json.loads(diagnose_json.render(*known))["captured"] is None
+def test_without_a_record_nothing_is_said(found: DiagnoseResult) -> None:
+    without = replace(found, captured=None)
+    assert "captured" not in dict(screen_of(without).facts)
+    assert json.loads(diagnose_json.render(without))["captured"] is None
 
 
-def test_in_chinese(found: Diagnosed) -> None:
+def test_in_chinese(found: DiagnoseResult) -> None:
     assert found.captured is not None
     with speaking("zh"):
         assert "captured" not in " ".join(said(replace(found.captured, condition="x")))

@@ -129,7 +129,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     write_job(JobSpec(ranks=2, steps=2, layers=2, stragglers=(Straggler(rank=1, extra_us=500),)), folder)
     found = diagnose([folder])
     failures = (Failure(path="a.json", message="a.json: broken"),)
-    text = diagnose_json.render(found.diagnosis, found.outline, findings(2), failures)
+    text = diagnose_json.render(replace(found, findings=findings(2), failures=failures))
     parsed: dict[str, Any] = json.loads(text)
     return parsed
 
@@ -177,9 +177,8 @@ def test_the_waterfall_has_every_account_in_order(record: dict[str, Any]) -> Non
 def test_findings_are_in_english_whatever_is_spoken(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(document([op("aten::mm", 0, 5)]))
     found = diagnose([tmp_path])
-    known = found.diagnosis, found.outline, findings()
     with speaking("zh"):
-        record = diagnose_json.as_record(*known)
+        record = diagnose_json.as_record(replace(found, findings=findings()))
     (finding,) = record["findings"]
     assert finding["title"] == "Replay the launches of a step as a CUDA graph"
     assert finding["evidence"][0]["text"] == "The device waits 4.000 ms for a|b."
@@ -192,7 +191,7 @@ def test_what_is_not_known_is_null(tmp_path: Path) -> None:
     events = [op("mine", 0, 9), launch(2, correlation=1), kernel("mystery", 20, 5, correlation=1)]
     (tmp_path / "a.json").write_bytes(document(events))
     found = diagnose([tmp_path])
-    record = json.loads(diagnose_json.render(found.diagnosis, found.outline, found.findings))
+    record = json.loads(diagnose_json.render(found))
     assert (record["utilisation"], record["lateness"]) == (None, None)
     (row,) = record["kernels"]
     assert (row["math_ns"], row["memory_ns"], row["share_of_roof"], row["regime"]) == (None, None, None, "unknown")
@@ -203,14 +202,14 @@ def test_above_roof_has_no_share(tmp_path: Path) -> None:
     events = [op("aten::mm", 0, 9, **shapes), launch(2, correlation=1), kernel("gemm", 20, 1, correlation=1)]
     (tmp_path / "a.json").write_bytes(document(events, deviceProperties=[{"id": 0, "name": "NVIDIA H20"}]))
     found = diagnose([tmp_path])
-    (row,) = json.loads(diagnose_json.render(found.diagnosis, found.outline, found.findings))["kernels"]
+    (row,) = json.loads(diagnose_json.render(found))["kernels"]
     assert (row["share_of_roof"], row["regime"], row["above"]) == (None, "above_roof", 1)
 
 
 def test_names_keep_their_letters(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(document([kernel("核函数", 0, 5)]))
     found = diagnose([tmp_path])
-    assert "核函数" in diagnose_json.render(found.diagnosis, found.outline, found.findings)
+    assert "核函数" in diagnose_json.render(found)
 
 
 def test_missing_labels_of_steps_are_empty(tmp_path: Path) -> None:
@@ -218,5 +217,5 @@ def test_missing_labels_of_steps_are_empty(tmp_path: Path) -> None:
     found = diagnose([tmp_path])
     rank = found.diagnosis.ranks[0]
     unlabelled = replace(rank, origin=replace(rank.origin, step_labels=()))
-    record = diagnose_json.as_record(replace(found.diagnosis, ranks=(unlabelled,)), found.outline, found.findings)
+    record = diagnose_json.as_record(replace(found, diagnosis=replace(found.diagnosis, ranks=(unlabelled,))))
     assert [step["label"] for step in record["ranks"][0]["steps"]] == [""]

@@ -1,16 +1,18 @@
 """The Markdown of `diagnose`: the same content as the text, in tables that every renderer understands."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from redline.report.diagnose import text as diagnose_text
 from redline.report.diagnose.md import MOST_FINDINGS, MOST_LETTERS, escaped, render
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import TABLES
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from tests.conftest import collective, document, kernel, launch, op, region
 from tests.made_findings import findings
 
@@ -18,15 +20,15 @@ EVIL = "\x1b[2J|`<b>*_[a](b)\u202e"
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+def job(tmp_path_factory: pytest.TempPathFactory) -> DiagnoseResult:
     folder = tmp_path_factory.mktemp("job")
     write_job(JobSpec(ranks=2, steps=2, layers=2, stragglers=(Straggler(rank=1, extra_us=2000),)), folder)
     return diagnose([folder])
 
 
-def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, job.findings, verbose=True)
-    screen = screen_of(job.diagnosis, job.outline, job.findings)
+def test_it_says_all_that_the_screen_says(job: DiagnoseResult) -> None:
+    text = render(job, verbose=True)
+    screen = screen_of(job)
     said = [screen.headline, *(text for _, text in screen.facts), *(text for _, text in screen.losses), *screen.unseen]
     for sentence in said:
         assert escaped(sentence) in text
@@ -35,9 +37,9 @@ def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
     assert f"**{screen.step} {screen.unit}**" in text
 
 
-def test_every_table_has_the_rows_of_the_text(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, job.findings, tables=list(TABLES))
-    plain = diagnose_text.render(job.diagnosis, job.outline, job.findings, tables=list(TABLES))
+def test_every_table_has_the_rows_of_the_text(job: DiagnoseResult) -> None:
+    text = render(job, tables=list(TABLES))
+    plain = diagnose_text.render(job, tables=list(TABLES))
     for name, table in TABLES.items():
         shown = table(job.diagnosis, verbose=False)
         assert f"### {name.capitalize()}" in text
@@ -47,8 +49,8 @@ def test_every_table_has_the_rows_of_the_text(job: Diagnosed) -> None:
             assert note in plain
 
 
-def test_rows_of_a_table_have_the_cells_of_its_head(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, job.findings, tables=list(TABLES))
+def test_rows_of_a_table_have_the_cells_of_its_head(job: DiagnoseResult) -> None:
+    text = render(job, tables=list(TABLES))
     for block in text.split("\n\n"):
         lines = block.splitlines()
         if lines[0].startswith("|"):
@@ -56,8 +58,8 @@ def test_rows_of_a_table_have_the_cells_of_its_head(job: Diagnosed) -> None:
             assert len(cells) == 1, block
 
 
-def test_findings_have_their_cause_and_fix_folded_below_them(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, findings(7))
+def test_findings_have_their_cause_and_fix_folded_below_them(job: DiagnoseResult) -> None:
+    text = render(replace(job, findings=findings(7)))
     assert "1. **RL-H01 Replay the launches of a step as a CUDA graph**: at most 40.0 % of the step" in text
     assert r"The device waits 4.000 ms for a\|b. Second. Third." in text
     assert text.count("<details>") == text.count("   </details>") == MOST_FINDINGS
@@ -66,11 +68,11 @@ def test_findings_have_their_cause_and_fix_folded_below_them(job: Diagnosed) -> 
     assert "And 2 more: RL-H01, RL-H01." in text
     assert "- Well done: 99.0 % busy." in text
     assert "- **RL-H01** Look first." in text
-    assert render(job.diagnosis, job.outline, findings(7), verbose=True).count("<details>") == 7
+    assert render(replace(job, findings=findings(7)), verbose=True).count("<details>") == 7
 
 
-def test_it_fits_into_a_comment(job: Diagnosed) -> None:
-    text = render(job.diagnosis, job.outline, findings(120), tables=list(TABLES), verbose=True)
+def test_it_fits_into_a_comment(job: DiagnoseResult) -> None:
+    text = render(replace(job, findings=findings(120)), tables=list(TABLES), verbose=True)
     assert len(text) <= MOST_LETTERS
     assert text.count("RL-H01 Replay") == 120
     assert 20 < text.count("<details>") < 120
@@ -86,7 +88,7 @@ def test_nothing_in_a_trace_is_taken_for_markup(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.json").write_bytes(document(events, deviceProperties=[{"id": 0, "name": f"GPU{EVIL}"}]))
     found = diagnose([tmp_path])
-    text = render(found.diagnosis, found.outline, found.findings, tables=list(TABLES))
+    text = render(found, tables=list(TABLES))
     assert not set(text) & set("\x1b\u202e")
     assert not re.search(r"(?<!\\)<b>", text)
     assert not re.search(r"(?<!\\)\[a(?<!\\)\]\(", text)
@@ -95,6 +97,6 @@ def test_nothing_in_a_trace_is_taken_for_markup(tmp_path: Path) -> None:
 def test_an_empty_trace(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(document([]))
     found = diagnose([tmp_path])
-    text = render(found.diagnosis, found.outline, found.findings, tables=list(TABLES))
+    text = render(found, tables=list(TABLES))
     assert text.startswith("## 1 rank of 1 on CPU")
     assert "### Kernels\n\n- no compute in the traces" in text

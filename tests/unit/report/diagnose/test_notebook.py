@@ -9,9 +9,9 @@ import pytest
 import redline
 from redline.findings.evidence import Evidence
 from redline.ranks.read_failures import Failure
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.language import speaking
 from redline.testing.synthetic import JobSpec, write_job
-from redline.verbs.diagnose import Diagnosed
 from tests.made_findings import FINDING, findings
 
 PAYLOADS = (
@@ -43,20 +43,20 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+def found(tmp_path_factory: pytest.TempPathFactory) -> DiagnoseResult:
     folder = tmp_path_factory.mktemp("jobs") / "job"
     write_job(JobSpec(ranks=2, steps=3, layers=1), folder)
     return replace(redline.diagnose([folder]), findings=findings(5))
 
 
-def parsed(found: Diagnosed) -> Tags:
+def parsed(found: DiagnoseResult) -> Tags:
     tags = Tags()
     tags.feed(found._repr_html_())
     tags.close()
     return tags
 
 
-def test_it_says_the_verdict_the_waterfall_and_the_first_findings(found: Diagnosed) -> None:
+def test_it_says_the_verdict_the_waterfall_and_the_first_findings(found: DiagnoseResult) -> None:
     tags = parsed(found)
     text = " ".join(tags.texts)
     assert "2 ranks of 2" in text
@@ -69,7 +69,7 @@ def test_it_says_the_verdict_the_waterfall_and_the_first_findings(found: Diagnos
     assert tags.names.count("tr") == len([bar for bar in found.outline.waterfall if bar.share >= 0.0005]) + 1
 
 
-def test_it_is_markup_without_script(found: Diagnosed) -> None:
+def test_it_is_markup_without_script(found: DiagnoseResult) -> None:
     tags = parsed(found)
     assert set(tags.names) <= ALLOWED
     assert tags.attributes == {"style"}
@@ -77,7 +77,7 @@ def test_it_is_markup_without_script(found: Diagnosed) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_names_are_text_and_nothing_else(payload: str, found: Diagnosed) -> None:
+def test_names_are_text_and_nothing_else(payload: str, found: DiagnoseResult) -> None:
     evidence = (Evidence("The device waits for {name}.", {"name": payload}),)
     rank = found.diagnosis.ranks[0]
     origin = replace(rank.origin, step_anchor=payload, synthetic=payload, source=payload)
@@ -94,22 +94,22 @@ def test_names_are_text_and_nothing_else(payload: str, found: Diagnosed) -> None
     assert len([text for text in tags.texts if payload[:20] in text]) >= 3
 
 
-def test_it_says_what_was_taken_out(found: Diagnosed) -> None:
+def test_it_says_what_was_taken_out(found: DiagnoseResult) -> None:
     assert "redacted: 1 host, 2 names of traces" in " ".join(parsed(found.redacted()).texts)
 
 
-def test_it_speaks_the_language_that_is_spoken(found: Diagnosed) -> None:
+def test_it_speaks_the_language_that_is_spoken(found: DiagnoseResult) -> None:
     with speaking("zh"):
         chinese = parsed(found)
     assert set(chinese.names) <= ALLOWED
 
 
-def test_a_healthy_job_has_no_list(found: Diagnosed) -> None:
+def test_a_healthy_job_has_no_list(found: DiagnoseResult) -> None:
     healthy = replace(found, findings=replace(findings(1), findings=()))
     assert "ol" not in parsed(healthy).names
 
 
-def test_the_repr_is_one_readable_line(found: Diagnosed) -> None:
+def test_the_repr_is_one_readable_line(found: DiagnoseResult) -> None:
     assert re.fullmatch(
         r"<diagnosis of 2 ranks: step [\d.]+ ms, idle 40\.0 %; 5 findings, first RL-H01 with at most 40\.0 %>",
         repr(found),

@@ -18,8 +18,8 @@ from redline.errors import UsageError
 from redline.report.diagnose import csv as diagnose_csv
 from redline.report.diagnose.csv import harmless
 from redline.report.diagnose.raw_tables import COLUMNS, RawTable, raw_table
+from redline.report.diagnose.result import DiagnoseResult
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.verbs.diagnose import Diagnosed
 from tests.e2e.test_docs import DOCS, rows_of, section
 from tests.made_findings import findings
 
@@ -27,22 +27,22 @@ PAGE = DOCS / "reference" / "python.md"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+def found(tmp_path_factory: pytest.TempPathFactory) -> DiagnoseResult:
     folder = tmp_path_factory.mktemp("jobs") / "job"
     write_job(JobSpec(ranks=2, steps=3, layers=1, stragglers=(Straggler(rank=1, extra_us=2000),)), folder)
     return replace(redline.diagnose([folder]), findings=findings(2))
 
 
-def table(name: str, found: Diagnosed) -> RawTable:
-    return raw_table(name, found.diagnosis, found.outline, found.findings)
+def table(name: str, found: DiagnoseResult) -> RawTable:
+    return raw_table(name, found)
 
 
-def rows(name: str, found: Diagnosed) -> list[Mapping[str, Any]]:
+def rows(name: str, found: DiagnoseResult) -> list[Mapping[str, Any]]:
     shown = table(name, found)
     return [dict(zip((column.name for column in shown.columns), row, strict=True)) for row in shown.rows]
 
 
-def named(found: Diagnosed, name: str) -> Diagnosed:
+def named(found: DiagnoseResult, name: str) -> DiagnoseResult:
     """With this as the name of the first operator."""
     first, *others = found.diagnosis.kernels
     kernels = (replace(first, operator=name, kernel=name), *others)
@@ -52,7 +52,7 @@ def named(found: Diagnosed, name: str) -> Diagnosed:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def test_accounts_of_each_step_add_up_to_it(found: Diagnosed) -> None:
+def test_accounts_of_each_step_add_up_to_it(found: DiagnoseResult) -> None:
     steps = rows("steps", found)
     assert [(one["rank"], one["step"]) for one in steps] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     accounts = [f"{account.replace(' ', '_')}_ns" for account in ACCOUNTS]
@@ -60,7 +60,7 @@ def test_accounts_of_each_step_add_up_to_it(found: Diagnosed) -> None:
         assert sum(one[account] for account in accounts) == one["length_ns"]
 
 
-def test_ranks_have_their_average_step_and_who_is_late(found: Diagnosed) -> None:
+def test_ranks_have_their_average_step_and_who_is_late(found: DiagnoseResult) -> None:
     first, second = rows("ranks", found)
     lengths = [one["length_ns"] for one in rows("steps", found)]
     assert first["step_ns"] == pytest.approx(sum(lengths[:3]) / 3)
@@ -68,7 +68,7 @@ def test_ranks_have_their_average_step_and_who_is_late(found: Diagnosed) -> None
     assert first["peer_wait_ns"] > second["peer_wait_ns"]
 
 
-def test_kernels_collectives_and_host_are_those_of_the_diagnosis(found: Diagnosed) -> None:
+def test_kernels_collectives_and_host_are_those_of_the_diagnosis(found: DiagnoseResult) -> None:
     diagnosis = found.diagnosis
     assert [one["time_ns"] for one in rows("kernels", found)] == [row.time_ns for row in diagnosis.kernels]
     assert [one["wait_ns"] for one in rows("collectives", found)] == [row.wait_ns for row in diagnosis.collectives]
@@ -78,7 +78,7 @@ def test_kernels_collectives_and_host_are_those_of_the_diagnosis(found: Diagnose
     assert all(one["share_of_roof"] is None for one in unknown)
 
 
-def test_findings_have_title_and_evidence(found: Diagnosed) -> None:
+def test_findings_have_title_and_evidence(found: DiagnoseResult) -> None:
     first, second, remark = rows("findings", found)
     assert (first["code"], first["share"], first["numerics"]) == ("RL-H01", 0.4, "bitwise")
     assert first["title"] == "Replay the launches of a step as a CUDA graph"
@@ -87,14 +87,14 @@ def test_findings_have_title_and_evidence(found: Diagnosed) -> None:
     assert remark["bound_ns"] == 0
 
 
-def test_the_waterfall_has_every_account(found: Diagnosed) -> None:
+def test_the_waterfall_has_every_account(found: DiagnoseResult) -> None:
     bars = rows("waterfall", found)
     assert [one["account"] for one in bars] == [account.replace(" ", "_") for account in ACCOUNTS]
     assert sum(one["share"] for one in bars) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_cells_are_of_their_columns_kind(name: str, found: Diagnosed) -> None:
+def test_cells_are_of_their_columns_kind(name: str, found: DiagnoseResult) -> None:
     kinds: dict[str, tuple[type, ...]] = {"text": (str,), "whole": (int,), "number": (float, type(None))}
     shown = table(name, found)
     assert shown.rows
@@ -110,8 +110,10 @@ def test_the_page_has_every_column(name: str) -> None:
 
 def test_the_page_has_every_argument_and_every_attribute() -> None:
     arguments = list(inspect.signature(redline.diagnose).parameters)
-    own = [name for name in vars(Diagnosed) if not name.startswith("_") and callable(getattr(Diagnosed, name))]
-    attributes = [*(one.name for one in fields(Diagnosed)), *own]
+    own = [
+        name for name in vars(DiagnoseResult) if not name.startswith("_") and callable(getattr(DiagnoseResult, name))
+    ]
+    attributes = [*(one.name for one in fields(DiagnoseResult)), *own]
     documented = [row[0] for row in rows_of(section(PAGE, "redline.diagnose"))]
     named = [re.sub(r"\(.*\)", "", name.strip("`")) for name in documented]
     assert named[: len(arguments)] == arguments
@@ -147,26 +149,26 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("name", "expected"), HOSTILE.items())
-def test_texts_are_no_formulas(name: str, expected: str, found: Diagnosed) -> None:
+def test_texts_are_no_formulas(name: str, expected: str, found: DiagnoseResult) -> None:
     assert harmless(name) == expected
     first = read_csv(diagnose_csv.render(table("kernels", named(found, name))))[0]
     assert (first["operator"], first["kernel"]) == (expected, expected)
 
 
-def test_numbers_stay_numbers(found: Diagnosed) -> None:
+def test_numbers_stay_numbers(found: DiagnoseResult) -> None:
     behind = replace(found.diagnosis.clocks, offset_ns=(-5, 7))
     moved = replace(found, diagnosis=replace(found.diagnosis, clocks=behind))
     first, second = read_csv(diagnose_csv.render(table("ranks", moved)))
     assert (first["clock_offset_ns"], second["clock_offset_ns"]) == ("-5", "7")
 
 
-def test_what_is_not_known_is_empty(found: Diagnosed) -> None:
+def test_what_is_not_known_is_empty(found: DiagnoseResult) -> None:
     cells = [one["share_of_roof"] for one in read_csv(diagnose_csv.render(table("kernels", found)))]
     assert "" in cells
     assert any(float(cell) > 0 for cell in cells if cell)
 
 
-def test_the_head_names_units(found: Diagnosed) -> None:
+def test_the_head_names_units(found: DiagnoseResult) -> None:
     head = diagnose_csv.render(table("kernels", found)).splitlines()[0]
     assert (
         head == "operator,kernel,shapes,dtype,calls,kernels,time_ns,bytes,flops,math_ns,memory_ns,share_of_roof,regime"
@@ -177,7 +179,7 @@ def test_the_head_names_units(found: Diagnosed) -> None:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_frames(name: str, found: Diagnosed) -> None:
+def test_frames(name: str, found: DiagnoseResult) -> None:
     pytest.importorskip("pandas")
     frame = found.frame(name)
     assert list(frame.columns) == [column.name for column in COLUMNS[name]]
@@ -186,14 +188,14 @@ def test_frames(name: str, found: Diagnosed) -> None:
     assert [str(one) for one in frame.dtypes] == [types[column.kind] for column in COLUMNS[name]]
 
 
-def test_an_empty_frame_has_its_columns(found: Diagnosed) -> None:
+def test_an_empty_frame_has_its_columns(found: DiagnoseResult) -> None:
     pytest.importorskip("pandas")
     empty = replace(found, diagnosis=replace(found.diagnosis, collectives=()))
     frame = empty.frame("collectives")
     assert (len(frame), str(frame["wait_ns"].dtype)) == (0, "int64")
 
 
-def test_a_table_that_is_not_there(found: Diagnosed) -> None:
+def test_a_table_that_is_not_there(found: DiagnoseResult) -> None:
     with pytest.raises(UsageError) as caught:
         found.frame("kernal")
     assert str(caught.value) == (
@@ -201,7 +203,7 @@ def test_a_table_that_is_not_there(found: Diagnosed) -> None:
     )
 
 
-def test_without_pandas_it_is_said_how_to_get_it(found: Diagnosed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_it_is_said_how_to_get_it(found: DiagnoseResult, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
@@ -218,4 +220,4 @@ def test_without_pandas_it_is_said_how_to_get_it(found: Diagnosed, monkeypatch: 
 def test_only_one_module_knows_pandas() -> None:
     sources = Path(redline.__file__).parent.rglob("*.py")
     importing = {path.name for path in sources if "import pandas" in path.read_text()}
-    assert importing == {"frames.py", "diagnose.py"}  # the latter for type checkers only
+    assert importing == {"frames.py", "result.py"}  # the latter for type checkers only

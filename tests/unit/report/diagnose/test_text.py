@@ -16,6 +16,7 @@ from redline.analysis.rank.kernel_table import KernelRow
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import account_messages, fact_messages, loss_messages, unseen_messages
 from redline.report.diagnose.findings_screen import fix_text
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, render
@@ -23,25 +24,23 @@ from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import LANGUAGES, speaking
 from redline.report.terminal import width_of
 from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region
 from tests.made_findings import findings
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
 
 
-def shown(found: Diagnosed, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
-    return render(
-        found.diagnosis, found.outline, found.findings, found.failures, tables=tables, verbose=verbose, unicode=unicode
-    )
+def shown(found: DiagnoseResult, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
+    return render(found, tables=tables, verbose=verbose, unicode=unicode)
 
 
-def unexplained(found: Diagnosed) -> str:
+def unexplained(found: DiagnoseResult) -> str:
     """As if no rule had found anything: accounts stand in place of findings."""
     return shown(replace(found, findings=replace(found.findings, findings=())))
 
 
-def of(folder: Path, *documents: bytes, machine: str | None = None) -> Diagnosed:
+def of(folder: Path, *documents: bytes, machine: str | None = None) -> DiagnoseResult:
     for number, data in enumerate(documents):
         (folder / f"rank-{number}.json").write_bytes(data)
     return diagnose([folder], machine=machine)
@@ -154,13 +153,13 @@ def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path)
     assert "\nHFU" not in shown(found)
     assert found.outline.utilisation is not None
     again = replace(found.outline, utilisation=replace(found.outline.utilisation, recomputed_flops=5, hfu=0.5))
-    assert "\nHFU       50.0 %" in render(found.diagnosis, again, found.findings)
+    assert "\nHFU       50.0 %" in render(replace(found, outline=again))
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     lines = block(shown(found), "the average step of a rank, from the redline (math) up to what was measured")
-    bars = screen_of(found.diagnosis, found.outline, found.findings).waterfall
+    bars = screen_of(found).waterfall
     assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
     assert bars[0].start == 0
     assert bars[-1].end == pytest.approx(1)
@@ -170,7 +169,7 @@ def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
 
 def test_every_account_is_in_the_waterfall_or_said_to_be_empty(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    screen = screen_of(found.diagnosis, found.outline, found.findings)
+    screen = screen_of(found)
     drawn = [one.account for one in screen.waterfall]
     others = re.sub("nothing in |below 0.05 % in ", "", screen.rest).replace("; ", ", ").split(", ")
     assert sorted([*drawn, *others]) == sorted(map(str, ACCOUNTS))
@@ -225,9 +224,9 @@ def test_a_number_is_never_parted_from_its_unit(tmp_path: Path) -> None:
 
 def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    text = render(found.diagnosis, found.outline, findings(2))
+    text = render(replace(found, findings=findings(2)))
     assert "largest accounts" not in text
-    assert "largest accounts" in render(found.diagnosis, found.outline, findings(2), verbose=True)
+    assert "largest accounts" in render(replace(found, findings=findings(2)), verbose=True)
     assert line(text, "verdict").startswith("verdict   Limited by overhead: 50.0 % of the step is waiting and copying.")
     lines = block(text, "findings, by what they can gain at most")
     assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")
@@ -242,35 +241,33 @@ def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None
 @pytest.mark.parametrize("count", [1, 3, 4, 9])
 def test_findings_leave_room_for_the_rest_of_the_screen(tmp_path: Path, count: int) -> None:
     found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
-    lines = render(found.diagnosis, found.outline, findings(count)).splitlines()
+    lines = render(replace(found, findings=findings(count))).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= PLAIN_COLUMNS
     shown = sum("RL-H01 Replay" in one for one in lines)
     assert min(count, 2) <= shown <= MOST_FINDINGS
     assert "     Second." in lines  # all evidence of the first
     assert (f"  and {count - shown} more: -v or --findings" in lines) == (count > shown)
-    everything = render(found.diagnosis, found.outline, findings(count), verbose=True)
+    everything = render(replace(found, findings=findings(count)), verbose=True)
     assert everything.count("RL-H01 Replay") == everything.count("Third.") == count
 
 
 def test_evidence_of_the_last_findings_goes_first_where_there_is_little_room(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     failures = [Failure(path="a.json", message="broken " * 20)] * 4
-    lines = render(found.diagnosis, found.outline, findings(3), failures).splitlines()
+    lines = render(replace(found, findings=findings(3), failures=tuple(failures))).splitlines()
     assert len(lines) <= MOST_LINES
     assert sum("Fix: " in one for one in lines) == 1
 
 
 def test_the_table_of_findings(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    lines = block(render(found.diagnosis, found.outline, findings(2), tables=["findings"]), "findings")
+    lines = block(render(replace(found, findings=findings(2)), tables=["findings"]), "findings")
     assert lines[1].split()[-9:] == ["40.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
     assert lines[2].split()[-9:] == ["20.0", "%", "40.0", "%", "1.67", "x", "bitwise", "measured", "1"]
     assert lines[3].split()[-7:] == ["-", "-", "-", "-", "bitwise", "measured", "1"]
     none = replace(findings(), findings=(), remarks=())
-    assert block(render(found.diagnosis, found.outline, none, tables=["findings"]), "findings") == [
-        "  nothing was found"
-    ]
+    assert block(render(replace(found, findings=none), tables=["findings"]), "findings") == ["  nothing was found"]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +298,7 @@ def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
     found = of(tmp_path, trace(0, 2), trace(1, 2, late_us=60))
     with speaking("zh"):
         text = shown(found, "findings", *TABLES, verbose=True)
-        code = render(found.diagnosis, found.outline, findings(2))
+        code = render(replace(found, findings=findings(2)))
     assert text.startswith("2 个 rank（共 2 个），设备：NVIDIA H20；采用 H20 的数据（目录）\n")
     words = set(re.findall(r"[a-z]{3,}", text))
     english = "device host waited average share nothing the findings launch accounts"
@@ -424,7 +421,7 @@ def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
 def test_files_that_could_not_be_read_are_said(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     failures = [Failure(path=f"{number}.json", message=f"{number}.json: broken\nmend it") for number in range(6)]
-    text = render(found.diagnosis, found.outline, found.findings, failures)
+    text = render(replace(found, failures=tuple(failures)))
     assert "  - unread: 0.json: broken mend it" in text
     assert "  - unread: 2 more files" in text
 
@@ -466,7 +463,7 @@ def test_the_table_of_kernels(tmp_path: Path) -> None:
     many = tuple(row(operator=f"op{number}", time_ns=1000 - number) for number in range(30))
     rows = (row(), row(math_ns=2000.0), row(flops=0, bytes=0, kernel="void at::native::mystery<int>"), *many)
     diagnosis = replace(found.diagnosis, kernels=rows)
-    lines = block(render(diagnosis, found.outline, found.findings, tables=["kernels"]), "kernels")
+    lines = block(render(replace(found, diagnosis=diagnosis), tables=["kernels"]), "kernels")
     assert lines[0].split()[:2] == ["operator", "shapes,"]
     assert "50.0 %" in lines[1]
     assert "8944x1024 1024x2816" in lines[1]
@@ -477,7 +474,7 @@ def test_the_table_of_kernels(tmp_path: Path) -> None:
     assert len(lines) == 1 + MOST_ROWS + 3
     assert "  ... and 17 more rows; -v lists all" in lines
     assert any("above roof: from cache, or a wrong shape or peak" in one for one in lines)
-    assert "more rows" not in render(diagnosis, found.outline, found.findings, tables=["kernels"], verbose=True)
+    assert "more rows" not in render(replace(found, diagnosis=diagnosis), tables=["kernels"], verbose=True)
 
 
 def test_shapes_can_be_read() -> None:
@@ -540,7 +537,7 @@ def test_the_table_of_the_host(tmp_path: Path) -> None:
             times=1,
         ),
     )
-    lines = block(render(replace(found.diagnosis, doing=rows), found.outline, found.findings, tables=["host"]), "host")
+    lines = block(render(replace(found, diagnosis=replace(found.diagnosis, doing=rows)), tables=["host"]), "host")
     assert lines[1].split() == ["host", "5", "ns", "0.0", "%", "cudaMalloc", "fwd", "to/train.py(12):", "step"]
     assert "unrecorded code" in lines[2]
     assert "built-in item" in lines[3]
@@ -550,7 +547,7 @@ def test_tables_say_what_did_not_fit_into_digests(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     cut = {"kernel_rows": 3, "doing_rows": 5}
     diagnosis = replace(found.diagnosis, ranks=(replace(found.diagnosis.ranks[0], left_out=cut),))
-    text = render(diagnosis, found.outline, found.findings, tables=["kernels", "host"])
+    text = render(replace(found, diagnosis=diagnosis), tables=["kernels", "host"])
     assert "3 rows of kernels did not fit into the digests, and are added up as others" in text
     assert "5 rows of what the host did did not fit into the digests, and are added up as others" in text
 
@@ -576,4 +573,4 @@ def test_nothing_in_a_trace_can_harm_a_terminal(tmp_path: Path) -> None:
 def test_an_outline_without_losses_has_no_such_block(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     healthy: Outline = replace(found.outline, largest=())
-    assert "largest accounts" not in render(found.diagnosis, healthy, found.findings)
+    assert "largest accounts" not in render(replace(found, outline=healthy))

@@ -20,13 +20,14 @@ from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings, Limit
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose.finding_messages import cause_text
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html import frame
 from redline.report.html.diagnose import page
 from redline.report.html.diagnose.headline import headline_of
 from redline.report.terminal import glued
 from redline.testing.synthetic import JobSpec, Straggler, write_job
-from redline.verbs.diagnose import Diagnosed, diagnose
+from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
 from tests.conftest import document, kernel, launch, op, region
 from tests.made_findings import findings
@@ -44,21 +45,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def job(folder: Path) -> Diagnosed:
+def job(folder: Path) -> DiagnoseResult:
     return diagnose([folder], draw_step=True)
 
 
-def render(job: Diagnosed, found: Findings | None = None, **options: Any) -> str:
-    known = {"step_view": job.step_view, **options}
-    return page.render(job.diagnosis, job.outline, found or job.findings, job.failures, **known)
+def render(job: DiagnoseResult, found: Findings | None = None, **options: Any) -> str:
+    return page.render(replace(job, findings=found or job.findings), **options)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
-def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
+def test_it_says_all_that_the_screen_says(job: DiagnoseResult) -> None:
     text = visible(render(job, findings(6)))
-    screen = screen_of(job.diagnosis, job.outline, findings(6))
+    screen = screen_of(replace(job, findings=findings(6)))
     headline = headline_of(findings(6), job.outline)
     said = [headline.text, headline.why, *(text for _, text in screen.facts), *screen.praise, *screen.unseen]
     said += [text for card in screen.cards for text in (card.title, *card.evidence)]
@@ -68,7 +68,7 @@ def test_it_says_all_that_the_screen_says(job: Diagnosed) -> None:
         assert f"{line.account} {line.time} {screen.unit} {line.share}" in text
 
 
-def test_findings_have_bound_fix_and_all_of_their_page(job: Diagnosed) -> None:
+def test_findings_have_bound_fix_and_all_of_their_page(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
     assert "40.0 % of the average step at most a usual step at most 1.67 x as fast" in text
     assert "bitwise" in text
@@ -78,33 +78,33 @@ def test_findings_have_bound_fix_and_all_of_their_page(job: Diagnosed) -> None:
     assert "Longest stretches rank 0: 10 ns, from 10 ns after its window began" in text
 
 
-def test_idle_time_is_a_share_of_the_step_as_in_the_verdict(job: Diagnosed) -> None:
+def test_idle_time_is_a_share_of_the_step_as_in_the_verdict(job: DiagnoseResult) -> None:
     found = replace(job.findings, verdict=replace(job.findings.verdict, idle_share=0.1234))
     assert "device idle 12.3 % of the average step; " in visible(render(job, found))
 
 
-def test_remarks_and_praise_are_there(job: Diagnosed) -> None:
+def test_remarks_and_praise_are_there(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
     assert "Before you act" in text
     assert "Look first." in text
     assert "What works well Well done: 99.0 % busy." in text
 
 
-def test_without_findings_it_says_so(job: Diagnosed) -> None:
+def test_without_findings_it_says_so(job: DiagnoseResult) -> None:
     none = replace(findings(), findings=(), remarks=(), praise=())
     text = visible(render(job, none))
     assert "No known fix would gain any time here." in text
     assert "No finding is worth its fix. The largest accounts above the redline:" in text
 
 
-def test_many_findings_are_folded(job: Diagnosed) -> None:
+def test_many_findings_are_folded(job: DiagnoseResult) -> None:
     text = render(job, findings(7))
     assert text.count('<article class="card"') == 4
     assert text.count('<details class="card small" ') == 3
     assert "3 more below." in visible(text)
 
 
-def test_the_job_is_named_by_its_folder_or_file(job: Diagnosed, folder: Path) -> None:
+def test_the_job_is_named_by_its_folder_or_file(job: DiagnoseResult, folder: Path) -> None:
     assert "<title>my job - Redline</title>" in render(job)
     one = min(folder.glob("*.json*"))
     assert f"<title>{one.name} - Redline</title>" in render(diagnose([one]))
@@ -113,7 +113,7 @@ def test_the_job_is_named_by_its_folder_or_file(job: Diagnosed, folder: Path) ->
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_section_with_data_is_there(job: Diagnosed) -> None:
+def test_every_section_with_data_is_there(job: DiagnoseResult) -> None:
     text = render(job)
     assert set(data_of(text)["charts"]) == {"steps", "strip", "ranks", "roofline", "collectives"}
     assert set(data_of(text)["tables"]) == {"kernels", "host", "collectives", "ranks", "sources"}
@@ -150,19 +150,19 @@ def test_what_was_dropped_and_what_could_not_be_read(tmp_path: Path) -> None:
     path.write_bytes(document([region("ProfilerStep#1", 0, 100), op("aten::add", 1, 5), op("aten::mul", 9, -5)]))
     found = diagnose([path])
     broken = [Failure(path=f"{number}.json", message=f"{number}.json: broken <b>\nsee") for number in range(25)]
-    text = page.render(found.diagnosis, found.outline, found.findings, broken)
+    text = page.render(replace(found, failures=tuple(broken)))
     assert "1: events that end before they begin" in visible(text)
     assert "0.json: broken <b> see" in visible(text)
     assert "5 more files" in visible(text)
 
 
-def test_the_trace_beside_it_is_linked_by_a_relative_name(job: Diagnosed) -> None:
+def test_the_trace_beside_it_is_linked_by_a_relative_name(job: DiagnoseResult) -> None:
     text = render(job, trace_link="javascript:alert(1) <b>.trace.json.gz")
     assert 'href="./javascript%3Aalert%281%29%20%3Cb%3E.trace.json.gz"' in text
     assert "ui.perfetto.dev" in visible(text)
 
 
-def test_without_a_trace_it_says_which_command_writes_one(job: Diagnosed) -> None:
+def test_without_a_trace_it_says_which_command_writes_one(job: DiagnoseResult) -> None:
     assert "redline diagnose ... -o report.html --with-trace" in visible(render(job))
 
 
@@ -175,7 +175,7 @@ def test_a_job_in_which_nothing_takes_time(tmp_path: Path) -> None:
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: Diagnosed) -> None:
+def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: DiagnoseResult) -> None:
     said = headline_of(findings(), job.outline)
     assert said.text == (
         "Overhead-bound: 50.0 % of the step. "
@@ -184,13 +184,13 @@ def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: 
     assert said.why == cause_text("RL-H01")
 
 
-def test_the_headline_says_where_most_time_is_when_the_fix_is_elsewhere(job: Diagnosed) -> None:
+def test_the_headline_says_where_most_time_is_when_the_fix_is_elsewhere(job: DiagnoseResult) -> None:
     found = findings()
     found = replace(found, verdict=replace(found.verdict, limit=Limit.COMPUTE))
     assert headline_of(found, job.outline).text.startswith("Mostly compute: 50.0 % of the step. Replay ")
 
 
-def test_the_headline_of_a_job_that_is_well(job: Diagnosed) -> None:
+def test_the_headline_of_a_job_that_is_well(job: DiagnoseResult) -> None:
     found = findings()
     found = replace(found, verdict=replace(found.verdict, worthwhile=False, healthy=True))
     said = headline_of(found, job.outline)
@@ -198,7 +198,7 @@ def test_the_headline_of_a_job_that_is_well(job: Diagnosed) -> None:
     assert said.why == "The redline, arithmetic at the machine's peak, is at 20.0 % of the step."
 
 
-def test_what_undermines_the_headline_stands_beside_it(job: Diagnosed) -> None:
+def test_what_undermines_the_headline_stands_beside_it(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
     assert text.index("Before you act") < text.index("From the redline")
 
@@ -209,12 +209,12 @@ def test_what_undermines_the_headline_stands_beside_it(job: Diagnosed) -> None:
 @pytest.mark.parametrize(
     ("name", "begins"), [("a.html", "<!doctype html>"), ("a.json", "{"), ("a.md", "## "), ("a.txt", "4 ranks of 4")]
 )
-def test_a_diagnosis_saves_itself(job: Diagnosed, tmp_path: Path, name: str, begins: str) -> None:
+def test_a_diagnosis_saves_itself(job: DiagnoseResult, tmp_path: Path, name: str, begins: str) -> None:
     job.save(tmp_path / name)
     assert (tmp_path / name).read_text().startswith(begins)
 
 
-def test_a_diagnosis_saves_itself_only_as_what_it_can_be(job: Diagnosed, tmp_path: Path) -> None:
+def test_a_diagnosis_saves_itself_only_as_what_it_can_be(job: DiagnoseResult, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a\.pdf: a diagnosis is saved as \.html, \.json, \.md, \.txt; give the file"):
         job.save(tmp_path / "a.pdf")
     (tmp_path / "a.txt").write_text("mine")
@@ -240,7 +240,7 @@ def test_names_are_text_wherever_they_stand(tmp_path: Path) -> None:
     assert EVIL in json.dumps(data_of(text)).replace('\\"', '"')
 
 
-def test_the_policy_names_exactly_the_scripts_of_the_page(job: Diagnosed) -> None:
+def test_the_policy_names_exactly_the_scripts_of_the_page(job: DiagnoseResult) -> None:
     text = render(job)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
     assert policy
@@ -254,13 +254,13 @@ def test_the_policy_names_exactly_the_scripts_of_the_page(job: Diagnosed) -> Non
     assert plotly == get_plotlyjs()
 
 
-def test_the_same_diagnosis_gives_the_same_bytes(job: Diagnosed) -> None:
+def test_the_same_diagnosis_gives_the_same_bytes(job: DiagnoseResult) -> None:
     first = render(job)
     frame._packed_plotly.cache_clear()
     assert render(job) == first
 
 
-def test_nothing_in_it_is_loaded_from_anywhere(job: Diagnosed) -> None:
+def test_nothing_in_it_is_loaded_from_anywhere(job: DiagnoseResult) -> None:
     text = render(job, findings(6))
     markup = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
     assert not re.search(r"<(link|iframe|object|embed|img|base|form)\b|\bsrc=|\bon\w+=", markup)
@@ -269,14 +269,15 @@ def test_nothing_in_it_is_loaded_from_anywhere(job: Diagnosed) -> None:
     assert "@import" not in style
 
 
-def test_a_thousand_ranks_fit(job: Diagnosed) -> None:
+def test_a_thousand_ranks_fit(job: DiagnoseResult) -> None:
     ranks = [
         replace(job.diagnosis.ranks[number % 4], origin=replace(job.diagnosis.ranks[number % 4].origin, rank=number))
         for number in range(1024)
     ]
     diagnosis = combine(ranks)
     outline = outline_of(diagnosis)
-    text = page.render(diagnosis, outline, findings_of(diagnosis, outline))
+    findings = findings_of(diagnosis, outline)
+    text = page.render(replace(job, diagnosis=diagnosis, outline=outline, findings=findings, step_view=None))
     assert len(text.encode()) <= MOST_BYTES
     data = data_of(text)
     assert len(data["charts"]["ranks"]["labels"]) == 128
@@ -299,6 +300,6 @@ def test_long_tables_and_names_fit(tmp_path: Path) -> None:
     assert len(data_of(text)["tables"]["kernels"]["rows"]) == 400
 
 
-def test_numbers_keep_their_units_at_the_end_of_a_line(job: Diagnosed) -> None:
+def test_numbers_keep_their_units_at_the_end_of_a_line(job: DiagnoseResult) -> None:
     assert glued("12.5 ms of 3 %") == "12.5\u00a0ms of 3\u00a0%"
     assert "\u00a0ms" in render(job)

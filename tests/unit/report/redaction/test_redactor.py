@@ -16,15 +16,15 @@ import redline
 from redline.errors import InputError, NotATraceError
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.redaction.private import MARK, Private
 from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.redaction.redactor import Redactor, Removed
 from redline.testing.synthetic import JobSpec, write_job
-from redline.verbs.diagnose import Diagnosed
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+def found(tmp_path_factory: pytest.TempPathFactory) -> DiagnoseResult:
     """A job of two ranks that name a host, with a third file that is no trace."""
     folder = tmp_path_factory.mktemp("jobs") / "job"
     write_job(JobSpec(ranks=2, steps=3, layers=1), folder)
@@ -43,18 +43,18 @@ def numbers(value: Any) -> list[Any]:
     return [] if isinstance(value, str) else [value]
 
 
-def record_of(found: Diagnosed) -> dict[str, Any]:
-    record = diagnose_json.as_record(found.diagnosis, found.outline, found.findings, found.failures)
+def record_of(found: DiagnoseResult) -> dict[str, Any]:
+    record = diagnose_json.as_record(replace(found, removed=None))
     return dict(json.loads(json.dumps(record)))
 
 
-def test_amounts_are_untouched(found: Diagnosed) -> None:
+def test_amounts_are_untouched(found: DiagnoseResult) -> None:
     clean = found.redacted()
     assert numbers(record_of(clean)) == numbers(record_of(found))
     assert clean.diagnosis.ranks[0].ledger is found.diagnosis.ranks[0].ledger
 
 
-def test_hosts_sources_and_failures(found: Diagnosed) -> None:
+def test_hosts_sources_and_failures(found: DiagnoseResult) -> None:
     clean = found.redacted(Redactor(b"fixed"))
     (first, second), (failure,) = clean.diagnosis.ranks, clean.failures
     assert first.origin.host == second.origin.host
@@ -67,7 +67,7 @@ def test_hosts_sources_and_failures(found: Diagnosed) -> None:
     assert [(one.kind, one.count) for one in clean.removed] == [(Private.HOST, 1), (Private.FILE, 3)]
 
 
-def test_what_was_taken_out_is_never_shown(found: Diagnosed) -> None:
+def test_what_was_taken_out_is_never_shown(found: DiagnoseResult) -> None:
     clean = found.redacted()
     assert clean.removed is not None
     for one in clean.removed:
@@ -75,7 +75,7 @@ def test_what_was_taken_out_is_never_shown(found: Diagnosed) -> None:
     assert "acme" not in repr(clean.removed)
 
 
-def test_twice_changes_nothing_more(found: Diagnosed) -> None:
+def test_twice_changes_nothing_more(found: DiagnoseResult) -> None:
     redactor = Redactor()
     once = found.redacted(redactor)
     assert record_of(once.redacted(redactor)) == record_of(once)
@@ -133,7 +133,7 @@ def test_names_that_are_words_of_every_trace_spoil_nothing(common: str) -> None:
     assert redactor.text("train a user on ubuntu") == "train a user on ubuntu"
 
 
-def test_the_short_name_of_a_host_has_the_mark_of_the_host(found: Diagnosed) -> None:
+def test_the_short_name_of_a_host_has_the_mark_of_the_host(found: DiagnoseResult) -> None:
     redactor = Redactor()
     clean = found.redacted(redactor)
     assert redactor.text("worker on gpu-17") == f"worker on {clean.diagnosis.ranks[0].origin.host}"

@@ -1,16 +1,12 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.analysis.rank.step_view import StepView
 from redline.findings.finding import Findings
-from redline.launch.captured import Captured
-from redline.ranks.read_failures import Failure
+from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import PageContent, content_of, script_messages
@@ -21,45 +17,32 @@ from redline.report.html.diagnose.sources_table import dropped_text, failure_tex
 from redline.report.html.diagnose.step_view_messages import step_view_texts
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
 from redline.report.html.frame import frame, template
-from redline.report.redaction.redactor import Removed
 from redline.report.text_parts import clipped
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80
 
 
-def render(
-    diagnosis: Diagnosis,
-    outline: Outline,
-    findings: Findings,
-    failures: Sequence[Failure] = (),
-    *,
-    step_view: StepView | None = None,
-    trace_link: str | None = None,
-    removed: Sequence[Removed] | None = None,
-    captured: Captured | None = None,
-) -> str:
-    """`step_view` is a usual step, where its trace was at hand; `trace_link` the name of a trace beside the report.
-
-    `removed` is what was taken out of all this, where it was looked for; `captured` what the record of the run says.
-    """
-    screen = screen_of(diagnosis, outline, findings, failures, removed, captured)
-    content = content_of(diagnosis, step_view)
+def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
+    """`trace_link` is the name of a trace beside the report."""
+    diagnosis, outline, findings = result.diagnosis, result.outline, result.findings
+    screen = screen_of(result)
+    content = content_of(diagnosis, result.step_view)
     return template("diagnose/page.html.j2").render(
         **frame(_job_name(diagnosis), charts=content.charts, tables=content.tables, words=script_messages()),
         **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
         screen=screen,
         headline=headline_of(findings, outline),
-        facts=facts_of(diagnosis, outline, findings.verdict, captured),
+        facts=facts_of(diagnosis, outline, findings.verdict, result.captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
-        step_view=None if step_view is None else step_view_texts(step_view),
+        step_view=None if result.step_view is None else step_view_texts(result.step_view),
         trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
         account_definitions=account_definitions(on_cpu=on_cpu(diagnosis)),
         definitions=definitions(),
         dropped=dropped_text(diagnosis),
-        failures=failure_text(failures),
+        failures=failure_text(result.failures),
     )
 
 
