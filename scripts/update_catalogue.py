@@ -1,8 +1,8 @@
-"""Collect all texts of the reports, merge them into the translations, and compile these: run it after changing a text.
+"""Collect all texts of the reports, and merge them into the translations: run it after changing a text.
 
 `python scripts/update_catalogue.py` writes `src/redline/report/locale`: `redline.pot` with all texts, and for each
-language `redline.po`, which people edit, and `redline.mo`, which the program reads. Translations of texts that are no
-longer there go away. It prints what has no translation yet, and exits with 1 if there is such.
+language `redline.po`, which people edit and the program reads. Translations of texts that are no longer there go away.
+It prints what has no translation yet, and exits with 1 if there is such.
 """
 
 import sys
@@ -13,7 +13,6 @@ from pathlib import Path
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
-from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 ROOT = Path(__file__).parents[1]
@@ -92,8 +91,6 @@ def main() -> int:
     for language, path in languages():
         catalog = merged(path, language, template)
         write(catalog, path)
-        with path.with_suffix(".mo").open("wb") as file:
-            write_mo(file, catalog)
         missing += [f"{language}: {text}" for text in untranslated(catalog)]
     print(
         "\n".join([*missing, f"{len(missing)} texts have no translation"] if missing else ["all texts are translated"])

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
+from redline.report.po_file import translations
+
 LANGUAGES: Final = {"en": "", "zh": "zh_CN"}  # the name of an option, and the folder of its catalogue
 _FOLDER = Path(__file__).with_name("locale")
 _spoken: ContextVar[tuple[str, gettext.NullTranslations]] = ContextVar(
@@ -23,7 +25,8 @@ _spoken: ContextVar[tuple[str, gettext.NullTranslations]] = ContextVar(
 def speaking(language: str) -> Iterator[None]:
     """Every text that is made inside is in this language, one of LANGUAGES."""
     folder = LANGUAGES[language]
-    found = gettext.translation("redline", _FOLDER, [folder]) if folder else gettext.NullTranslations()
+    path = _FOLDER / folder / "LC_MESSAGES" / "redline.po"
+    found = translations(path) if folder else gettext.NullTranslations()
     token = _spoken.set((language, found))
     try:
         yield

@@ -4,7 +4,6 @@ What is not translated yet is no failure here: `python -m scripts.missing_transl
 """
 
 import ast
-import gettext
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from redline.report.diagnose.fact_messages import ANCHORS
 from redline.report.diagnose.unseen_messages import NO_MACHINE
 from redline.report.language import LANGUAGES, _, clauses, listed, sentences, speaking, spoken, translate_rendered
 from redline.report.option_names import as_options
+from redline.report.po_file import translations
 from tests.conftest import ROOT
 
 SOURCES = [*sorted((ROOT / "src/redline/report").rglob("*.py")), *sorted((ROOT / "src/redline/findings").rglob("*.py"))]
@@ -70,8 +70,7 @@ def test_translations_have_the_values_of_their_texts(update: ModuleType) -> None
 
 def test_what_the_program_reads_is_what_people_edit(update: ModuleType) -> None:
     for language, path in update.languages():
-        with path.with_suffix(".mo").open("rb") as file:
-            compiled = gettext.GNUTranslations(file)
+        compiled = translations(path)
         for message in update.messages(update.read(path, language)):
             if isinstance(message.id, str):
                 assert compiled.gettext(message.id) == (message.string or message.id)
