@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I64, grouped
+from redline.timeline.table import I32, I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns, TableType
@@ -158,11 +158,18 @@ def _rows_between(table: TableType, first: int, end: int) -> TableType:
 
 def _with_own_lanes(part: RawColumns) -> RawColumns:
     """Without the threads and streams of other processes."""
-    tables = {name: getattr(part, name) for name in ("spans", "memory", "flows")}
-    used = np.unique(np.concatenate([table.lane for table in tables.values()]))
-    moved = {
-        name: replace(table, lane=np.searchsorted(used, table.lane).astype(np.int32)) for name, table in tables.items()
-    }
+    used = np.unique(np.concatenate([part.spans.lane, part.memory.lane, part.flows.lane]))
     numbers = used.tolist()
     streams = {new: part.lane_streams[old] for new, old in enumerate(numbers) if old in part.lane_streams}
-    return replace(part, lanes=[part.lanes[old] for old in numbers], lane_streams=streams, **moved)
+    return replace(
+        part,
+        lanes=[part.lanes[old] for old in numbers],
+        lane_streams=streams,
+        spans=replace(part.spans, lane=_places(used, part.spans.lane)),
+        memory=replace(part.memory, lane=_places(used, part.memory.lane)),
+        flows=replace(part.flows, lane=_places(used, part.flows.lane)),
+    )
+
+
+def _places(used: I32, lanes: I32) -> I32:
+    return np.searchsorted(used, lanes).astype(np.int32)

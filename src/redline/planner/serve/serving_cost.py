@@ -1,6 +1,6 @@
 """The predicted cost of serving, in columns: one row per deployment. Times are in parts by cause that add up."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -31,7 +31,7 @@ class PassTime:
 
     @property
     def parts(self) -> tuple[Column, ...]:
-        return tuple(np.broadcast_arrays(*(getattr(self, f.name) for f in fields(PassTime))))
+        return tuple(np.broadcast_arrays(self.compute_s, self.memory_s, self.communication_s, self.overhead_s))
 
     @property
     def total_s(self) -> Column:
@@ -45,10 +45,20 @@ class PassTime:
         return most
 
     def times(self, factor: Column) -> "PassTime":
-        return PassTime(**{f.name: getattr(self, f.name) * factor for f in fields(PassTime)})
+        return PassTime(
+            compute_s=self.compute_s * factor,
+            memory_s=self.memory_s * factor,
+            communication_s=self.communication_s * factor,
+            overhead_s=self.overhead_s * factor,
+        )
 
     def plus(self, other: "PassTime") -> "PassTime":
-        return PassTime(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(PassTime)})
+        return PassTime(
+            compute_s=self.compute_s + other.compute_s,
+            memory_s=self.memory_s + other.memory_s,
+            communication_s=self.communication_s + other.communication_s,
+            overhead_s=self.overhead_s + other.overhead_s,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,21 +85,33 @@ def at_the_peak(
     states: States, activations: Number, head: Number, gathers: Number, layout: Layout, foot: Footprint
 ) -> MemoryUse:
     """The larger of the two moments, with what the allocator and the communicators add."""
-    use = {
-        "weights_bytes": states.weights,
-        "gradients_bytes": states.gradients,
-        "optimizer_bytes": states.optimizer,
-        "activations_bytes": activations,
-        "head_bytes": head,
-        "gathers_bytes": gathers,
-    }
-    stepping = {
-        **use,
-        "activations_bytes": foot.workspace_bytes,
-        "head_bytes": 0.0,
-        "gathers_bytes": states.temporaries,
-    }
-    return _with_overheads(_larger_asked(use, stepping), layout, foot)
+    lasting = states.weights + states.gradients + states.optimizer
+    stepping = lasting + foot.workspace_bytes + states.temporaries
+    is_backward = np.asarray(lasting + activations + head + gathers) >= np.asarray(stepping)
+    activations = np.where(is_backward, activations, foot.workspace_bytes)
+    head = np.where(is_backward, head, 0.0)
+    gathers = np.where(is_backward, gathers, states.temporaries)
+    parts = np.broadcast_arrays(
+        states.weights,
+        states.gradients,
+        states.optimizer,
+        activations,
+        head,
+        gathers,
+        _communicators(layout, foot),
+        (lasting + activations + head + gathers) * foot.slack,
+    )
+    columns = [np.asarray(part, np.float64) for part in parts]
+    return MemoryUse(
+        weights_bytes=columns[0],
+        gradients_bytes=columns[1],
+        optimizer_bytes=columns[2],
+        activations_bytes=columns[3],
+        head_bytes=columns[4],
+        gathers_bytes=columns[5],
+        communicators_bytes=columns[6],
+        allocator_bytes=columns[7],
+    )
 
 
 def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, many: Number) -> States:
@@ -198,21 +210,9 @@ def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:
     return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
 
 
-def _larger_asked(use: dict[str, Number], other: dict[str, Number]) -> dict[str, Number]:
-    """Row by row, the moment at which more is asked for."""
-    more = np.asarray(sum(use.values())) >= np.asarray(sum(other.values()))
-    return {
-        name: number if number is other[name] else np.where(more, number, other[name]) for name, number in use.items()
-    }
-
-
-def _with_overheads(use: dict[str, Number], layout: Layout, foot: Footprint) -> MemoryUse:
-    asked: Number = sum(use.values())
+def _communicators(layout: Layout, foot: Footprint) -> Number:
     groups = sum(1.0 * (np.asarray(size) > 1) for size in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
-    communicators = foot.context_bytes + groups * foot.communicator_bytes
-    parts = np.broadcast_arrays(*use.values(), communicators, asked * foot.slack)
-    names = (*use, "communicators_bytes", "allocator_bytes")
-    return MemoryUse(**dict(zip(names, (np.asarray(part, np.float64) for part in parts), strict=True)))
+    return np.asarray(foot.context_bytes + groups * foot.communicator_bytes, np.float64)
 
 
 def _larger(first: MemoryUse, other: MemoryUse) -> MemoryUse:
