@@ -120,6 +120,10 @@ def _dispatch(arguments: list[str]) -> int:
         show(_help())
     elif first == "--version":
         show(f"redline {__version__}\n")
+    elif first == "--completion":
+        from redline.cli.completion import run
+
+        return run(rest)
     elif first in VERBS:
         return _run_verb(first, rest)
     else:
@@ -144,7 +148,7 @@ def _help() -> str:
     width = max(map(len, VERBS))
     verbs = "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in VERBS.items())
     return (
-        f"usage: redline VERB ...\n       redline --help | --version\n\n{INTRODUCTION}\n\n"
+        f"usage: redline VERB ...\n       redline --help | --version | --completion SHELL\n\n{INTRODUCTION}\n\n"
         f"verbs (redline VERB --help says more):\n{verbs}\n{EXIT_CODES}"
     )
 
