@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Stage(StrEnum):
+class ProgressStage(StrEnum):
     """What is being done."""
 
     READ = "read"  # traces or digests, of which some are done
@@ -20,9 +20,9 @@ class Stage(StrEnum):
 class Progress(Protocol):
     """Called while the work goes on, from the thread that does it."""
 
-    def __call__(self, stage: Stage, done: float, total: float) -> None:
+    def __call__(self, stage: ProgressStage, done: float, total: float) -> None:
         """So much of the total is done; a total of 0 means that nobody knows."""
 
 
-def silent(stage: Stage, done: float, total: float) -> None:
+def silent(stage: ProgressStage, done: float, total: float) -> None:
     """Where nobody looks."""

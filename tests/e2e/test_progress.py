@@ -12,19 +12,19 @@ from tests.on_terminal import drawn, without_colours
 SLOW = """
 import argparse, sys, time
 from redline.cli.output import show
-from redline.cli.progress import progress
-from redline.progress import Stage
+from redline.cli.show_progress import progress
+from redline.progress import ProgressStage
 
 seconds, lang, quiet, background = float(sys.argv[1]), sys.argv[2], "quiet" in sys.argv, "measuring" not in sys.argv
 options = argparse.Namespace(quiet=quiet, lang=lang)
 try:
     with progress(options, in_background=background) as tell:
         for done in range(8):
-            tell(Stage.READ, done, 8)
+            tell(ProgressStage.READ, done, 8)
             time.sleep(seconds / 8)
             if "broken" in sys.argv and done == 6:
                 raise KeyboardInterrupt
-        tell(Stage.COMBINE, 0, 0)
+        tell(ProgressStage.COMBINE, 0, 0)
         time.sleep(seconds / 8)
 finally:
     show("the result" + chr(10))

@@ -55,6 +55,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
         names = wheel.namelist()
     assert "redline/cli/__init__.py" in names
     assert "redline/testing/synthetic.py" in names
+    assert {f"redline/cli/completions/redline.{shell}" for shell in ("bash", "zsh", "fish")} <= set(names)
     assert [name for name in names if any(word in name for word in NOT_SHIPPED)] == []
 
 

@@ -7,7 +7,7 @@ import sys
 
 from redline.cli.arguments import add_language, language, refuse_other_endings, refuse_unknown_format
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark, show, speaks_unicode
-from redline.cli.progress import progress
+from redline.cli.show_progress import progress
 from redline.errors import UsageError
 from redline.progress import silent
 

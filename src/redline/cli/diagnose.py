@@ -24,8 +24,8 @@ from redline.cli.output import (
     tell_tracebacks,
     unused,
 )
-from redline.cli.progress import progress
 from redline.cli.redacting import add_redact, redacting
+from redline.cli.show_progress import progress
 from redline.cli.trace_beside_report import add_with_trace, planned_trace, write_trace
 from redline.errors import UsageError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from redline.cli.arguments import add_loudness, add_machine, add_reading, add_step, job_options
 from redline.cli.output import point_to, quoted, show, tell_tracebacks
-from redline.cli.progress import progress
 from redline.cli.redacting import add_redact, redacting
+from redline.cli.show_progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

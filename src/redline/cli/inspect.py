@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
 from redline.cli.output import deliver, for_stdout, point_to, quoted, tell_tracebacks, unused
-from redline.cli.progress import progress
+from redline.cli.show_progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from redline.progress import Stage
+from redline.progress import ProgressStage
 
-_COUNTED = (Stage.READ, Stage.WRITE)  # in files or ranks; the others in shares
+_COUNTED = (ProgressStage.READ, ProgressStage.WRITE)  # in files or ranks; the others in shares
 
 
 class TimeLeft(ProgressColumn):
@@ -36,7 +36,7 @@ class TimeLeft(ProgressColumn):
 class ProgressBar:
     """One line on stderr, which is wiped in the end."""
 
-    def __init__(self, labels: Mapping[Stage, str], left: str, *, in_background: bool) -> None:
+    def __init__(self, labels: Mapping[ProgressStage, str], left: str, *, in_background: bool) -> None:
         self._labels = labels
         self._left = TimeLeft(left)
         self._bar = Progress(
@@ -50,11 +50,11 @@ class ProgressBar:
             auto_refresh=in_background,
             redirect_stdout=False,
         )
-        self._stage: Stage | None = None
+        self._stage: ProgressStage | None = None
         self._done = 0.0
         self._task = self._bar.add_task("", share="")
 
-    def show(self, stage: Stage, done: float, total: float, began_s: float) -> None:
+    def show(self, stage: ProgressStage, done: float, total: float, began_s: float) -> None:
         """`began_s` is when the stage began, by the monotonic clock."""
         if stage is not self._stage:
             self._stage, self._left.ends_s, self._done = stage, None, 0.0
@@ -71,7 +71,7 @@ class ProgressBar:
         self._bar.stop()
 
 
-def _share(stage: Stage, done: float, total: float) -> str:
+def _share(stage: ProgressStage, done: float, total: float) -> str:
     if not total:
         return ""
     return f"{done:,.0f} / {total:,.0f}" if stage in _COUNTED else f"{100 * done / total:.0f} %"

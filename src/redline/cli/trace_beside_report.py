@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.cli.arguments import job_options
-from redline.cli.progress import progress
+from redline.cli.show_progress import progress
 from redline.errors import UsageError
 
 TYPE_CHECKING = False

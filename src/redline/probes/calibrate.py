@@ -19,7 +19,7 @@ from redline.probes.device import ProbeDevice
 from redline.probes.device_info import subject_of
 from redline.probes.matmul_law import fit_law
 from redline.probes.usable import FEWEST_SAMPLES
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 
 # What is sampled in passes, and the family that it belongs to.
 _SAMPLED = {compute: "compute", memory: "memory", overhead: "overhead", doubling: "overhead", intensity: "roofline"}
@@ -273,7 +273,7 @@ class _Run:
     def _tell_share(self, parts: float) -> None:
         """Or how much of the budget is gone, where that is more."""
         spent = 1 - self.budget.left_s() / self.budget.measuring_s
-        self.progress(Stage.MEASURE, max(parts / self._all_parts, spent), 1)
+        self.progress(ProgressStage.MEASURE, max(parts / self._all_parts, spent), 1)
 
     def _tell_again(self, what: str) -> None:
         """Nobody should wait for long without a word."""

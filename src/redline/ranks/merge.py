@@ -8,7 +8,7 @@ from pathlib import Path
 
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError, UnexpectedError
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import MERGED_KIND
 from redline.ranks.job import Job
 from redline.ranks.read_failures import Failure, explained, failure_of
@@ -205,7 +205,7 @@ def _document(
     yield head(_about(job, zero_ns))
     separator = b""
     for done, index in enumerate(plan.indices):
-        progress(Stage.WRITE, done, len(plan.indices))
+        progress(ProgressStage.WRITE, done, len(plan.indices))
         rank = job.ranks[index].rank
         events = partial(_events_of_rank, job, read, plan, zero_ns, index)
         for category, text in _of_file(job.places[index][0], events):
@@ -250,7 +250,7 @@ def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]]
     for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
-            progress(Stage.CHECK, counter.total(), counts.total())
+            progress(ProgressStage.CHECK, counter.total(), counts.total())
             for event in batch.events:
                 if event.ph != schema.METADATA and isinstance(event.pid, int):
                     category = MEMORY if event.ph == schema.INSTANT else event.cat

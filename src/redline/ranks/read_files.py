@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redline.errors import InputError
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.pool import WorkerDied, over_files, processes_for
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.trace.cache import cache_folder
@@ -45,7 +45,7 @@ def gather(
     results: dict[int, OfFile[Result]] = {}
     failures: list[Failure] = []
     errors: dict[int, InputError] = {}
-    progress(Stage.READ, 0, len(paths))
+    progress(ProgressStage.READ, 0, len(paths))
     for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.jobs), start=1):
         if isinstance(outcome, InputError | WorkerDied):
             errors[index] = _of_worker(paths[index], outcome)
@@ -55,7 +55,7 @@ def gather(
         else:
             results[index] = outcome
             failures += [Failure(path=str(paths[index]), message=message) for message in outcome.failures]
-        progress(Stage.READ, done, len(paths))
+        progress(ProgressStage.READ, done, len(paths))
     prune(options.cache)
     if not results:
         raise errors[min(errors)]

@@ -1,21 +1,21 @@
 """What a progress bar says of long work."""
 
-from redline.progress import Stage
+from redline.progress import ProgressStage
 from redline.report.language import _, marked
 
 _NAMES = {
-    Stage.READ: marked("reading traces"),
-    Stage.COMBINE: marked("combining ranks"),
-    Stage.WRITE: marked("writing ranks"),
-    Stage.CHECK: marked("checking what was written"),
-    Stage.MEASURE: marked("measuring this machine"),
-    Stage.COLLECTIVES: marked("measuring collectives"),
-    Stage.SEARCH: marked("searching layouts"),
-    Stage.VALIDATE: marked("predicting published runs"),
+    ProgressStage.READ: marked("reading traces"),
+    ProgressStage.COMBINE: marked("combining ranks"),
+    ProgressStage.WRITE: marked("writing ranks"),
+    ProgressStage.CHECK: marked("checking what was written"),
+    ProgressStage.MEASURE: marked("measuring this machine"),
+    ProgressStage.COLLECTIVES: marked("measuring collectives"),
+    ProgressStage.SEARCH: marked("searching layouts"),
+    ProgressStage.VALIDATE: marked("predicting published runs"),
 }
 
 
-def stage_names() -> dict[Stage, str]:
+def stage_names() -> dict[ProgressStage, str]:
     """In the language that is spoken now."""
     return {stage: _(name) for stage, name in _NAMES.items()}
 

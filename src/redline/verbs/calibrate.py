@@ -17,7 +17,7 @@ from redline.probes.budget import FULL_S, QUICK_S, Budget
 from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 
 if TYPE_CHECKING:
     from redline.probes.calibration_record import Collectives
@@ -65,7 +65,7 @@ def calibrate(
     start = start_now()
     tell(f"{seen(start)}; at most {budget.seconds:g} s")
     if "collectives" in families:
-        progress(Stage.COLLECTIVES, 0, 0)
+        progress(ProgressStage.COLLECTIVES, 0, 0)
     collectives = _collectives(torchrun, quick=quick, tell=tell, budget=budget) if "collectives" in families else None
     if torchrun and collectives is None:
         return None

@@ -14,7 +14,7 @@ from redline.findings.aggregate import findings_of
 from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
 from redline.launch.captured import captured_of
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
@@ -59,7 +59,7 @@ def _combined(
 ) -> tuple[Diagnosis, tuple[Failure, ...]]:
     """On return nothing is left of the digests but what the diagnosis has of them."""
     found = digest_job(files, machine, options, progress, match_rules, check_matches)
-    progress(Stage.COMBINE, 0, 0)
+    progress(ProgressStage.COMBINE, 0, 0)
     return combine(found.digests), found.failures
 
 

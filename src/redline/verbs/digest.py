@@ -9,7 +9,7 @@ from redline.analysis.rank.digest_file import Saved, save_digest
 from redline.artifacts import DIGEST_ENDING, refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_files import JobOptions
 from redline.report.digest.result import DigestResult
@@ -43,7 +43,7 @@ def digest(
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[Saved] = []
     for one, target in zip(digests, targets, strict=True):
-        progress(Stage.WRITE, len(saved), len(digests))
+        progress(ProgressStage.WRITE, len(saved), len(digests))
         saved.append(save_digest(one, target, made_by="redline digest", force=force))
     return DigestResult(
         paths=tuple(targets),

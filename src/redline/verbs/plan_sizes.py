@@ -10,7 +10,7 @@ from redline.planner.train.search.constraints import refuse_impossible
 from redline.planner.train.search.plan import TrainingRequest, plan_training
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import BY
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ def plan_sizes(
     plans, refused = [], []
     for number, devices in enumerate(sizes):
 
-        def tell(stage: Stage, done: float, total: float, number: int = number) -> None:
+        def tell(stage: ProgressStage, done: float, total: float, number: int = number) -> None:
             progress(stage, number + done / total, len(sizes))
 
         one = replace(request, devices=devices, by="memory" if by == "memory" else "speed")

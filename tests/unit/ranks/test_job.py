@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import DamagedError, InputError
-from redline.progress import Stage
+from redline.progress import ProgressStage
 from redline.ranks import read_files
 from redline.ranks.job import Job, read_job
 from redline.ranks.pool import WorkerDied
@@ -122,13 +122,13 @@ def test_a_file_whose_reader_was_killed_is_a_failure_beside_the_others(
 
 
 def test_progress_is_told_after_each_file(tmp_path: Path) -> None:
-    told: list[tuple[Stage, float, float]] = []
+    told: list[tuple[ProgressStage, float, float]] = []
 
-    def progress(stage: Stage, done: float, total: float) -> None:
+    def progress(stage: ProgressStage, done: float, total: float) -> None:
         told.append((stage, done, total))
 
     read_job(write(tmp_path, of_rank(0), b"rubbish", of_rank(1)), ALONE, progress)
-    assert told == [(Stage.READ, done, 3) for done in range(4)]
+    assert told == [(ProgressStage.READ, done, 3) for done in range(4)]
 
 
 def test_any_number_of_processes_gives_the_same(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from redline.cli.plan.layout import add_layout, layout_of
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
 from redline.cli.plan.output import REPORTS, add_output, deliver_reports, refuse_early
-from redline.cli.progress import progress
+from redline.cli.show_progress import progress
 from redline.errors import UsageError
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redline.cli.arguments import language
 from redline.cli.plan.output import add_output, deliver_reports, refuse_early
-from redline.cli.progress import progress
+from redline.cli.show_progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from redline.planner.validation.serving_accuracy import predicted as predicted_s
 from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, StepAccuracy, step_accuracy
 from redline.planner.validation.step_accuracy import predicted as predicted_steps
 from redline.planner.validation.training import expressed_runs
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,11 @@ class Validation:
 
 
 def validate(progress: Progress = silent) -> Validation:
-    progress(Stage.VALIDATE, 0, 3)
+    progress(ProgressStage.VALIDATE, 0, 3)
     step = step_accuracy()
-    progress(Stage.VALIDATE, 1, 3)
+    progress(ProgressStage.VALIDATE, 1, 3)
     memory = memory_accuracy()
-    progress(Stage.VALIDATE, 2, 3)
+    progress(ProgressStage.VALIDATE, 2, 3)
     return Validation(step=step, memory=memory, serving=serving_accuracy())
 
 

@@ -23,7 +23,7 @@ from redline.planner.train.time.overlap import overlaps
 from redline.planner.train.time.step_costs import of_row
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, TOP
 from redline.planner.train.workload import Workload
-from redline.progress import Progress, Stage, silent
+from redline.progress import Progress, ProgressStage, silent
 
 SHOWN_FRONTIER = 12
 
@@ -57,7 +57,7 @@ class TrainingRequest:
 
 def plan_training(request: TrainingRequest, progress: Progress = silent) -> TrainingPlan:
     """The layouts worth running, what each should cost, and why the best is the best."""
-    progress(Stage.SEARCH, 0, _SEARCHES)
+    progress(ProgressStage.SEARCH, 0, _SEARCHES)
     job, space = _job(request), _space(request)
     layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
     if not len(layouts.every):
@@ -97,7 +97,7 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
 
 def _changes(request: TrainingRequest, job: TrainingJob, found: FoundLayouts, progress: Progress) -> tuple[Change, ...]:
     def tell(done: int) -> None:
-        progress(Stage.SEARCH, 1 + done, _SEARCHES)
+        progress(ProgressStage.SEARCH, 1 + done, _SEARCHES)
 
     return changes(job, found, accepted_chance=request.accepted_chance, tell=tell)
 

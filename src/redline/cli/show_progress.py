@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from redline.cli.progress_bar import ProgressBar
-    from redline.progress import Progress, Stage
+    from redline.progress import Progress, ProgressStage
 
 _APPEARS_S = 1.0  # shorter work needs no bar
 _REDRAWN_S = 0.25
@@ -43,7 +43,7 @@ def _can_draw() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _labels(options: argparse.Namespace) -> tuple[dict[Stage, str], str]:
+def _labels(options: argparse.Namespace) -> tuple[dict[ProgressStage, str], str]:
     """In the language of the report: what is done, and how much time is left."""
     from redline.cli.arguments import language
     from redline.report.language import speaking
@@ -56,11 +56,11 @@ def _labels(options: argparse.Namespace) -> tuple[dict[Stage, str], str]:
 class _Bar:
     """Takes what is told, and draws it once the work has taken long enough. rich is imported when it does."""
 
-    def __init__(self, labels: dict[Stage, str], left: str, *, in_background: bool) -> None:
+    def __init__(self, labels: dict[ProgressStage, str], left: str, *, in_background: bool) -> None:
         self._labels, self._left = labels, left
         self._in_background = in_background
         self._began_s = self._stage_began_s = self._drawn_s = time.monotonic()
-        self._told: tuple[Stage, float, float] | None = None
+        self._told: tuple[ProgressStage, float, float] | None = None
         self._lock = threading.RLock()
         self._bar: ProgressBar | None = None
         self._is_over = False
@@ -69,7 +69,7 @@ class _Bar:
         if in_background:
             self._timer.start()
 
-    def __call__(self, stage: Stage, done: float, total: float) -> None:
+    def __call__(self, stage: ProgressStage, done: float, total: float) -> None:
         with self._lock:
             now_s = time.monotonic()
             if self._told is None or stage is not self._told[0]:
