@@ -103,3 +103,12 @@ def test_names_from_files_cannot_colour_or_move(tmp_path: Path) -> None:
     text = drawn(redline("inspect", str(nasty)), environment={"PYTHONUTF8": "1"})
     assert "\x1b[31m" not in text
     assert "a?[31m" in text
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["calibrate"], ["plan"], ["plan", "train"], ["diagnose"]], ids=" ".join)
+def test_help_fits_80_columns_and_says_the_same(words: list[str]) -> None:
+    command = redline(*words, "--help")
+    text = drawn(command, columns=80)
+    assert 60 < widest(text) <= 80
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.split() == piped.split()

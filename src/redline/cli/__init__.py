@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=f"redline {verb}", description=summary, allow_abbrev=False)
 
     def print_help(self, file: object = None) -> None:
-        show(self.format_help())  # argparse itself swallows failures to write
+        _show_help(self.format_help())  # argparse itself swallows failures to write
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.removeprefix('redline ')}: {message}\nsee: {self.prog} --help")
@@ -117,7 +117,7 @@ def _dispatch(arguments: list[str]) -> int:
         return UsageError.exit_code
     first, rest = arguments[0], arguments[1:]
     if first in ("-h", "--help"):
-        show(_help())
+        _show_help(_help())
     elif first == "--version":
         show(f"redline {__version__}\n")
     elif first == "--completion":
@@ -151,6 +151,15 @@ def _help() -> str:
         f"usage: redline VERB ...\n       redline --help | --version | --completion SHELL\n\n{INTRODUCTION}\n\n"
         f"verbs (redline VERB --help says more):\n{verbs}\n{EXIT_CODES}"
     )
+
+
+def _show_help(text: str) -> None:
+    if sys.stdout is not None and sys.stdout.isatty():
+        from redline.cli.help_text import folded
+        from redline.report.display import display_of
+
+        text = folded(text, display_of(sys.stdout).columns)
+    show(text)
 
 
 def _unknown(word: str) -> str:
