@@ -161,6 +161,7 @@ class _Run:
             return
         what = f"{what}: {module.__name__.rpartition('.')[2]}"
         self._tell(what)
+        self._tell_share(self._parts)
         self._parts += 1
         take(
             cases,

@@ -69,6 +69,7 @@ def calibrate(
     collectives = _collectives(torchrun, quick=quick, tell=tell, budget=budget) if "collectives" in families else None
     if torchrun and collectives is None:
         return None
+    progress(ProgressStage.MEASURE, 0, 1)
     from redline.probes.calibrate import calibrate_device
     from redline.probes.figures import machine_of
 

@@ -13,7 +13,7 @@ from redline.report import figure_names
 from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
 from redline.report.calibrate.text import render
-from redline.report.display import PLAIN_COLUMNS
+from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
@@ -55,6 +55,15 @@ def test_text(golden: str, found: Calibration, machine: Machine, language: str, 
     assert text == path.read_text()
     assert max(map(width_of, text.split("\n"))) <= PLAIN_COLUMNS
     assert text.count("\n") <= MOST_LINES
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("columns", [80, 160])
+@pytest.mark.parametrize(("found", "machine"), [(SICK, cpu_machine()), (gpu_calibration(), gpu_machine())])
+def test_a_terminal_gets_its_own_width(found: Calibration, machine: Machine, columns: int, language: str) -> None:
+    with speaking(language), displaying(Display(columns=columns, is_terminal=True, has_colour=True)):
+        text = render(found, machine)
+        assert 70 < max(map(width_of, text.split("\n"))) <= columns
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

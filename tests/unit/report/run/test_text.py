@@ -9,7 +9,7 @@ import pytest
 
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
-from redline.report.display import PLAIN_COLUMNS
+from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
 from redline.report.run.run_messages import TOLD
 from redline.report.run.text import MOST_LINES, render, render_stall
@@ -87,6 +87,13 @@ def shown(record: RunRecord, folder: Path | None = Path("runs/a")) -> list[str]:
     assert len(lines) <= MOST_LINES
     assert all(width_of(line) <= PLAIN_COLUMNS for line in lines)
     return lines
+
+
+def test_a_narrow_terminal_says_as_much_on_more_lines() -> None:
+    with displaying(Display(columns=60, is_terminal=True)):
+        text = render(run(rank()), Path("runs/a"))
+    assert max(map(width_of, text.splitlines())) <= 60
+    assert text.split() == " ".join(shown(run(rank()))).split()
 
 
 def test_a_usual_run() -> None:
