@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 FINDINGS = "Findings"
 CHINESE = "zh-CN"
 TRANSLATED = f".{CHINESE}.md"
+HOMES = ("index.md", f"index{TRANSLATED}")
 _LINK = re.compile(r"(?<=\]\()(?P<path>(?:\.\./)+[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _CHINESE_LINE_END = re.compile(
     r"(?<=[\u4e00-\u9fff，。；：、）])\n(?=[\u4e00-\u9fff（])|(?<=[，。；：、）])\n(?=[A-Za-z0-9`\[])"
@@ -105,7 +106,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
     source = page.file.src_uri
-    if page.is_homepage:
+    if source in HOMES:
         page.meta["hide"] = ["navigation"]  # it would be empty
     if source.endswith(TRANSLATED):
         markdown = with_chinese_lines_joined(markdown)

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browsing import opened, until
+from tests.browsing import opened
 
 ROOT = Path(__file__).parents[2]
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
@@ -92,7 +92,7 @@ def test_every_page_is_two_clicks_away(site: Path, pages: dict[Path, Addresses],
 def test_search_works_from_a_disk(browser: Browser, site: Path, home: str, word: str, result: str) -> None:
     with opened(browser, site / home) as (page, log):
         page.fill("input[name=query]", word)
-        until(page, "document.querySelectorAll('.md-search-result__link').length > 0")
+        page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)  # the index is built first
         hrefs = [str(link.get_attribute("href")) for link in page.query_selector_all(".md-search-result__link")]
         assert any(result in href for href in hrefs)
         assert [url for url in log.requests if not url.startswith(("file:", "data:", "blob:"))] == []
