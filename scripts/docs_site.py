@@ -79,13 +79,17 @@ def with_links_to_source(text: str, page: str) -> str:
 
 
 def with_english_anchors(text: str, english: str) -> str:
-    """A translated page also answers to the anchors of its English one, which untranslated pages link to."""
-    pairs = list(zip(headings_of(text), headings_of(english), strict=False))
-    for translated, original in reversed(pairs[1:]):  # nothing may stand before the title
+    """A translated page also answers to the anchors of its English one, which untranslated pages link to.
+
+    Those of headings that it lacks, because it lags behind, lead to its end.
+    """
+    own, originals = headings_of(text)[1:], headings_of(english)[1:]  # nothing may stand before the title
+    missing = [github_anchor(original["text"]) for original in originals[len(own) :]]
+    for translated, original in reversed(list(zip(own, originals, strict=False))):
         anchor = github_anchor(original["text"])
         if anchor != github_anchor(translated["text"]):
             text = f'{text[: translated.start()]}<a id="{anchor}"></a>\n\n{text[translated.start() :]}'
-    return text
+    return text + "".join(f'\n<a id="{anchor}"></a>\n' for anchor in missing)
 
 
 def with_chinese_lines_joined(text: str) -> str:

@@ -19,6 +19,13 @@ def test_a_translation_answers_to_english_anchors() -> None:
     )
 
 
+def test_a_translation_that_lags_behind_answers_to_all_of_them() -> None:
+    english = "# Title\n\n## One\n\n## New\n"
+    assert docs_site.with_english_anchors("# 标题\n\n## 一\n", english) == (
+        '# 标题\n\n<a id="one"></a>\n\n## 一\n\n<a id="new"></a>\n'
+    )
+
+
 def test_lines_of_chinese_are_joined_without_a_space() -> None:
     assert docs_site.with_chinese_lines_joined("耗时很长，\n与 kernel\n无关。\n\n另外，\n`host`") == (
         "耗时很长，与 kernel\n无关。\n\n另外，`host`"
