@@ -9,7 +9,7 @@ RedlineError                  2   anything expected to go wrong
 │   ├── DamagedError          2   damage was found, and none was to be tolerated
 │   ├── ClockError            2   the ranks' clocks cannot be aligned
 │   ├── UnknownHardwareError  2   no record of the catalogue fits, or more than one
-│   └── UnexpectedError       2   a bug of Redline that one file brings out
+│   └── UnexpectedError       2   a bug in Redline that one file brings out
 └── OutputError               2   a result cannot be written
 
 A message is one or two lines: what failed, in which file, why, and what to do about it.

@@ -69,7 +69,7 @@ def test_a_busy_machine_ends_in_time_and_marks_everything(busy: Path) -> None:
 
 def test_neither_diagnose_nor_plan_quotes_what_a_busy_machine_measured(busy: Path) -> None:
     said, record = diagnosed(busy, "--machine", "machine.json")
-    assert said.startswith("MFU not known: no usable peak for fp32: of the profile, measured figures are not used: ")
+    assert said.startswith("MFU unknown: no usable peak for fp32 in the profile: measured figures are not used: ")
     assert "calibrate again on a quiet machine" in said
     assert record["utilisation"] is None
     declined = [one for one in record["unseen"] if one["what"] == "unusable_figures"]
@@ -81,7 +81,7 @@ def test_neither_diagnose_nor_plan_quotes_what_a_busy_machine_measured(busy: Pat
 
 def test_a_trace_of_a_cpu_is_declined_without_a_profile_and_rated_with_it(busy: Path) -> None:
     said, record = diagnosed(busy)
-    assert said.startswith("MFU not known: the catalogue has no CPUs; ")
+    assert said.startswith("MFU unknown: the catalogue has no CPUs; ")
     assert record["utilisation"] is None
 
     profile = json.loads((busy / "machine.json").read_text())

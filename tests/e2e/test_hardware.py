@@ -66,7 +66,7 @@ def test_a_machine_without_figures_can_be_shown(tmp_path: Path) -> None:
     path = tmp_path / "bare.json"
     save_profile(Machine(name="bare"), path, made_by="a test")
     done = run_redline("hardware", path)
-    assert done.stdout == "bare\nridge     not known: it takes a 16-bit peak and the bandwidth of the memory\n"
+    assert done.stdout == "bare\nridge     unknown: needs a 16-bit peak and the memory bandwidth\n"
 
 
 def test_json_and_files(profile: Path, tmp_path: Path) -> None:

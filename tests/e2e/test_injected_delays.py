@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).parent / "programs" / "small_gpt.py"
 ATTEMPTS = 4
 DELAY_MS = 800.0  # long against a step of some 20 ms, even when other load makes that three times as long
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-WORDS = {"host": "its host holds", "compute": "it computes", "input": "its data loader"}
+WORDS = {"host": "its device waits", "compute": "it computes", "input": "its data loader"}
 QUIET = {"KINETO_LOG_LEVEL": "6", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 

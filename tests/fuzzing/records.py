@@ -40,7 +40,7 @@ from tests.fuzzing.runner import Kind, expect
 from tests.unit.report.run.test_text import rank, window
 from tests.unit.report.run.test_text import run as run_of
 
-BUG = "is a bug of Redline"
+BUG = "is a bug in Redline"
 LONGEST_REFUSAL = 3  # lines
 
 

@@ -25,9 +25,9 @@ PLANNED = ("compare", "tune")
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
-  0    fine
-  1    something that you asked for with --fail-on or --fail-if-slow was found
-  2    the command line, an input or an output cannot be used
+  0    success
+  1    a condition of --fail-on or --fail-if-slow was met
+  2    bad command line, or an input or output that cannot be used
   130  interrupted
 """
 
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import traceback
 
         complain(traceback.format_exc().rstrip())
-        print("redline: the above is a bug of Redline; please report it with the traceback", file=sys.stderr)
+        print("redline: the above is a bug in Redline; please report it with the traceback", file=sys.stderr)
         return RedlineError.exit_code
 
 
@@ -149,7 +149,7 @@ def _help() -> str:
     verbs = "".join(f"  {name:<{width}}  {verb.summary}\n" for name, verb in VERBS.items())
     return (
         f"usage: redline VERB ...\n       redline --help | --version | --completion SHELL\n\n{INTRODUCTION}\n\n"
-        f"verbs (redline VERB --help says more):\n{verbs}\n{EXIT_CODES}"
+        f"verbs (see redline VERB --help):\n{verbs}\n{EXIT_CODES}"
     )
 
 
@@ -198,11 +198,11 @@ def _verb(name: str, summary: str) -> Verb:
 VERBS = {
     "run": _verb("run", "start a job unchanged, watch its steps, and capture a few of them"),
     "calibrate": _verb("calibrate", "measure what this machine can do, for diagnose and plan, and as a health check"),
-    "plan": _verb("plan", "say what a training or serving job should cost, and which layout to run it on"),
-    "inspect": _verb("inspect", "say what is in traces, and how far it can be trusted"),
-    "merge": _verb("merge", "put the ranks of a job on one clock, in one trace for Perfetto"),
-    "diagnose": _verb("diagnose", "say where the time went, why, and what to change"),
-    "explain": _verb("explain", "say what a finding means, what to change, and what it can gain"),
-    "digest": _verb("digest", "put each rank's trace into a file of at most 32 KB, to diagnose from"),
-    "hardware": _verb("hardware", "show what accelerators can do at best, and who says so"),
+    "plan": _verb("plan", "predict what a training or serving job should cost, and find the best layout"),
+    "inspect": _verb("inspect", "show what traces contain, and how far to trust them"),
+    "merge": _verb("merge", "merge the ranks of a job on one clock, into one trace for Perfetto"),
+    "diagnose": _verb("diagnose", "show where the time went, why, and what to change"),
+    "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
+    "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
+    "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),
 }

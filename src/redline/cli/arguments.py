@@ -44,15 +44,15 @@ def size_bytes(text: str) -> int:
 
 
 def add_reading(parser: argparse.ArgumentParser, what: str = "a trace") -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"{what}, an archive, a folder or a pattern of them")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"{what}, an archive, a folder or a glob pattern")
     parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
     parser.add_argument(
         "--jobs",
         type=positive,
         metavar="N",
-        help="processes that read (default: one per core; one for little data)",
+        help="reader processes (default: one per core; one for little data)",
     )
-    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even where nothing changed")
+    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even if nothing changed")
 
 
 def add_step(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def add_step(parser: argparse.ArgumentParser) -> None:
         "--step-regex",
         type=regex,
         metavar="RE",
-        help="regions, operators or Python calls named like this are the steps",
+        help="regular expression for regions, operators or Python calls that are the steps",
     )
 
 
@@ -68,7 +68,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         metavar="NAME|FILE",
-        help="whose peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)",
+        help="peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)",
     )
 
 
@@ -89,9 +89,9 @@ class _Once(argparse.Action):
 
 def add_one_output(parser: argparse.ArgumentParser) -> None:
     """A file instead of stdout."""
-    what = "write to FILE; its extension says the format"
+    what = "write to FILE; the extension sets the format"
     parser.add_argument("-o", "--output", metavar="FILE", action=_Once, help=what)
-    parser.add_argument("--force", action="store_true", help="replace FILE even where it is no report of Redline")
+    parser.add_argument("--force", action="store_true", help="replace FILE even if it is not a Redline report")
 
 
 def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
@@ -111,7 +111,7 @@ def add_language(parser: argparse._ActionsContainer) -> None:
         type=_short_language,
         choices=LANGUAGES,
         metavar="LANG",
-        help="en or zh (default: REDLINE_LANG of the environment, or en)",
+        help="en or zh (default: $REDLINE_LANG, or en)",
     )
 
 

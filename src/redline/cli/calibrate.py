@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 USAGE = "redline calibrate [options] [options of torchrun]\n       redline calibrate --compare A.json B.json [options]"
 DESCRIPTION = """\
 Measure what this machine can do, in a few minutes, and write a profile that `redline diagnose --machine` takes. With
-options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., ...) collectives among the processes that it starts are
-measured too, and slow ranks and slow links are named. It needs torch, and a machine that does nothing else meanwhile.
+options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., ...) collectives between the started processes are
+measured too, and slow ranks and slow links are named. Needs torch and an otherwise idle machine.
 """
 PROFILE = "machine.json"
 
@@ -39,26 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=f"the profile (.json; default: {PROFILE}), the page (.html) or the text (.txt); may be repeated",
     )
-    parser.add_argument("--force", action="store_true", help="replace files even where they are no reports of Redline")
+    parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
     parser.add_argument("--quick", action="store_true", help="about a minute: fewer repetitions, shapes and sizes")
     parser.add_argument(
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="wall time at most, what matters most first (default: 300; with --quick 90)",
+        help="wall-time limit; the most important measurements run first (default: 300; with --quick 90)",
     )
     parser.add_argument(
-        "--only", metavar="FAMILIES", help="of compute,memory,overhead,roofline,collectives (default: all)"
+        "--only",
+        metavar="FAMILIES",
+        help="which measurements: compute,memory,overhead,roofline,collectives (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
         "--fail-if-slow", action="store_true", help="exit with 1 if a rank or a link is slow, or a result is wrong"
     )
     parser.add_argument(
-        "--show", action="store_true", help="show what collectives do to a few numbers, and measure nothing"
+        "--show", action="store_true", help="show on a few numbers what each collective does; measure nothing"
     )
     parser.add_argument(
-        "--compare", nargs=2, metavar="PROFILE", help="two profiles figure by figure, and measure nothing"
+        "--compare", nargs=2, metavar="PROFILE", help="compare two profiles figure by figure; measure nothing"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
     add_language(parser)

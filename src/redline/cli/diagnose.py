@@ -51,10 +51,10 @@ FORMATS = {  # by the extension of a file
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
-    "findings": "all findings: what each can gain, beside the others and alone, and what it does to numbers",
+    "findings": "all findings: gain beside the others and alone, effect on numerics",
     "kernels": "kernels by operator and shape: time, achieved rates, distance from the roof",
     "collectives": "collectives by kind and size: time, hidden and waiting share, bandwidth",
-    "ranks": "ranks: step, accounts, who was late",
+    "ranks": "ranks: step, accounts, lateness",
     "steps": "steps: length and accounts of each",
     "host": "what the host did while the device waited for it",
 }
@@ -81,11 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         action="append",
         metavar="LIMIT",
-        help="exit with 1 if this is crossed, such as 'idle>20%%', 'mfu<40%%', 'step>150ms', RL-H01; may be repeated",
+        help="exit with 1 if this is met, such as 'idle>20%%', 'mfu<40%%', 'step>150ms', RL-H01; may be repeated",
     )
     add_redact(parser)
     add_language(parser)
-    add_output(parser, verbose="all findings, tables without a limit of rows, and tracebacks")
+    add_output(parser, verbose="all findings, full tables, and tracebacks")
 
 
 def run(options: argparse.Namespace) -> int:

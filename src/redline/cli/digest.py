@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
-    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where the digests go, one per rank")
+    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="folder for the digests, one per rank")
     add_machine(parser)
     add_step(parser)
     add_redact(parser)
-    parser.add_argument("--force", action="store_true", help="replace digests where they exist")
-    add_loudness(parser, verbose="tracebacks of files that Redline fails on")
+    parser.add_argument("--force", action="store_true", help="replace digests if they exist")
+    add_loudness(parser, verbose="tracebacks for files that Redline fails on")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="CODE|WORD",
-        help="a finding such as RL-H01 or h01, or words to find one by, such as idle (default: list all)",
+        help="a finding such as RL-H01 or h01, or words to search for, such as idle (default: list all)",
     )
     add_language(parser)
 

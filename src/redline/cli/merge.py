@@ -23,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=size_bytes,
         default="200MB",
         metavar="SIZE",
-        help="the merged trace is at most this large; what was left out is said (default: %(default)s)",
+        help="size limit of the merged trace; what is left out is reported (default: %(default)s)",
     )
     add_redact(parser)
-    parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
-    add_loudness(parser, verbose="tracebacks of files that Redline fails on")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    add_loudness(parser, verbose="tracebacks for files that Redline fails on")
 
 
 def run(options: argparse.Namespace) -> int:

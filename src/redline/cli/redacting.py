@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def add_redact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--redact", action="store_true", help="take out hosts, users, folders, names of traces and secrets, and say so"
+        "--redact",
+        action="store_true",
+        help="remove hosts, users, folders, names of traces and secrets, and report what was removed",
     )
 
 

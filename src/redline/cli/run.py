@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="of the run (default: a new one in redline-runs)")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", help="folder of the run (default: a new one in redline-runs)"
+    )
     _add_windows(parser.add_argument_group("what to capture"))
     _add_limits(parser.add_argument_group("limits"))
     _add_afterwards(parser.add_argument_group("after the run"))
@@ -50,26 +52,26 @@ def _add_windows(window: argparse._ArgumentGroup) -> None:
         type=_count,
         default=Settings.after,
         metavar="N",
-        help="steps to let pass before the first window (default: 8)",
+        help="steps to skip before the first window (default: 8)",
     )
     window.add_argument(
         "--every", type=positive, default=Settings.every, metavar="N", help="another window every N steps"
     )
     window.add_argument(
-        "--when", type=_condition, metavar="IF", help="a window when this comes true: 'step_time>1.5*median'"
+        "--when", type=_condition, metavar="IF", help="open a window when this is true: 'step_time>1.5*median'"
     )
     window.add_argument("--watch-only", action="store_true", help="count and time steps, capture none")
     window.add_argument(
         "--capture-signal",
         type=_signal,
         metavar="NAME",
-        help="a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
+        help="open a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
     )
     window.add_argument(
         "--stacks", action="store_true", help="record Python stacks; they make steps up to several times longer"
     )
     window.add_argument("--memory", action="store_true", help="record every allocation")
-    window.add_argument("--no-shapes", action="store_true", help="do not record shapes; then nothing can be rated")
+    window.add_argument("--no-shapes", action="store_true", help="do not record shapes (then FLOPs are unknown)")
 
 
 def _add_limits(limits: argparse._ArgumentGroup) -> None:
@@ -78,7 +80,7 @@ def _add_limits(limits: argparse._ArgumentGroup) -> None:
         type=_share,
         default=Settings.budget,
         metavar="SHARE",
-        help="of the run's time, for windows after the first (1%%)",
+        help="share of the run's time for windows after the first (default: 1%%)",
     )
     limits.add_argument(
         "--keep", type=positive, default=Settings.keep, metavar="N", help="newest windows to keep (default: 16)"
@@ -88,31 +90,31 @@ def _add_limits(limits: argparse._ArgumentGroup) -> None:
         type=size_bytes,
         default=Settings.disk_bytes,
         metavar="SIZE",
-        help="of the folder (default: 2 GiB)",
+        help="size limit of the folder (default: 2 GiB)",
     )
     limits.add_argument(
         "--max-memory",
         type=size_bytes,
         default=Settings.memory_bytes,
         metavar="SIZE",
-        help="that a window may add to a process before it is closed early (default: 256 MiB)",
+        help="memory that a window may add to a process before it is closed early (default: 256 MiB)",
     )
     limits.add_argument(
-        "--no-fork", action="store_true", help="write traces in the job's processes, which stand still meanwhile"
+        "--no-fork", action="store_true", help="write traces in the job's processes, which pause meanwhile"
     )
     limits.add_argument(
         "--stall-after",
         type=_seconds,
         default=300.0,
         metavar="SECONDS",
-        help="without a step: say where each rank stands (default: 300; 0 for never)",
+        help="after this long without a step, show where each rank is (default: 300; 0 for never)",
     )
 
 
 def _add_afterwards(after: argparse._ArgumentGroup) -> None:
     after.add_argument("--diagnose", action="store_true", help="diagnose at once, on stderr")
     after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
-    after.add_argument("-q", "--quiet", action="store_true", help="say nothing of our own")
+    after.add_argument("-q", "--quiet", action="store_true", help="no output of its own")
     add_language(after)
 
 
@@ -174,7 +176,7 @@ def _unharmed(tell: Callable[[], None]) -> None:
     except RedlineError as error:
         _say(f"redline: {masked(as_options(str(error)))}\n")
     except Exception as error:  # noqa: BLE001 (the job must not hear of it)
-        _say(f"redline: a bug of Redline, please report it: {type(error).__name__}: {masked(str(error))}\n")
+        _say(f"redline: a bug in Redline, please report it: {type(error).__name__}: {masked(str(error))}\n")
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_with_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--with-trace", action="store_true", help="write the merged trace beside an HTML report, which links to it"
+        "--with-trace", action="store_true", help="write the merged trace next to an HTML report, which links to it"
     )
 
 

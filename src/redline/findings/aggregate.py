@@ -52,7 +52,7 @@ def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) ->
         of_kernels = one.accounts.get(COMPUTE, 0.0) > one.bound_ns / 2
         if launching is not None and of_kernels and one.bound_ns < launching.bound_ns:
             caveat = Evidence(
-                "The host limits this step: until {code} is fixed, shorter kernels gain little.",
+                "The step is host-bound: until {code} is fixed, faster kernels gain little.",
                 {"code": launching.code},
             )
             yield replace(one, evidence=(*one.evidence, caveat))

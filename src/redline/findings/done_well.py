@@ -26,7 +26,8 @@ def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Itera
             "exposed_ns": diagnosis.exposed_ns / len(diagnosis.ranks),
         }
         yield Evidence(
-            "Communication overlaps: {hidden_share} of its {communicating_ns} is hidden, {exposed_ns} is exposed.",
+            "Communication overlaps with compute: {hidden_share} of {communicating_ns} is hidden, "
+            "{exposed_ns} is exposed.",
             values,
         )
     steps = outline.steps
@@ -38,7 +39,7 @@ def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Itera
             "busy_share": steps.busy_ns / steps.device_window_ns,
             "window_ns": steps.device_window_ns,
         }
-        yield Evidence("The device is busy {busy_share} of {window_ns} from first to last work.", busy)
+        yield Evidence("The device is busy {busy_share} of the {window_ns} between its first and last work.", busy)
     loading_ns = sum(rank.facts.loading_ns for rank in diagnosis.ranks) / max(diagnosis.rank_steps, 1)
     if loading_ns and diagnosis.per_step[Account.INPUT] < _LOADING * step_ns:
         waited: dict[str, float | str] = {"input_share": diagnosis.per_step[Account.INPUT] / step_ns}

@@ -106,14 +106,14 @@ def untold(totals: MatchTotals) -> Iterator[Evidence]:
     share = totals.figures.get("untold_share", 0.0)
     if share > _UNTOLD_SHARE:
         yield Evidence(
-            "Of {untold_share} of the exposed communication no other rank was recorded, so waiting for late ranks may "
-            "be in this: diagnose all ranks together.",
+            "For {untold_share} of the exposed communication no other rank was recorded, so it may include "
+            "waiting for late ranks: diagnose all ranks together.",
             {"untold_share": share},
         )
     unknown = totals.per_step("unknown_ns")
     if unknown > _UNTOLD_SHARE * totals.step_ns:
         yield Evidence(
-            "{unknown_ns} more of each step is exposed in exchanges of unknown kind, as their launch was not recorded: "
-            "the bound may be too low.",
+            "Another {unknown_ns} of each step is exposed in collectives of unknown kind, because their "
+            "launch was not recorded: the bound may be too low.",
             {"unknown_ns": unknown},
         )

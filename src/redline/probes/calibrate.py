@@ -232,10 +232,10 @@ class _Run:
             [dtype for dtype in dtypes if dtype not in fitted],
             [dtype for dtype, law in fitted.items() if law is None],
         )
-        declined = [*(self._no_time(f"law of matmuls in {', '.join(late)}") if late else ())]
+        declined = [*(self._no_time(f"matmul model in {', '.join(late)}") if late else ())]
         if few:
             why = "too few shapes were timed often enough"
-            declined.append(Declined(what=f"law of matmuls in {', '.join(few)}", why=why))
+            declined.append(Declined(what=f"matmul model in {', '.join(few)}", why=why))
         return tuple(law for law in fitted.values() if law is not None), tuple(declined)
 
     def declined(self) -> Iterator[Declined]:

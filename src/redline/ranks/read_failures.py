@@ -21,7 +21,7 @@ class Failure:
 
     path: str
     message: str
-    traceback: str = ""  # where the failure is a bug of Redline
+    traceback: str = ""  # where the failure is a bug in Redline
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", masked(self.message))  # it may quote the file

@@ -22,9 +22,9 @@ LABELS: Mapping[str, str] = {
     PEAK: marked("peak"),
     BEST_MATMUL: marked("best matmul"),
     SUSTAINED_MATMUL: marked("sustained matmul"),
-    LAW_COMPUTE: marked("law: compute roof"),
-    LAW_MEMORY: marked("law: memory roof"),
-    LAW_FIXED: marked("law: fixed time"),
+    LAW_COMPUTE: marked("matmul model: compute roof"),
+    LAW_MEMORY: marked("matmul model: memory roof"),
+    LAW_FIXED: marked("matmul model: fixed time"),
     "memory_bytes": marked("memory"),
     "memory_bytes_per_s": marked("memory bandwidth"),
     "fabric_bytes_per_s": marked("fabric, per direction"),
@@ -80,4 +80,4 @@ def unused(line: str) -> str:
 def unused_of(machine: Machine) -> str:
     """As a sentence; "" where all figures of the machine can be used."""
     line = unusable_line(machine)
-    return _("Of the profile, {what}.").format(what=unused(line)) if line else ""
+    return _("In the profile, {what}.").format(what=unused(line)) if line else ""

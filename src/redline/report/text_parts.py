@@ -19,6 +19,12 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
+def interval(low: str, high: str) -> str:
+    """13.0 s and 24.0 s -> "13.0-24.0 s"; each with its unit where these differ."""
+    number, _space, unit = low.rpartition(" ")
+    return f"{number}-{high}" if high.endswith(f" {unit}") else f"{low}-{high}"
+
+
 def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
     """Numbers with runs folded: 0-3, 7, 9-12."""
     runs: list[list[int]] = []

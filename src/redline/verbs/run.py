@@ -64,7 +64,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     settings.follow = where is None and not command.elastic
     shared = None if command.blind else make_board(_slots(command, settings))
     if shared is None and not command.blind:
-        notes.append("no shared memory could be had; the job ran unwatched")
+        notes.append("no shared memory available; the job ran unwatched")
     _tell(settings, command, where, folder, shared)
     job = _Job(command, settings, shared, folder, watching)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -140,7 +140,7 @@ class _Job:
             return look()
         except Exception as error:  # noqa: BLE001
             name = type(error).__name__
-            self.troubles.setdefault(name, f"watching failed, which is a bug of Redline: {name}: {error}")
+            self.troubles.setdefault(name, f"watching failed, which is a bug in Redline: {name}: {error}")
             return None
 
     def records(self) -> tuple[RankRecord, ...]:

@@ -231,7 +231,7 @@ def test_the_help_names_every_family() -> None:
 def test_comparing_prints_or_writes(profiles: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--compare", *profiles]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("B beside A, of ")
+    assert text.startswith("B against A, ")
     assert main(["calibrate", "--compare", *profiles, "-o", "c.txt"]) == 0
     assert (folder / "c.txt").read_text() == text
     assert main(["calibrate", "--compare", *profiles, "--json"]) == 0

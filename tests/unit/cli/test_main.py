@@ -49,7 +49,7 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert main(["act"]) == 2
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said
-    assert "a bug of Redline" in said
+    assert "a bug in Redline" in said
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_several_sizes_stand_side_by_side(capsys: pytest.CaptureFixture[str]) ->
     assert main(train(gpus="8,7,16", batch="64")) == 0
     out = capsys.readouterr().out
     assert out.startswith("by number of GPUs\n  GPUs  best layout ")
-    assert "\n  what follows is the plan for 16 GPUs\n\nllama-3.1-8b on 16 " in out
+    assert "\n  below: the plan for 16 GPUs\n\nllama-3.1-8b on 16 " in out
     assert main(train("--by", "cost", "--json", gpus="8,16", batch="64")) == 0
     assert json.loads(capsys.readouterr().out)["devices"] == 8
 
@@ -280,11 +280,11 @@ def test_a_module_is_planned_in_samples(capsys: pytest.CaptureFixture[str], fold
     pytest.importorskip("torch")
     assert main(module("--tokens", "1M", "-o", "plan.html", "-o", "plan.json.gz", "-q")) == 0
     told = capsys.readouterr().out
-    for part in ("256 samples in a step", "samples/s,", "the whole job: 1.00 M samples"):
+    for part in ("256 samples per step", "samples/s,", "the whole job: 1.00 M samples"):
         assert part in told
     assert "token" not in told
     assert "80 % interval" not in told  # nobody has measured it
-    assert "take it as a guess" in told
+    assert "treat it as a guess" in told
     assert "samples/s/GPU" in (folder / "plan.html").read_text()
     assert main(module("--json")) == 0
     record = json.loads(capsys.readouterr().out)

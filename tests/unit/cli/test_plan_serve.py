@@ -44,7 +44,7 @@ def refused(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str
 def test_a_plan_of_serving(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(serve("--gpus", "64", "--price", "2.5", "-o", "serve.html")) == 0
     told = capsys.readouterr()
-    for part in ("llama-3.1-70b on H100-SXM5-80GB, served by SGLang\nbest ", "first token", "a million output tokens"):
+    for part in ("llama-3.1-70b on H100-SXM5-80GB, served by SGLang\nbest ", "TTFT", "per million output tokens"):
         assert part in told.out
     assert told.err == "next: open serve.html in a browser\n"
     assert (folder / "serve.html").exists()

@@ -52,7 +52,7 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ZeroDivisionError("x"), "redline: a bug of Redline, please report it: ZeroDivisionError: x\n"),
+        (ZeroDivisionError("x"), "redline: a bug in Redline, please report it: ZeroDivisionError: x\n"),
         (InputError("a.json: not a trace"), "redline: a.json: not a trace\n"),
         (KeyboardInterrupt(), "redline: interrupted\n"),
     ],

@@ -216,6 +216,6 @@ def test_shorter_kernels_gain_little_while_the_host_limits() -> None:
         ]
     )
     _, found = diagnosed([replace(launching, code="RL-H01", is_launch_bound=True), smaller, larger, idle])
-    warned = [one.code for one in found.findings if any("The host limits" in said.message for said in one.evidence)]
+    warned = [one.code for one in found.findings if any("host-bound" in said.message for said in one.evidence)]
     assert {one.code for one in found.findings} == {"RL-H01", smaller.code, larger.code, idle.code}
     assert warned == [smaller.code]

@@ -103,7 +103,7 @@ def test_laws_are_not_fitted_when_it_is_late(calibrated: Callable[..., Calibrati
     found = calibrated(Late(4), ["compute"])
     assert len(found.kernels) > 20
     assert found.laws == ()
-    assert any(one.what.startswith("law of matmuls in fp32, bf16, ") for one in found.declined)
+    assert any(one.what.startswith("matmul model in fp32, bf16, ") for one in found.declined)
 
 
 def test_a_signal_is_written_down(calibrated: Callable[..., Calibration]) -> None:

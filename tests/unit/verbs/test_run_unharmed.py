@@ -31,7 +31,7 @@ def test_a_bug_in_watching_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "job.py").write_text("import time; time.sleep(0.6)")
     ran = verb.run(command(None, [str(tmp_path / "job.py")]), Settings({}), str(tmp_path / "run"))
     assert ran.ended.exit_code == 0
-    assert ran.record.notes == ("watching failed, which is a bug of Redline: ZeroDivisionError: a bug",)
+    assert ran.record.notes == ("watching failed, which is a bug in Redline: ZeroDivisionError: a bug",)
 
 
 def test_parts_of_other_watchers_stay(tmp_path: Path) -> None:

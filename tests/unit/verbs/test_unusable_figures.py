@@ -50,7 +50,7 @@ def test_a_plan_with_a_rough_profile_is_that_of_the_record(words: str, capsys: p
     assert main([*words.split(), profile]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert (
-        "Of the profile, measured figures are not used: memory_bytes_per_s, best_matmul_flops_per_s.bf16 "
+        "In the profile, measured figures are not used: memory_bytes_per_s, best_matmul_flops_per_s.bf16 "
         f"(memory_bytes_per_s: {WHY}); calibrate again on a quiet machine."
     ) in text
 
@@ -74,12 +74,12 @@ def test_a_plan_that_needs_them_is_refused_with_the_reason(
     [
         (
             "en",
-            "not known: no usable peak for fp32: of the profile, measured figures are not used: peak_flops_per_s.fp32 "
+            "unknown: no usable peak for fp32 in the profile: measured figures are not used: peak_flops_per_s.fp32 "
             f"(peak_flops_per_s.fp32: {WHY}); calibrate again on a quiet machine",
         ),
         (
             "zh",
-            "未知：fp32 没有可用的峰值：该 profile 中，以下实测数值未被采用：peak_flops_per_s.fp32"
+            "未知：该 profile 中没有 fp32 可用的峰值：以下实测数值未被采用：peak_flops_per_s.fp32"
             "（peak_flops_per_s.fp32：其区间单侧达 89 %，超过 25 %）；请在空闲的机器上重新标定",
         ),
     ],
@@ -87,6 +87,7 @@ def test_a_plan_that_needs_them_is_refused_with_the_reason(
 def test_a_diagnosis_says_why_there_is_no_mfu(language: str, line: str) -> None:
     detail = why_unusable(Machine(name="ours", unusable={"peak_flops_per_s.fp32": rough(1e10)}))
     remark = Remark(what=Unseen.UNUSABLE_FIGURES, ranks=1, detail=detail)
+    prefix, first = ("in the profile, ", "measured figures") if language == "en" else ("该 profile 中，", "以下")
     with speaking(language):
         assert no_mfu_line([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp32"), remark], on_cpu=True) == line
-        assert unseen(remark, 1) == line[line.index("of the" if language == "en" else "该") :]
+        assert unseen(remark, 1) == f"{prefix}{line[line.index(first) :]}"

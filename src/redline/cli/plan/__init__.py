@@ -19,8 +19,8 @@ KINDS = {
 }
 DESCRIPTIONS = {
     "train": "Predict what a training job should cost before it runs, and find the best layout.",
-    "serve": "Predict what serving a model gives its users, and find the best way to do it.",
-    "validate": "Hold plans against the published measurements that come with Redline.",
+    "serve": "Predict latency and throughput of serving a model, and find the best configuration.",
+    "validate": "Compare plans with the published measurements that come with Redline.",
 }
 EXAMPLE = "redline plan train --model llama-3.1-8b --machine H100-SXM5-80GB --gpus 64 --sequence 8192 --batch 512"
 USAGE = f"redline plan {{{','.join(KINDS)}}} [options]"
@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     width = max(map(len, KINDS))
     kinds = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in KINDS.items())
     parser.description = (
-        "Predict what a job should cost before it runs, with the error of such predictions.\n\n"
-        f"what can be planned (redline plan KIND --help says more):\n{kinds}\n\n"
+        "Predict what a job should cost before it runs, with an interval.\n\n"
+        f"what can be planned (see redline plan KIND --help):\n{kinds}\n\n"
         f"for example:\n  {EXAMPLE}"
     )
     parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(KINDS)}; its options follow")

@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 def add_job(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the whole job")
     group.add_argument(
-        "--tokens", type=count, metavar="COUNT", help="(or samples) to train on, such as 15T: days, money, goodput"
+        "--tokens",
+        type=count,
+        metavar="COUNT",
+        help="tokens (or samples) to train on, such as 15T: adds days, money, goodput",
     )
-    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
+    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="price per GPU-hour, in any currency")
     group.add_argument(
         "--failures",
         metavar="RATE|NAME",
-        help="per node and day, or of a published cluster such as llama-3 (default: a band of published rates)",
+        help="failures per node and day, or those of a published cluster such as llama-3 (default: a "
+        "range of published rates)",
     )
     group.add_argument(
         "--recovery",
@@ -30,8 +34,8 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         "--storage",
         type=size_bytes,
         metavar="SIZE",
-        help="that storage takes per second, such as 100GB: how long a checkpoint takes",
+        help="storage bandwidth per second, such as 100GB: sets the time of a checkpoint",
     )
     group.add_argument(
-        "--pue", type=above_zero, metavar="RATIO", help="power of the building over that of its computers (default: 1)"
+        "--pue", type=above_zero, metavar="RATIO", help="power usage effectiveness of the data centre (default: 1)"
     )

@@ -13,28 +13,28 @@ WIDTHS = {
     "layers": "layers",
     "hidden": "width of the residual stream",
     "heads": "attention heads",
-    "kv_heads": "heads of keys and values (default: as many as heads)",
+    "kv_heads": "KV heads (default: same as heads)",
     "head_dim": "width of a head (default: hidden / heads)",
-    "ffn": "width of the feed-forward part",
-    "vocab": "tokens of the vocabulary",
-    "experts": "experts of a layer; then all layers have experts, but those of --dense-layers",
-    "experts_per_token": "experts that a token is sent to",
-    "expert_ffn": "width of an expert (default: that of --ffn)",
-    "shared_ffn": "width of the experts that every token meets, together",
+    "ffn": "feed-forward width",
+    "vocab": "vocabulary size",
+    "experts": "experts per layer, in all layers except --dense-layers",
+    "experts_per_token": "experts per token",
+    "expert_ffn": "width of an expert (default: --ffn)",
+    "shared_ffn": "total width of the shared experts",
     "dense_layers": "layers without experts",
 }
 
 
 def add_model(parser: argparse.ArgumentParser, *, modules: bool = False) -> None:
     """`modules`: one of the user's own is a model as well."""
-    group = parser.add_argument_group("the model: a name or config.json; numbers override it")
-    kinds = ["a well-known name such as llama-3.1-8b", "a config.json of Hugging Face"]
-    kinds += ["FILE.py:FUNCTION that builds a module of your own"] if modules else []
+    group = parser.add_argument_group("the model: name or config.json; flags override it")
+    kinds = ["a known name such as llama-3.1-8b", "a Hugging Face config.json"]
+    kinds += ["FILE.py:FUNCTION that builds a custom module"] if modules else []
     group.add_argument("--model", metavar="MODEL", help=f"{', '.join(kinds[:-1])}, or {kinds[-1]}")
     for name, meaning in WIDTHS.items():
         group.add_argument(f"--{name.replace('_', '-')}", type=size, metavar="N", help=meaning)
-    group.add_argument("--tied", action="store_true", help="the head is the embedding")
-    group.add_argument("--no-gate", action="store_true", help="the feed-forward part has two matrices, not three")
+    group.add_argument("--tied", action="store_true", help="the LM head shares its weights with the embedding")
+    group.add_argument("--no-gate", action="store_true", help="the feed-forward layer has two matrices, not three")
 
 
 def numbers_of(options: argparse.Namespace) -> dict[str, float]:

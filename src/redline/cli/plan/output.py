@@ -21,10 +21,10 @@ def add_output(parser: argparse._ActionsContainer, forms: Mapping[str, str] = RE
         metavar="FILE",
         action="append",
         default=[],
-        help=f"also write FILE; its extension says what: {kinds}; may be repeated",
+        help=f"also write FILE; the extension sets the format: {kinds}; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument("--force", action="store_true", help="replace files even where they are no reports of Redline")
+    parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
     parser.add_argument("-q", "--quiet", action="store_true", help="no `next:` line")
     add_language(parser)
 

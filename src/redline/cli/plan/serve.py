@@ -26,43 +26,43 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
     )
     group.add_argument(
-        "--gpus", type=positive, metavar="N", help="how many there are, to fill with copies (default: one copy)"
+        "--gpus", type=positive, metavar="N", help="number of GPUs to fill with replicas (default: one replica)"
     )
     group.add_argument(
-        "--tp", type=several, default=SIZES, metavar="N", help=f"GPUs that hold a copy (default: {_listed(SIZES)})"
+        "--tp", type=several, default=SIZES, metavar="N", help=f"GPUs per replica (default: {_listed(SIZES)})"
     )
     group.add_argument(
         "--precision",
         type=_names,
         default=("bf16",),
         metavar="TYPES",
-        help="of weights, such as bf16,fp8 (default: bf16)",
+        help="weight formats, such as bf16,fp8 (default: bf16)",
     )
-    group.add_argument("--cache", default="bf16", metavar="TYPE", help="of keys and values: bf16 (default) or fp8")
+    group.add_argument("--cache", default="bf16", metavar="TYPE", help="KV cache format: bf16 (default) or fp8")
     group.add_argument(
         "--engine",
         default=ENGINE,
         metavar="NAME",
-        help=f"the software that serves; an unknown name lists all (default: {ENGINE})",
+        help=f"serving engine; an unknown name lists all (default: {ENGINE})",
     )
-    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="of one GPU for an hour, in any currency")
+    group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="price per GPU-hour, in any currency")
 
 
 def _add_traffic(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--prompt", type=size, metavar="N", required=True, help="tokens of a prompt")
-    group.add_argument("--output-tokens", type=size, metavar="N", required=True, help="tokens of an answer")
+    group.add_argument("--prompt", type=size, metavar="N", required=True, help="prompt tokens")
+    group.add_argument("--output-tokens", type=size, metavar="N", required=True, help="output tokens")
     group.add_argument(
         "--concurrency",
         type=several,
         default=LOADS,
         metavar="N",
-        help=f"requests in flight on one copy (default: {LOADS[0]} to {LOADS[-1]})",
+        help=f"concurrent requests per replica (default: {LOADS[0]} to {LOADS[-1]})",
     )
     group.add_argument(
-        "--max-ttft", type=time_s, metavar="TIME", help="longest mean time to the first token (TTFT), such as 500ms"
+        "--max-ttft", type=time_s, metavar="TIME", help="limit of the mean time to first token, such as 500ms"
     )
     group.add_argument(
-        "--max-tpot", type=time_s, metavar="TIME", help="longest mean time per further token (TPOT), such as 50ms"
+        "--max-tpot", type=time_s, metavar="TIME", help="limit of the mean time per output token, such as 50ms"
     )
 
 

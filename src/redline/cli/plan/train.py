@@ -38,7 +38,7 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--machine", metavar="NAME|FILE", required=True, help="a record of `redline hardware`, or a profile"
     )
-    group.add_argument("--gpus", type=several, metavar="N", required=True, help="how many; 32,64,128 plans each")
+    group.add_argument("--gpus", type=several, metavar="N", required=True, help="number of GPUs; 32,64,128 plans each")
     group.add_argument(
         "--gpus-per-node",
         type=positive,
@@ -51,7 +51,7 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         type=above_zero,
         default=0.0,
         metavar="GBIT",
-        help="network to other nodes, Gbit/s per GPU (default: a usual one)",
+        help="network between nodes, Gbit/s per GPU (default: a typical one)",
     )
     group.add_argument(
         "--precision",
@@ -60,19 +60,17 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         metavar="TYPE",
         help=f"{', '.join(PRECISIONS)} (default: bf16)",
     )
-    group.add_argument(
-        "--stack", metavar="NAME", help="the software that runs it; an unknown name lists all (default: usual)"
-    )
+    group.add_argument("--stack", metavar="NAME", help="software stack; an unknown name lists all (default: usual)")
     group.add_argument(
         "--footprint",
         type=settings,
         metavar="NAME=NUMBER,...",
-        help="what your software keeps in memory, such as moment_bytes=2 (default: as the stack does)",
+        help="memory footprint of your software, such as moment_bytes=2 (default: that of the stack)",
     )
-    group.add_argument("--sequence", type=size, metavar="N", help="tokens of a sequence; a module of your own has none")
+    group.add_argument("--sequence", type=size, metavar="N", help="tokens per sequence; custom modules have none")
     sizes = group.add_mutually_exclusive_group(required=True)
-    sizes.add_argument("--batch", type=size, metavar="N", help="sequences (or samples) of a step, over all GPUs")
-    sizes.add_argument("--batch-tokens", type=count, metavar="COUNT", help="tokens of a step, such as 4194304")
+    sizes.add_argument("--batch", type=size, metavar="N", help="sequences (or samples) per step, over all GPUs")
+    sizes.add_argument("--batch-tokens", type=count, metavar="COUNT", help="tokens per step, such as 4194304")
 
 
 def _add_choice(group: argparse._ArgumentGroup) -> None:
@@ -82,7 +80,7 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
         type=share,
         default=ACCEPTED_CHANCE,
         metavar="SHARE",
-        help=f"the highest chance of running out of memory (default: {ACCEPTED_CHANCE})",
+        help=f"highest accepted OOM probability (default: {ACCEPTED_CHANCE})",
     )
     group.add_argument("--top", type=positive, default=TOP, metavar="N", help=f"layouts to list (default: {TOP})")
 

@@ -21,7 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "reduce_scatter": marked("all give, each gets a part of the sum"),
     "all_to_all": marked("each gives every rank a part, and gets one from every rank"),
     "send_recv": marked("each gives to the next rank, and gets from the one before"),
-    "barrier": marked("nothing is exchanged; nobody goes on before all have come"),
+    "barrier": marked("nothing is exchanged; no rank continues before all have arrived"),
 }
 
 

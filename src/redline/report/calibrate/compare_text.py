@@ -50,7 +50,7 @@ def summary(found: Comparison) -> str:
         return _("B is the same as A within the intervals, in all {count} figures").format(count=len(found.rows))
     named = {one: _(VERDICTS[one]) for one in ComparisonVerdict}
     told = listed(f"{counts[one]} {named[one]}" for one in ComparisonVerdict if counts[one])
-    return _("B beside A, of {count} figures: {told}").format(count=len(found.rows), told=told)
+    return _("B against A, {count} figures: {told}").format(count=len(found.rows), told=told)
 
 
 def _software(first: Calibration, second: Calibration) -> str:

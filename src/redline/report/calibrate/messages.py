@@ -112,12 +112,12 @@ GROUPS: Mapping[str, str] = {
 QUANTITIES: Mapping[str, str] = {
     "best_matmul": marked("best matmul"),
     "sustained_matmul": marked("sustained matmul"),
-    "law_compute": marked("law: compute roof"),
-    "law_memory": marked("law: memory roof"),
-    "law_fixed": marked("law: fixed time"),
+    "law_compute": marked("matmul model: compute roof"),
+    "law_memory": marked("matmul model: memory roof"),
+    "law_fixed": marked("matmul model: fixed time"),
     "memory_bandwidth": marked("memory bandwidth"),
     "loader": marked("data loader, workers"),
-    "step_of_batch": marked("step of batch"),
+    "step_of_batch": marked("step at batch"),
     "ridge": marked("ridge"),
     "flat_bandwidth": marked("bandwidth below the ridge"),
     "linear_peak": marked("rate above the ridge"),
@@ -159,7 +159,7 @@ def headline(calibration: Calibration) -> str:
     said = text.format(machine=machine(calibration.subject), date=day(calibration.date), seconds=seconds(calibration))
     if not calibration.partial:
         return said
-    return clauses([said, _("partial: {signal} ended it early").format(signal=clipped(calibration.partial, 20))])
+    return clauses([said, _("partial: stopped early by {signal}").format(signal=clipped(calibration.partial, 20))])
 
 
 def seconds(calibration: Calibration) -> str:
@@ -191,21 +191,21 @@ def noise(conditions: Conditions) -> str:
     causes = clauses(_cause(name, conditions) for name in conditions.noisy)
     said = [_("The machine was noisy while it was measured: {causes}.").format(causes=causes)]
     if conditions.beat_spread > 0:  # otherwise there was no beat, as with collectives alone
-        said.append(_("All intervals are wider for it; measured again on a quiet machine, they will be narrower."))
+        said.append(_("All intervals are wider because of it; measure again on a quiet machine for narrower ones."))
     return sentences(said)
 
 
 def _cause(name: str, conditions: Conditions) -> str:
     texts = {
-        "steal": (_("the hypervisor gave {share} of the processors' time to others"), conditions.steal_share),
-        "other": (_("other processes used {share} of the processors' time"), conditions.other_share),
-        "throttled": (_("a quota of processor time held it back for {share} of the time"), conditions.throttled_share),
-        "frequency": (_("the clock frequency fell by up to {share}"), conditions.frequency_drop),
-        "beat": (_("the same short piece of work varied by {share} in either direction"), conditions.beat_spread),
-        "waited": (_("threads that could run waited {share} of the time for a processor"), conditions.waited_share),
+        "steal": (_("the hypervisor took {share} of the CPU time (steal)"), conditions.steal_share),
+        "other": (_("other processes used {share} of the CPU time"), conditions.other_share),
+        "throttled": (_("a CPU quota throttled it {share} of the time"), conditions.throttled_share),
+        "frequency": (_("clocks dropped by up to {share}"), conditions.frequency_drop),
+        "beat": (_("the same short benchmark varied by ±{share}"), conditions.beat_spread),
+        "waited": (_("runnable threads waited {share} of the time for a core"), conditions.waited_share),
     }
     if name == "load":
-        return _("before it began, {load:.1f} processes wanted to run").format(load=conditions.load_before)
+        return _("the load average was {load:.1f} before it began").format(load=conditions.load_before)
     if name not in texts:
         return clipped(name, _NAME_LIMIT)
     text, share = texts[name]
@@ -218,7 +218,7 @@ def samples(calibration: Calibration) -> str:
     count, far = sum(one.samples for one in found), sum(one.outliers for one in found)
     if not count:
         return ""
-    text = _("{count:,} timings; {far:,} of them lie far from the others and were kept, as a median does not mind them")
+    text = _("{count:,} timings, {far:,} of them outliers (kept: the median is robust to them)")
     return text.format(count=count, far=far)
 
 
@@ -245,11 +245,11 @@ def _by_ratio(one: RankSpeed) -> float:
 def _most(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[:_MOST_NAMED]
     if len(lines) > _MOST_NAMED:
-        yield _("and {count} more like that").format(count=len(lines) - _MOST_NAMED)
+        yield _("and {count} more like this").format(count=len(lines) - _MOST_NAMED)
 
 
 def _wrong(one: CollectivePoint) -> str:
-    text = _("{operation} of {size} among {ranks} gave a wrong result: nothing that is computed here can be trusted")
+    text = _("{operation} of {size} among {ranks} gave a wrong result: do not trust anything computed here")
     return text.format(
         operation=clipped(one.operation, _NAME_LIMIT),
         size=format_buffer(one.size_bytes),
@@ -259,22 +259,22 @@ def _wrong(one: CollectivePoint) -> str:
 
 def slow_rank(one: RankSpeed, world: int) -> str:
     text = (
-        _("rank {rank} on host {host} needs {ratio} times as long as the median rank for the same arithmetic")
+        _("rank {rank} on host {host} takes {ratio} times as long as the median rank for the same work")
         if world > 2
-        else _("rank {rank} on host {host} needs {ratio} times as long as the other rank for the same arithmetic")
+        else _("rank {rank} on host {host} takes {ratio} times as long as the other rank for the same work")
     )
     said = text.format(rank=one.rank, host=clipped(one.host, _NAME_LIMIT), ratio=times(one.ratio))
     if not 0 <= one.cpu_share < _WHOLE_CORE:
         return said
     return clauses(
-        [said, _("it got {share} of its core, so something else runs there").format(share=percent(one.cpu_share))]
+        [said, _("it got {share} of its core: something else is running there").format(share=percent(one.cpu_share))]
     )
 
 
 def slow_pair(one: PairSpeed) -> str:
     text = _(
-        "the link between ranks {first} and {second} is slow: latency {latency}, {more} times what is usual; bandwidth "
-        "{rate}, {share} of what is usual"
+        "the link between ranks {first} and {second} is slow: latency {latency}, {more} times the usual; "
+        "bandwidth {rate}, {share} of the usual"
     )
     return text.format(
         first=one.first,
@@ -292,10 +292,10 @@ _FEWEST_PAIRS = 2  # a single link has none to be compared with
 def health(found: Collectives) -> str:
     """Where nothing is wrong."""
     if len(found.pairs) < _FEWEST_PAIRS:
-        return _("healthy: all results are right, and none of {ranks} is slow").format(
+        return _("healthy: all results are correct, none of {ranks} is slow").format(
             ranks=counted_nouns.ranks(found.world)
         )
-    text = _("healthy: all results are right, and none of {ranks} and {pairs} is slow")
+    text = _("healthy: all results are correct, none of {ranks} and {pairs} is slow")
     pairs = ngettext("{count:,} pair", "{count:,} pairs", len(found.pairs)).format(count=len(found.pairs))
     return text.format(ranks=counted_nouns.ranks(found.world), pairs=pairs)
 
@@ -316,10 +316,10 @@ def ridge(calibration: Calibration) -> str:
         return ""
     why = why_not(found.ridge_flops_per_byte, calibration)
     if why:
-        return _("The ridge was measured, but is not usable: {why}.").format(why=why_unusable(why))
+        return _("The ridge point was measured, but is not usable: {why}.").format(why=why_unusable(why))
     text = _(
-        "The ridge is at {ridge}: a loop over an array that does less arithmetic per byte is limited by memory, at "
-        "{bandwidth}; one that does more is limited by arithmetic, at {peak} ({dtype}, {method})."
+        "The ridge point is {ridge}: loops with less arithmetic per byte are memory-bound, at "
+        "{bandwidth}; loops with more are compute-bound, at {peak} ({dtype}, {method})."
     )
     return text.format(
         ridge=figure(found.ridge_flops_per_byte, "FLOP/byte"),
@@ -338,10 +338,10 @@ def doubling(calibration: Calibration) -> str:
         return ""
     why = next((why for one in times_ns if (why := why_not(one, calibration, on_host=True))), "")
     if why:
-        return _("The time of a step was measured, but is not usable: {why}.").format(why=why_unusable(why))
+        return _("The step time was measured, but is not usable: {why}.").format(why=why_unusable(why))
     last, free = ordered[-1], overhead_up_to(ordered)
     if free is None:
-        text = _("Doubling the batch of a small network is never free: {twice} take {ratio} times as long as {batch}.")
+        text = _("Doubling the batch of a small network is never free: {twice} takes {ratio} times as long as {batch}.")
         return text.format(batch=ordered[0].batch, twice=2 * ordered[0].batch, ratio=times(ordered[0].ratio))
     text = _(
         "Doubling the batch of a small network is mostly free up to {free}: {first} takes {time}, most of it overhead. "

@@ -1,4 +1,4 @@
-"""The tables of a calibration, as cells: kernels, the law of matmuls, memory, overhead, loaders, collectives."""
+"""The tables of a calibration, as cells: kernels, the matmul model, memory, overhead, loaders, collectives."""
 
 from collections.abc import Iterable, Sequence
 from math import log2
@@ -42,13 +42,13 @@ def kernels(calibration: Calibration, machine: Machine) -> ReportTable:
     rows += [_kernel_row(best) for best in _best(calibration.kernels, {peak.dtype for peak in calibration.peaks})]
     head = (_("kernel"), _("dtype"), _("best, in a burst"), _("shape"), _("sustained"), _("of peak"))
     notes = [_kernels_note(calibration.peaks)] if any(peak.sustained_flops_per_s for peak in calibration.peaks) else []
-    notes += [_("of peak: of the one that is published for {name}").format(name=base.name)] if base else []
+    notes += [_("of peak: share of the published peak of {name}").format(name=base.name)] if base else []
     return shown(_("compute"), head if base else head[:-1], (row if base else row[:-1] for row in rows), notes)
 
 
 def _kernels_note(peaks: Sequence[Peak]) -> str:
     longest = max(peak.sustained_s for peak in peaks)
-    return _("sustained: over the second half of {seconds:.0f} s of nothing else").format(seconds=longest)
+    return _("sustained: the second half of a {seconds:.0f} s run").format(seconds=longest)
 
 
 def _peak_row(peak: Peak, base: Machine | None) -> tuple[str, ...]:
@@ -102,8 +102,8 @@ def laws(calibration: Calibration, *, verbose: bool) -> ReportTable:
         )[:shown_columns]
         for law in calibration.laws
     )
-    title = _("the law of matmuls: max(FLOPs / compute roof, bytes / memory roof) + fixed time")
-    return shown(title, head[:shown_columns], rows, [_("error: median of the shapes that the fit had not seen")])
+    title = _("matmul model: max(FLOPs / compute roof, bytes / memory roof) + fixed time")
+    return shown(title, head[:shown_columns], rows, [_("error: median over held-out shapes")])
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def loaders(calibration: Calibration) -> ReportTable:
         for one in calibration.loaders
     )
     head = (_("workers"), _("pinned"), _("batch"), _("time of a batch"), _("rate"))
-    return shown(_("data loader, with a data set that costs nothing"), head, rows)
+    return shown(_("data loader, with a dataset that costs nothing"), head, rows)
 
 
 def doublings(calibration: Calibration) -> ReportTable:
@@ -200,7 +200,7 @@ def doublings(calibration: Calibration) -> ReportTable:
         (str(one.batch), say.figure(one.time_ns, "ns"), say.figure(one.doubled_time_ns, "ns"), f"{one.ratio:.2f}")
         for one in calibration.doublings
     )
-    return shown(_("doubling the batch"), (_("batch"), _("time"), _("time of twice the batch"), _("ratio")), rows)
+    return shown(_("doubling the batch"), (_("batch"), _("time"), _("time at twice the batch"), _("ratio")), rows)
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def collectives(found: Collectives, *, verbose: bool) -> ReportTable:
         _("error"),
         _("results"),
     )
-    notes = [_("latency, and error at sizes that the fit had not seen, are those of the law: latency + size / rate")]
+    notes = [_("latency and error (at held-out sizes) are those of the fit: latency + size / rate")]
     if len(rows) < len(largest):
         notes.append(_("other operations in subgroups: see the page (-o machine.html) or the profile"))
     return shown(_("collectives"), head, rows, notes)
@@ -248,7 +248,7 @@ def _collective_row(point: CollectivePoint, law: CollectiveLaw | None, *, is_rig
         say.figure(bus_bandwidth(point), "B/s") if moves else "-",
         format_buffer(point.size_bytes) if moves else "-",
         percent(law.error_median) if law else "-",
-        _("right") if is_right else _("WRONG"),
+        _("correct") if is_right else _("WRONG"),
     )
 
 
@@ -269,7 +269,7 @@ def ranks(found: Collectives) -> ReportTable:
         )
         for one in found.ranks
     )
-    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("to the median"), _("remark"))
+    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("vs median"), _("remark"))
     return shown(_("ranks"), head, rows)
 
 
@@ -286,7 +286,7 @@ def pairs(found: Collectives) -> ReportTable:
         )
         for one in sorted(found.pairs, key=lambda one: (not one.slow, one.bandwidth_ratio))
     )
-    head = (_("ranks"), _("level"), _("latency"), _("to the median"), _("bandwidth"), _("to the median"), _("remark"))
+    head = (_("ranks"), _("level"), _("latency"), _("vs median"), _("bandwidth"), _("vs median"), _("remark"))
     return shown(_("pairs"), head, rows)
 
 
@@ -311,7 +311,7 @@ def against_catalogue(machine: Machine) -> ReportTable | None:
         and measured is not base.figures.get(f"{BEST_MATMUL}.{dtype}")
     ]
     head = (_("figure"), _("catalogue"), _("measured"), _("ratio"))
-    note = _("a peak is set beside the best matmul that was measured")
+    note = _("peaks are compared with the best measured matmul")
     return shown(_("catalogue {name} and this machine").format(name=base.name), head, rows, [note])
 
 

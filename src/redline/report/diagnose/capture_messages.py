@@ -15,8 +15,8 @@ SLOWED = 1.05  # captured steps that took longer than this many usual ones are s
 ABSENT: Mapping[str, str] = {
     **LOST,
     "not reached": marked("it ended before this window"),
-    "not captured": marked("this window was left out there"),
-    "not watched": marked("nothing is known of it"),
+    "not captured": marked("this window was skipped there"),
+    "not watched": marked("nothing was recorded of it"),
 }
 
 
@@ -40,7 +40,7 @@ def remarks(one: Captured) -> Iterator[str]:
     if one.cut_short:
         yield told(one.cut_short)
     elif one.steps < one.asked_steps:
-        yield _("the window was cut short: {steps:,} of {asked:,} steps, the last perhaps in part").format(
+        yield _("the window was cut short: {steps:,} of {asked:,} steps, the last one maybe incomplete").format(
             steps=one.steps, asked=one.asked_steps
         )
     for absent in one.absent:
@@ -51,7 +51,7 @@ def remarks(one: Captured) -> Iterator[str]:
 def _slowed(one: Captured) -> str:
     text = _(
         "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
-        "recording adds to the host's part"
+        "recording adds host time"
     )
     if one.condition:
         text = _(

@@ -33,9 +33,9 @@ def headline(
         who = _("{ranks} of {world:,}").format(ranks=who, world=world_size)
     text = _("{ranks} (synthetic, not a measurement) on {devices}; {figures}") if synthetic else ""
     if predicted:
-        text = _("predicted, not measured: {ranks}, one for each stage of the pipeline, on {devices}; {figures}")
+        text = _("predicted, not measured: {ranks}, one per pipeline stage, on {devices}; {figures}")
         if world_size == 1:
-            text = _("predicted, not measured: one rank, which stands for all, on {devices}; {figures}")
+            text = _("predicted, not measured: one rank that stands for all, on {devices}; {figures}")
     return (text or _("{ranks} on {devices}; {figures}")).format(
         ranks=who,
         devices=listed(f"{count:,} x {name}" if len(devices) > 1 else name for name, count in devices.items()),
@@ -45,8 +45,8 @@ def headline(
 
 def waterfall_title(*, predicted: bool) -> str:
     if predicted:
-        return _("the average step of a rank, from the redline (math) up to what is predicted")
-    return _("the average step of a rank, from the redline (math) up to what was measured")
+        return _("average step of a rank, from the redline (math) up to the predicted time")
+    return _("average step of a rank, from the redline (math) up to the measured time")
 
 
 ORIGIN: Mapping[str, str] = {"catalogue": marked("catalogue"), "calibrated": marked("calibrated")}
@@ -70,7 +70,7 @@ def sibling_of(machine: str) -> str:
 def device_name(name: str, *, on_cpu: bool) -> str:
     if on_cpu:
         return _("CPU (no device work in the trace)")
-    return clipped(name, 60) or _("a device that the trace does not name")
+    return clipped(name, 60) or _("a device not named in the trace")
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def window_line(steps: StepTimes, *, several: bool) -> str:
 
 def device_line(steps: StepTimes) -> str:
     if not steps.device_window_ns:
-        return _("did nothing that was recorded")
-    return _("busy {busy} (computing {computing}) of {window} from first to last work, {idle} of it idle").format(
+        return _("no device work recorded")
+    return _("busy {busy} (computing {computing}) of {window} between first and last work; idle {idle}").format(
         busy=format_ns(round(steps.busy_ns)),
         computing=format_ns(round(steps.computing_ns)),
         window=format_ns(round(steps.device_window_ns)),
@@ -161,11 +161,11 @@ def _origin_of_peaks(use: Utilisation) -> Iterator[str]:
     elif use.peak_origins == (str(FigureSource.CALIBRATED),):
         yield _("peak: calibrated, within {spread}").format(spread=percent(use.peak_spread))
     elif use.peak_origins:
-        yield _("peaks: some of the catalogue, some calibrated")
+        yield _("peaks: some from the catalogue, some calibrated")
 
 
 def hfu_line(use: Utilisation) -> str:
-    text = _("{ratio}, with {flops} per step that the backward pass did again")
+    text = _("{ratio}, including {flops} per step recomputed in the backward pass")
     return text.format(ratio=_bounded(use, use.hfu), flops=flop(use.recomputed_flops))
 
 
@@ -177,35 +177,42 @@ def _bounded(use: Utilisation, ratio: float) -> str:
 
 def no_mfu_line(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
     """Why there is no utilisation, and what to do about it."""
-    return _("not known: {why}").format(why=_why_no_mfu(unseen, on_cpu=on_cpu))
+    return _("unknown: {why}").format(why=_why_no_mfu(unseen, on_cpu=on_cpu))
 
 
 def _why_no_mfu(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
     found = {remark.what: remark for remark in unseen}
     if Unseen.NO_PEAK in found:
         if on_cpu:
-            return _("the catalogue has no CPUs; `redline calibrate` makes the FILE for --machine")
+            return _(
+                "the catalogue has no CPUs; run `redline calibrate -o machine.json`, then pass `--machine machine.json`"
+            )
         return why_no_peak(found[Unseen.NO_PEAK])
     if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
         return _("no shapes were recorded; profile with record_shapes=True")
     if Unseen.NO_DTYPE_PEAK in found and Unseen.UNUSABLE_FIGURES in found:
-        text = _("no usable peak for {types}: of the profile, {what}")
+        text = _("no usable peak for {types} in the profile: {what}")
         what = unused(found[Unseen.UNUSABLE_FIGURES].detail)
         return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail, what=what)
     if Unseen.NO_DTYPE_PEAK in found:
-        text = _("no peak for {types}; give a profile with --machine FILE")
+        text = _("no peak for {types}; pass a profile with --machine FILE")
         return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail)
     return _("no matmul, convolution or attention whose shapes are known")
 
 
 def coverage_line(kernels: int, known_share: float, rated_share: float, *, on_cpu: bool) -> str:
     if not kernels:
-        return _("no operator that computes in the trace") if on_cpu else _("no kernel that computes in the trace")
-    return _("work known of {known}, and rated against a roof {rated}, of the time of {kernels}").format(
-        known=percent(known_share),
-        rated=percent(rated_share),
-        kernels=counted_nouns.operators(kernels) if on_cpu else counted_nouns.kernels(kernels),
-    )
+        return _("no compute operator in the trace") if on_cpu else _("no compute kernel in the trace")
+    known, rated = percent(known_share), percent(rated_share)
+    text = _("{kernels}: FLOPs known for {known} of their time, FLOPs and peak for {rated}")
+    if not known_share:
+        text = _("{kernels}: FLOPs known for {known} of their time")
+    elif not rated_share:
+        text = _("{kernels}: FLOPs known for {known} of their time; no peak to rate them against")
+    elif known == rated:
+        text = _("{kernels}: FLOPs and peak known for {known} of their time")
+    counted = counted_nouns.operators(kernels) if on_cpu else counted_nouns.kernels(kernels)
+    return text.format(kernels=counted, known=known, rated=rated)
 
 
 def flop(flops: int) -> str:

@@ -53,8 +53,8 @@ def bound_text(finding: Finding) -> str:
     if finding.alone_share - finding.share < _SAME:
         return _gain_text(finding, finding.share)
     if finding.share < _NOTHING:
-        return _("nothing beyond the other findings; as the only fix {alone}").format(alone=alone_text(finding))
-    return _("at most {share} of the step beyond the other findings; as the only fix {alone}").format(
+        return _("nothing beyond the other findings; on its own {alone}").format(alone=alone_text(finding))
+    return _("at most {share} of the step beyond the other findings; on its own {alone}").format(
         share=percent(finding.share), alone=alone_text(finding)
     )
 
@@ -69,7 +69,7 @@ def _gain_text(finding: Finding, share: float) -> str:
     known = {"share": percent(share), "times": times(finding.speedup)}
     if abs(finding.alone_share - finding.steady_share) < _SAME:
         return _("at most {share} of the step, {times} as fast").format(**known)
-    return _("at most {share} of the average step; a usual step {times} as fast").format(**known)
+    return _("at most {share} of the average step; a typical step {times} as fast").format(**known)
 
 
 def times(speedup: float) -> str:
@@ -86,9 +86,9 @@ def times(speedup: float) -> str:
 def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> str:
     """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
     if not outline.steps.longest_ns:
-        return _("Nothing in the traces takes any time, so there is nothing to judge.")
+        return _("Nothing in the traces takes any time, so there is nothing to diagnose.")
     worthwhile = findings[0] if findings and verdict.worthwhile else None
-    said = without_a_fix(verdict, findings) if worthwhile is None else _limited(verdict, worthwhile)
+    said = without_a_fix(verdict, findings) if worthwhile is None else _limited(verdict, worthwhile, outline)
     return sentences([phase_text(verdict.phases), *said, first_queue_text(outline)])
 
 
@@ -101,14 +101,14 @@ def first_queue_text(outline: Outline) -> str:
     """A caveat of the verdict; "" where all queue time is known."""
     if not any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
         return ""
-    return _("Queue time before the first recorded work is left out of this.")
+    return _("This leaves out queue time before the first recorded work.")
 
 
-def _limited(verdict: Verdict, first: Finding) -> list[str]:
-    gain = _("Fixing that makes a usual step at most {times} as fast ({code}).")
+def _limited(verdict: Verdict, first: Finding, outline: Outline) -> list[str]:
+    gain = _("Fixing it makes a typical step at most {times} as fast ({code}).")
     said = [cause_text(first.code), gain.format(times=times(first.speedup), code=first.code)]
     if verdict.limit in groups_of(first):
-        return [limit_text(verdict), *said]
+        return [limit_text(verdict, outline), *said]
     other = _(
         "The largest part of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere."
     )
@@ -120,7 +120,7 @@ def second_cause(findings: Sequence[Finding]) -> str:
     if len(findings) < 2 or findings[1].share < _MUCH or groups_of(findings[0]) & groups_of(findings[1]):
         return ""
     second = findings[1]
-    text = _("Beside that: {cause} That is worth at most {share} of the step ({code}).")
+    text = _("Also: {cause} Fixing that saves at most {share} of the step ({code}).")
     cause = cause_text(second.code)
     return text.format(cause=cause, share=percent(second.share), code=second.code)
 
@@ -129,12 +129,12 @@ def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
     known = {"limit": limit_name(verdict.limit), "share": percent(verdict.limit_share)}
     if findings:
         worth = percent(findings[0].share)
-        text = _("Healthy: {limit} takes {share} of the step, and no finding is worth more than {worth} of it.")
+        text = _("Healthy: {limit} takes {share} of the step, and no fix saves more than {worth}.")
         said = [text.format(worth=worth, **known)]
     else:
         said = [_("Healthy: {limit} takes {share} of the step, and nothing was found to fix.").format(**known)]
     if verdict.math_share is not None:
-        text = _("The redline, arithmetic at the machine's peak, is at {math} of the step.")
+        text = _("The redline (arithmetic at the machine's peak) is {math} of the step.")
         said.append(text.format(math=percent(verdict.math_share)))
     return said
 
@@ -143,15 +143,13 @@ def _unexplained(verdict: Verdict, findings: Sequence[Finding]) -> str:
     """Much time is lost, and there is no finding of weight."""
     worth = percent(findings[0].share) if findings else ""
     if verdict.limit == Limit.COMMUNICATION:
-        text = _("Communication that nothing hides takes {share} of the step, and no rule recognises why.")
+        text = _("Exposed communication takes {share} of the step, and no rule recognises the cause.")
         if worth:
-            text = _(
-                "Communication that nothing hides takes {share} of the step; the largest finding explains {worth}."
-            )
+            text = _("Exposed communication takes {share} of the step; the largest finding explains {worth}.")
         return text.format(share=percent(verdict.limit_share), worth=worth)
-    text = _("The device is idle for {share} of the step, and no rule recognises why.")
+    text = _("The device is idle {share} of the step, and no rule recognises the cause.")
     if worth:
-        text = _("The device is idle for {share} of the step; the largest finding explains {worth}.")
+        text = _("The device is idle {share} of the step; the largest finding explains {worth}.")
     return text.format(share=percent(verdict.idle_share), worth=worth)
 
 
@@ -177,13 +175,34 @@ def limit_name(limit: Limit) -> str:
     }[limit]
 
 
-def limit_text(verdict: Verdict) -> str:
+def limit_text(verdict: Verdict, outline: Outline) -> str:
+    if verdict.limit == Limit.OVERHEAD:
+        return _overhead_text(verdict, outline)
     return {
-        Limit.COMPUTE: _("Limited by compute: it takes {share} of the step."),
-        Limit.MEMORY: _("Limited by memory bandwidth: moving bytes takes {share} of the step."),
-        Limit.COMMUNICATION: _("Limited by communication: {share} of the step is not hidden under compute."),
-        Limit.OVERHEAD: _("Limited by overhead: {share} of the step is waiting and copying."),
+        Limit.COMPUTE: _("Compute-bound: compute takes {share} of the step."),
+        Limit.MEMORY: _("Memory-bound: memory traffic takes {share} of the step."),
+        Limit.COMMUNICATION: _("Communication-bound: {share} of the step is exposed communication."),
     }[verdict.limit].format(share=percent(verdict.limit_share))
+
+
+def _overhead_text(verdict: Verdict, outline: Outline) -> str:
+    """Named after the account that holds most of the overhead, where one does."""
+    on_cpu = any(remark.what == Unseen.NO_DEVICE for remark in outline.unseen)
+    texts = {
+        Account.HOST: _("Launch-bound: the GPU is idle {share} of the step."),
+        Account.INPUT: _("Input-bound: the GPU is idle {share} of the step."),
+        Account.SYNC: _("Sync-bound: the GPU is idle {share} of the step."),
+    }
+    if on_cpu:
+        texts = {
+            Account.HOST: _("Host-bound: no operator runs {share} of the step."),
+            Account.INPUT: _("Input-bound: no operator runs {share} of the step."),
+        }
+    shares = {bar.account: bar.share for bar in outline.waterfall}
+    for account, text in texts.items():
+        if shares.get(account, 0) > verdict.limit_share / 2:
+            return text.format(share=percent(verdict.idle_share))
+    return _("Overhead-bound: {share} of the step is idle or copying.").format(share=percent(verdict.limit_share))
 
 
 def phase_text(phases: Mapping[str, int]) -> str:

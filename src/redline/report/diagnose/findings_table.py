@@ -26,8 +26,8 @@ def findings_table(findings: Findings) -> ReportTable:
         ),
         rows=tuple(map(_row, (*findings.findings, *findings.remarks))),
         notes=(
-            _("bound: time of the average step that no other finding claims, so bounds may be added"),
-            _("alone: as the only fix, of the average step; as fast: at most, for steps of usual length"),
+            _("bound: share of the average step that no other finding claims, so bounds add up"),
+            _("alone: as the only fix, share of the average step; as fast: at most, for steps of typical length"),
         ),
         empty=_("nothing was found"),
     )

@@ -27,7 +27,7 @@ _FEW = 20  # kernels, of which a share would say nothing
 def where_the_host_was(places: Sequence[IdleSite]) -> str:
     """The three largest places of an idle account, and what was done in them."""
     parts = [f"{percent(place.share)} {_place(place)}" for place in places[:3] if place.share >= 0.01]
-    return _("Of it {parts}.").format(parts=clauses(parts)) if parts else ""
+    return _("Largest: {parts}.").format(parts=clauses(parts)) if parts else ""
 
 
 def _place(place: IdleSite) -> str:
@@ -61,7 +61,7 @@ def site(name: str) -> str:
 def kernels_behind(account: Account, shares: Sequence[KernelShare], name_of: Callable[[KernelRow], str]) -> str:
     """The largest rows of kernels behind an account of compute."""
     parts = [f"{percent(one.share)} {_kernel(account, one.row, name_of(one.row))}" for one in shares[:2]]
-    return _("Of it {parts}.").format(parts=clauses(parts)) if parts else ""
+    return _("Largest: {parts}.").format(parts=clauses(parts)) if parts else ""
 
 
 def _kernel(account: Account, row: KernelRow, name: str) -> str:
@@ -83,7 +83,7 @@ def short_kernels(kernels: int, short: int) -> str:
 def why_unrated(unseen: Sequence[Remark]) -> str:
     found = {remark.what: remark for remark in unseen}
     if Unseen.NO_PEAK in found:
-        return _("Without peaks nothing can be rated.")
+        return _("No peaks are known, so efficiency is unknown.")
     if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
         return _("No shapes were recorded: profile with record_shapes=True.")
     if Unseen.NO_DTYPE_PEAK in found:
@@ -96,7 +96,7 @@ def why_unrated(unseen: Sequence[Remark]) -> str:
 
 def largest_transfer(row: CollectiveRow, *, predicted: bool = False) -> str:
     """In a prediction, those that are not drawn are never late."""
-    text = _("Most of it in {what}; {hidden} of its time is hidden under compute.")
+    text = _("Mostly {what}; {hidden} of that time is hidden behind compute.")
     return text.format(what=_transfer(row, alone=predicted), hidden=percent(row.hidden_share))
 
 
@@ -123,9 +123,9 @@ def queue_text(queue_ns: int, first_ns: int, longest_ns: int, kernels: int, grap
 
 def _queue(queue_ns: int, first_ns: int, longest_ns: int, kernels: int) -> str:
     if first_ns > queue_ns / 2:
-        return _("{share} of it lies before the first work on the device.").format(share=percent(first_ns / queue_ns))
+        return _("{share} is before the first work on the device.").format(share=percent(first_ns / queue_ns))
     if longest_ns > queue_ns / 5:
-        text = _("The longest gap of it is {time}, {share}.")
+        text = _("The longest gap is {time} ({share}).")
         return text.format(time=format_ns(longest_ns), share=percent(longest_ns / queue_ns))
     text = _("That is {time} per kernel: launch latency, or work that waits for another stream.")
     return text.format(time=format_ns(round((queue_ns - first_ns) / max(kernels, 1))))
@@ -134,31 +134,31 @@ def _queue(queue_ns: int, first_ns: int, longest_ns: int, kernels: int) -> str:
 # --- late ranks -------------------------------------------------------------------------------------------------------
 
 PATTERN: Mapping[str, str] = {
-    "fixed": marked("the same rank through all steps"),
+    "fixed": marked("the same rank in all steps"),
     "rotating": marked("different ranks in turn"),
     "first step only": marked("mostly in the first step"),
-    "one step seen": marked("only one step was seen"),
+    "one step seen": marked("only one step in the traces"),
 }
 CAUSE: Mapping[str, str] = {
     BEFORE: marked("it was {more} behind when its window began"),
     "compute": marked("it computed {more} longer than the others"),
     "communication": marked("it communicated or copied {more} longer than the others"),
     "input": marked("it loaded data {more} longer than the others"),
-    "host": marked("its device waited {more} longer for its host than that of the others"),
-    "other": marked("its device was idle {more} longer than that of the others"),
+    "host": marked("its device waited {more} longer for the host than the others"),
+    "other": marked("its device was idle {more} longer than the others"),
 }
 
 
 def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | None) -> str:
     """Who was last, where waiting has somebody to blame; between stages of a pipeline each waits for its neighbour."""
     if wait is not None and wait[0].collective == POINT_TO_POINT:
-        text = _("Of it {share} between pairs of ranks that send and receive, as the stages of a pipeline do.")
+        text = _("{share} is between pairs of ranks that send and receive, like pipeline stages.")
         return text.format(share=percent(wait[1]))
     if lateness is None or not lateness.ranks:
         return ""
     first = lateness.ranks[0]
     text = _(
-        "Rank {rank} was last at {last:,} of {collectives} and caused {share} of the waiting in them ({pattern})"
+        "Rank {rank} was last at {last:,} of {collectives} and caused {share} of the waiting there ({pattern})"
     ).format(
         rank=first.rank,
         last=first.last,
@@ -174,8 +174,8 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
 def late_line(late: LateRank) -> str:
     """Of a rank that makes others wait, although the waiting is hidden, or has become exposed transfer later on."""
     text = _(
-        "rank {rank} was last at {collectives}, and the others together waited {time} for it, {share} of all such "
-        "waiting"
+        "rank {rank} was last at {collectives}; the others waited {time} for it in total, {share} of all "
+        "waiting for late ranks"
     ).format(
         rank=late.rank,
         collectives=counted_nouns.collectives(late.last),
@@ -188,4 +188,4 @@ def late_line(late: LateRank) -> str:
 def late_cause(late: LateRank) -> str:
     """Averages, as several exchanges of a step may be late for the same reason."""
     more = _(CAUSE[late.cause]).format(more=format_ns(late.cause_ns))
-    return _("it came {time} late on average; {more}").format(time=format_ns(late.late_ns), more=more)
+    return _("it was {time} late on average; {more}").format(time=format_ns(late.late_ns), more=more)

@@ -58,7 +58,7 @@ def _findings(cards: Sequence[Card], most: int, room: int) -> list[list[str]]:
 def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str]]:
     if not cards:
         return
-    yield ["### " + _("Findings, by what they can gain at most")]
+    yield ["### " + _("Findings, largest possible gain first")]
     for number, card in enumerate(cards[:most], start=1):
         title, bound = escaped(f"{card.code} {card.title}"), escaped(card.bound)
         head = _("**{title}**: {bound}.").format(title=title, bound=bound)

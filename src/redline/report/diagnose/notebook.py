@@ -71,7 +71,7 @@ def _bar(line: WaterfallLine, colour: str) -> str:
 def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
     if not cards:
         return
-    title = _("findings, by what they can gain at most")
+    title = _("findings, largest possible gain first")
     yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
     yield "<ol style='margin:4px 0;padding-left:24px'>"
     for card in cards[:MOST_FINDINGS]:

@@ -8,18 +8,16 @@ NO_ROWS: Mapping[str, str] = {
     "kernels": marked("no compute in the traces"),
     "collectives": marked("no communication in the traces"),
     "steps": marked("no steps in the traces"),
-    "host": marked("the device never waited for the host, or nothing is known of the host"),
+    "host": marked("the device never waited for the host, or the host was not recorded"),
 }
-KERNELS_NOTE = marked("over all ranks and the whole window; share is of the time of all compute kernels")
+KERNELS_NOTE = marked("all ranks, whole window; share: of the time of all compute kernels")
 ABOVE_ROOF_NOTE = marked("above roof: from cache, or a wrong shape or peak; no share is given")
-COLLECTIVES_NOTE = marked(
-    "over all ranks; bandwidths by the convention of nccl-tests, of the median exchange once all were there"
-)
+COLLECTIVES_NOTE = marked("all ranks; bandwidths as in nccl-tests, of the median exchange after all ranks arrived")
 UNMATCHED_NOTE = marked(
-    "waiting -: the partners are not in the traces; waiting is in the time, and bandwidths are too low"
+    "waiting -: the other ranks are not in the traces, so times include waiting and bandwidths are too low"
 )
 RANKS_NOTE = marked(
-    "average step of each rank; caused: how long all others waited for it. Compare only ranks of one kind"
+    "average step of each rank; caused: total time that others waited for it. Compare only ranks of the same kind"
 )
 STEPS_NOTE = marked("length: average of the ranks; accounts in percent of the step, over all ranks")
 HOST_NOTE = marked("what the host did while the device waited for it: over all ranks and the whole window")
@@ -47,10 +45,10 @@ def rows_left(count: int) -> str:
 
 def ranks_left(count: int) -> str:
     return ngettext(
-        "... and {count:,} more rank; shown are those that others waited for longest, then the slowest of their kind; "
-        "-v lists all",
-        "... and {count:,} more ranks; shown are those that others waited for longest, then the slowest of their kind; "
-        "-v lists all",
+        "... and {count:,} more rank; shown are those that others waited for longest, then the slowest "
+        "of their kind; -v lists all",
+        "... and {count:,} more ranks; shown are those that others waited for longest, then the slowest "
+        "of their kind; -v lists all",
         count,
     ).format(count=count)
 
@@ -65,15 +63,15 @@ def steps_left(count: int) -> str:
 
 def kernels_cut(rows: int) -> str:
     return ngettext(
-        "{count:,} row of kernels did not fit into the digests, and is added up as others",
-        "{count:,} rows of kernels did not fit into the digests, and are added up as others",
+        "{count:,} row of kernels did not fit into the digests and is summed up under others",
+        "{count:,} rows of kernels did not fit into the digests and are summed up under others",
         rows,
     ).format(count=rows)
 
 
 def doing_cut(rows: int) -> str:
     return ngettext(
-        "{count:,} row of what the host did did not fit into the digests, and is added up as others",
-        "{count:,} rows of what the host did did not fit into the digests, and are added up as others",
+        "{count:,} row of host activity did not fit into the digests and is summed up under others",
+        "{count:,} rows of host activity did not fit into the digests and are summed up under others",
         rows,
     ).format(count=rows)

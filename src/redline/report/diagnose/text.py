@@ -121,7 +121,7 @@ def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
 def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
     if not cards:
         return
-    yield _("findings, by what they can gain at most")
+    yield _("findings, largest possible gain first")
     for number, (card, most) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
         yield from wrapped(styled(card.head, Style.HEADING), columns(), f"  {number}. ")
         for sentence in card.evidence[:most]:

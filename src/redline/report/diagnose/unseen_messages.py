@@ -13,7 +13,7 @@ from redline.units import format_ns
 def unseen(remark: Remark, ranks: int, *, said_above: bool = False) -> str:
     """One plain sentence, for a job of so many ranks; without reasons where the line of the MFU has said them."""
     if said_above and remark.what == Unseen.NO_PEAK:
-        return _("no peaks, so nothing is rated against a roof: see MFU")
+        return _("no peaks, so no kernel can be rated: see MFU")
     return _on_ranks(_SENTENCE[remark.what](remark), remark, ranks)
 
 
@@ -60,38 +60,38 @@ def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
 
 
 def _synthetic(one: Remark) -> str:
-    text = _("the traces were made up by a program ({name}), not measured")
+    text = _("the traces are synthetic (made by {name}), not measured")
     return text.format(name=clipped(one.detail, 40))
 
 
 def _predicted(one: Remark) -> str:
-    text = _("nothing was measured: the step is {name}, and no rank but one of each stage is drawn")
+    text = _("nothing was measured: the step is {name}, and only one rank per stage is drawn")
     return text.format(name=clipped(one.detail, 40))
 
 
 def _no_peak(one: Remark) -> str:
-    return _("no peaks, so nothing is rated against a roof: {why}").format(why=why_no_peak(one))
+    return _("no peaks, so no kernel can be rated: {why}").format(why=why_no_peak(one))
 
 
 def _no_dtype_peak(one: Remark) -> str:
-    return _("the machine has no known peak for {types}: such kernels are unrated").format(types=one.detail)
+    return _("no known peak for {types} on this machine: those kernels are unrated").format(types=one.detail)
 
 
 def _unusable_figures(one: Remark) -> str:
-    return _("of the profile, {what}").format(what=unused(one.detail))
+    return _("in the profile, {what}").format(what=unused(one.detail))
 
 
 def _unknown_work(one: Remark) -> str:
-    text = _("the work of {share} of the kernel time is not known: unrated, never guessed")
+    text = _("FLOPs unknown for {share} of the kernel time: unrated, not guessed")
     if one.detail:
-        text = _("the work of {share} of the kernel time is not known (no shapes recorded): unrated, never guessed")
+        text = _("FLOPs unknown for {share} of the kernel time (no shapes recorded): unrated, not guessed")
     return text.format(share=percent(one.share))
 
 
 def _above_roof(one: Remark) -> str:
     return ngettext(
-        "{count:,} call faster than the roof: from cache, or a wrong shape or peak; counted as at it",
-        "{count:,} calls faster than the roof: from cache, or a wrong shape or peak; counted as at it",
+        "{count:,} call faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
+        "{count:,} calls faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
         one.count,
     ).format(count=one.count)
 
@@ -105,16 +105,18 @@ def _no_device_work(one: Remark) -> str:
 
 
 def _one_rank(one: Remark) -> str:
-    text = _("one rank only: waiting for peers is in transfer ({time} of the whole window)")
+    text = _("one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)")
     if one.count > 1:
-        text = _("one rank of {world:,} only: waiting for peers is in transfer ({time} of the whole window)")
+        text = _(
+            "one rank of {world:,} only: waiting for other ranks is counted as transfer ({time} of the whole window)"
+        )
     return text.format(world=one.count, time=format_ns(one.time_ns))
 
 
 def _unmatched(one: Remark) -> str:
-    return _("{share} of the exposed communication has no partner in the traces: waiting there is in transfer").format(
-        share=percent(one.share)
-    )
+    return _(
+        "{share} of the exposed communication has no partner in the traces: waiting in it is counted as transfer"
+    ).format(share=percent(one.share))
 
 
 def _clocks(one: Remark) -> str:
@@ -125,22 +127,22 @@ def _clocks(one: Remark) -> str:
 
 def _no_launch(one: Remark) -> str:
     return ngettext(
-        "{count:,} piece of device work without a launch ({time}): operator not known",
-        "{count:,} pieces of device work without a launch ({time}): operator not known",
+        "{count:,} piece of device work without a launch ({time}): operator unknown",
+        "{count:,} pieces of device work without a launch ({time}): operator unknown",
         one.count,
     ).format(count=one.count, time=format_ns(one.time_ns))
 
 
 def _lost_work(one: Remark) -> str:
     return ngettext(
-        "{count:,} launch without any work on the device: the trace has lost some of it",
-        "{count:,} launches without any work on the device: the trace has lost some of it",
+        "{count:,} launch without device work: the trace lost some",
+        "{count:,} launches without device work: the trace lost some",
         one.count,
     ).format(count=one.count)
 
 
 def _first_queue(one: Remark) -> str:
-    text = _("{time} of queue lies before the first work: perhaps work from before the recording")
+    text = _("{time} of queue time is before the first device work: maybe work launched before recording began")
     return text.format(time=format_ns(one.time_ns))
 
 
@@ -169,16 +171,16 @@ def _dropped(one: Remark) -> str:
 
 def _missing_ranks(one: Remark) -> str:
     return ngettext(
-        "{count:,} rank without a trace ({ranks}): waiting for such is in transfer",
-        "{count:,} ranks without a trace ({ranks}): waiting for such is in transfer",
+        "{count:,} rank without a trace ({ranks}): waiting for it is counted as transfer",
+        "{count:,} ranks without a trace ({ranks}): waiting for them is counted as transfer",
         one.count,
     ).format(count=one.count, ranks=one.detail)
 
 
 def _left_out(one: Remark) -> str:
     return ngettext(
-        "{count:,} exchange did not fit into the digests: waiting in it is in transfer",
-        "{count:,} exchanges did not fit into the digests: waiting in them is in transfer",
+        "{count:,} exchange did not fit into the digests: waiting in it is counted as transfer",
+        "{count:,} exchanges did not fit into the digests: waiting in them is counted as transfer",
         one.count,
     ).format(count=one.count)
 
@@ -191,7 +193,7 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.UNUSABLE_FIGURES: _unusable_figures,
     Unseen.UNKNOWN_WORK: _unknown_work,
     Unseen.ABOVE_ROOF: _above_roof,
-    Unseen.NO_HOST: lambda one: _("no launches in the trace: why the device was idle cannot be said"),
+    Unseen.NO_HOST: lambda one: _("no launches in the trace: the cause of idle time is unknown"),
     Unseen.NO_DEVICE: lambda one: _(
         "no device work in the trace: the CPU is the device, and operators are its kernels"
     ),
@@ -204,12 +206,12 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.FIRST_QUEUE: _first_queue,
     Unseen.OTHER: _other,
     Unseen.NO_STACKS: lambda one: _("no Python stacks: host time has no call site; profile with with_stack=True"),
-    Unseen.NO_STEPS: lambda one: _("no steps are marked: everything is one step; say what one is with --step-regex"),
+    Unseen.NO_STEPS: lambda one: _("no steps recognised: everything counts as one step; mark steps with --step-regex"),
     Unseen.OUTSIDE_STEPS: _outside_steps,
     Unseen.POLLING: _polling,
     Unseen.DROPPED: _dropped,
     Unseen.MISSING_RANKS: _missing_ranks,
-    Unseen.DOUBLE_RANKS: lambda one: _("more than one trace claims rank {rank}: of different jobs?").format(
+    Unseen.DOUBLE_RANKS: lambda one: _("more than one trace claims rank {rank}: are they of different jobs?").format(
         rank=one.detail
     ),
     Unseen.LEFT_OUT: _left_out,

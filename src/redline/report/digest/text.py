@@ -14,6 +14,6 @@ def render(result: DigestResult, folder: str) -> str:
     ]
     if result.left_out:
         cut = plural(result.left_out, "digest")
-        lines.append(f"left out: the last exchanges of {cut}; waiting there cannot be told from transfer")
+        lines.append(f"left out: the last exchanges of {cut}; waiting there is counted as transfer")
     lines += ["unread: " + clipped(failure.message.replace("\n", " "), limit=300) for failure in result.failures]
     return as_text([lines])

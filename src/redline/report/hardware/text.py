@@ -13,7 +13,7 @@ from redline.units import format_ns, format_rate
 _LABEL_WIDTH = 10
 _HEAD = ("name", "memory", "bandwidth", "16-bit peak", "fp8 peak", "fabric", "best matmul", "", "")
 _LEGEND = (
-    "peaks are dense; fabric is per direction; best matmul is the most that was measured, and its share of the peak"
+    "peaks are dense; fabric is per direction; best matmul is the highest measured rate, with its share of the peak"
 )
 _FIGURE_HEAD = ("figure", "value", "origin", "date", "source")
 
@@ -102,8 +102,8 @@ def _ridge(machine: Machine) -> str:
     dtype = _half(machine)
     ridge = machine.ridge_flops_per_byte(dtype)
     if ridge is None:
-        return "not known: it takes a 16-bit peak and the bandwidth of the memory"
-    return f"{ridge:.1f} FLOP/byte in {dtype}: above it the peak is the limit, below it the memory"
+        return "unknown: needs a 16-bit peak and the memory bandwidth"
+    return f"{ridge:.1f} FLOP/byte in {dtype}: compute-bound above, memory-bound below"
 
 
 def _fact(label: str, text: str) -> list[str]:

@@ -53,7 +53,9 @@ def _facts(job: Job) -> Iterator[str]:
     if job.missing:
         yield from _fact("missing", f"no trace of rank {rank_list(job.missing)}")
     if job.doubles:
-        yield from _fact("doubles", f"more than one trace claims rank {rank_list(job.doubles)}: of different jobs?")
+        yield from _fact(
+            "doubles", f"more than one trace claims rank {rank_list(job.doubles)}: are they of different jobs?"
+        )
     elif 0 < job.world_size < len(job.ranks):
         yield from _fact("too many", f"the job had only {plural(job.world_size, 'rank')}: traces of different jobs?")
 
@@ -61,7 +63,7 @@ def _facts(job: Job) -> Iterator[str]:
 def _hardware(rank: RankSummary) -> str:
     if not rank.coverage.pieces:
         return "no device work in the trace"
-    return ", ".join(rank.device_names) or "devices that the trace does not name"
+    return ", ".join(rank.device_names) or "devices not named in the trace"
 
 
 def _fact(label: str, text: str) -> list[str]:

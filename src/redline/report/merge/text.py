@@ -16,9 +16,9 @@ def render(merged: Merged) -> str:
     if merged.left_out_ranks:
         lines.append(f"left out to stay within the budget: rank {rank_list(merged.left_out_ranks)}")
     if merged.on_own_clocks and len(merged.ranks) > 1:
-        lines.append(f"on their own clocks, for want of a shared collective: rank {rank_list(merged.on_own_clocks)}")
+        lines.append(f"on their own clocks, without a shared collective: rank {rank_list(merged.on_own_clocks)}")
     if merged.missing_ranks:
-        lines.append(f"not there: no trace of rank {rank_list(merged.missing_ranks)}")
+        lines.append(f"missing: no trace of rank {rank_list(merged.missing_ranks)}")
     lines += ["unread: " + clipped(failure.message.replace("\n", " "), limit=300) for failure in merged.failures]
     return as_text([lines])
 

@@ -1,1 +1,1 @@
-"""How a plan is told: of training, of serving, and how well plans predicted what was measured."""
+"""The reports of plans: training, serving, and their validation."""

@@ -39,12 +39,6 @@ def short_chance(share: float) -> str:
     return "<1 %" if share < _RARE else ">99 %" if share > _SURE else f"{100 * share:.0f} %"
 
 
-def interval(low: str, high: str) -> str:
-    """13.0 s and 24.0 s -> "13.0-24.0 s"; each with its unit where these differ."""
-    number, _space, unit = low.rpartition(" ")
-    return f"{number}-{high}" if high.endswith(f" {unit}") else f"{low}-{high}"
-
-
 def times(ratio: float) -> str:
     """1.85 -> "1.85x", with as many digits as say something."""
     return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:.1f}x" if ratio < 99.95 else f"{ratio:,.0f}x"
@@ -58,5 +52,5 @@ def parameters(total: int, active: int) -> str:
     """Of a model, and those that one token meets."""
     if active == total:
         return _("{total} parameters").format(total=count(total))
-    text = _("{total} parameters, {active} of them active in each token")
+    text = _("{total} parameters, {active} active per token")
     return text.format(total=count(total), active=count(active))

@@ -39,7 +39,7 @@ def in_brief(layout: Layout) -> str:
 def split(layout: Layout) -> str:
     """dp 8 x tp 4 x pp 2: the ways in which the devices share the work."""
     parts = [f"{name} {int(getattr(layout, name))}" for name in DIMENSIONS[:4] if getattr(layout, name) > 1]
-    return " x ".join(parts) or _("one copy on one GPU")
+    return " x ".join(parts) or _("one replica on one GPU")
 
 
 def _further(layout: Layout, micro_batches: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
 from redline.report.run.screen import NoteSeen, RunScreen, SlowRank, WindowSeen
-from redline.report.text_parts import clipped, percent, rank_list
+from redline.report.text_parts import clipped, interval, percent, rank_list
 from redline.units import format_bytes, format_ns
 
 _NS = 1_000_000_000
@@ -50,9 +50,9 @@ def _command(command: Sequence[str]) -> str:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 KINDS: Mapping[str, str] = {
-    "optimizer": marked("told by optimizer steps"),
-    "calls": marked("told by calls of the model"),
-    "by hand": marked("told by redline.step()"),
+    "optimizer": marked("counted from optimizer steps"),
+    "calls": marked("counted from model calls"),
+    "by hand": marked("counted from redline.step()"),
 }
 
 
@@ -70,8 +70,8 @@ def steps(screen: RunScreen) -> str:
 def _lengths(step_ns: int, spread_ns: tuple[int, int] | None) -> str:
     if spread_ns is None or spread_ns[0] == spread_ns[1]:
         return _("median {median}").format(median=format_ns(step_ns))
-    return _("median {median}, four of five from {low} to {high}").format(
-        median=format_ns(step_ns), low=format_ns(spread_ns[0]), high=format_ns(spread_ns[1])
+    return _("median {median}, p10-p90 {interval}").format(
+        median=format_ns(step_ns), interval=interval(*map(format_ns, spread_ns))
     )
 
 
@@ -97,9 +97,9 @@ def slow(screen: RunScreen) -> str:
 
 def _slow_rank(one: SlowRank) -> str:
     if one.is_waiting:
-        text = _("rank {rank} waits {wait} for data in a step, the others {others}")
+        text = _("rank {rank} waits {wait} per step for data, the others {others}")
         return text.format(rank=one.rank, wait=format_ns(one.wait_ns), others=format_ns(one.others_wait_ns))
-    return _("a step of rank {rank} takes {times:.2f} x as long as that of the others").format(
+    return _("a step of rank {rank} takes {times:.2f} x as long as on the other ranks").format(
         rank=one.rank, times=one.step_ratio
     )
 
@@ -114,7 +114,7 @@ def memory(rank: int, peak_bytes: int, *, ranks: int) -> str:
 
 LOST: Mapping[str, str] = {
     "no space": marked("no space on the disk, or in --max-disk"),
-    "incomplete": marked("what the profiler wrote is not whole"),
+    "incomplete": marked("the profiler's output is incomplete"),
     "failed": marked("it could not be written"),
     "killed": marked("killed before it was written"),
 }
@@ -129,7 +129,7 @@ def window(seen: WindowSeen, ranks: int) -> str:
     if seen.slowdown is not None and seen.slowdown > _SLOWED:
         parts.append(_("{times:.2f} x as long as the others").format(times=seen.slowdown))
     if seen.written:
-        parts.append(_("then {time} to hand over").format(time=format_ns(seen.stall_ns)))
+        parts.append(_("then {time} to hand over the trace").format(time=format_ns(seen.stall_ns)))
         parts.append(format_bytes(seen.size_bytes))
     parts += [_lost(why, lost) for why, lost in seen.lost]
     return clauses(parts)
@@ -158,21 +158,21 @@ def _lost(why: str, ranks: Sequence[int]) -> str:
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 NOTES: Mapping[str, str] = {
-    "profiler-taken": marked("the script has a profiler of its own on, so nothing was captured meanwhile"),
-    "budget": marked("windows were left out, as they would cost more of the run than --budget allows"),
+    "profiler-taken": marked("the script was running its own profiler, so nothing was captured meanwhile"),
+    "budget": marked("some windows were skipped: they would cost more of the run than --budget allows"),
 }
-"""By the code of a note; others are told in the words of the process."""
+"""By the code of a note; other notes keep the words of the process."""
 
 TOLD: Sequence[str] = (
-    marked("window {number} was cut short: the script started a profiler of its own"),
-    marked("window {number} was cut short: the process was told to end"),
+    marked("window {number} was cut short: the script started its own profiler"),
+    marked("window {number} was cut short: the process was asked to end"),
     marked("window {number} was cut short: the process ended"),
-    marked("window {number} was cut short: the thread that trains ended"),
+    marked("window {number} was cut short: the training thread ended"),
     marked("window {number} was cut short: it took more memory than --max-memory allows"),
     marked("no more windows after {count} failures in a row"),
-    marked("no shared memory could be had; the job ran unwatched"),
+    marked("no shared memory available; the job ran unwatched"),
     marked("nothing was captured: {folder} cannot be written ({why})"),
-    marked("watching failed, which is a bug of Redline: {error}"),
+    marked("watching failed, which is a bug in Redline: {error}"),
     marked("the record of the run could not be written: {error}"),
 )
 """What processes and the watcher say."""
@@ -192,31 +192,31 @@ def notes(screen: RunScreen) -> Iterator[str]:
 
 def _of_ranks(screen: RunScreen) -> Iterator[str]:
     if screen.missing:
-        yield ngettext(
-            "nothing is known of {count:,} rank", "nothing is known of {count:,} ranks", screen.missing
-        ).format(count=screen.missing)
+        yield ngettext("no data from {count:,} rank", "no data from {count:,} ranks", screen.missing).format(
+            count=screen.missing
+        )
     if screen.unfinished:
         yield ngettext(
-            "rank {ranks} did not end in the orderly way: killed, or left by os._exit",
-            "ranks {ranks} did not end in the orderly way: killed, or left by os._exit",
+            "rank {ranks} did not exit normally: killed, or ended by os._exit",
+            "ranks {ranks} did not exit normally: killed, or ended by os._exit",
             len(screen.unfinished),
         ).format(ranks=rank_list(screen.unfinished))
     if len(screen.without_torch) == screen.ranks:
-        yield _("the job did not import torch, so it had no steps")
+        yield _("the job did not import torch, so no steps were recognised")
     elif not screen.steps[1]:
         yield _(
-            "no step was seen: no optimizer stepped and no model was called in the processes that are watched; "
-            "say where a step ends with redline.step()"
+            "no steps recognised: no optimizer step and no model call in the watched processes; mark the end "
+            "of a step with redline.step()"
         )
 
 
 def _of_windows(screen: RunScreen) -> Iterator[str]:
     if screen.after is not None:
-        yield _("the job ended before the first window, which follows {after:,} steps: try --after {least}").format(
-            after=screen.after, least=screen.least_after
-        )
+        yield _(
+            "the job ended before the first window, which starts after {after:,} steps: try --after {least}"
+        ).format(after=screen.after, least=screen.least_after)
     if screen.condition and screen.steps[1]:
-        yield _("no step met --when '{condition}', so none was captured").format(
+        yield _("no step met --when '{condition}', so nothing was captured").format(
             condition=clipped(screen.condition, _NAME_LIMIT)
         )
 

@@ -246,9 +246,9 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
     diagnosed = diagnose(path)
     screen = screen_of(diagnosed)
     assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one for each stage of the pipeline")
-    assert screen.waterfall_title.endswith("up to what is predicted")
+    assert screen.waterfall_title.endswith("up to the predicted time")
     assert screen.unseen == (
-        "nothing was measured: the step is predicted by redline plan, and no rank but one of each stage is drawn",
+        "nothing was measured: the step is predicted by redline plan, and only one rank per stage is drawn",
     )
     assert not diagnosed.findings.remarks  # about steps too few, or slowed by recording
     assert {one.code for one in diagnosed.findings.findings} <= {rule.code for rule in RULES_OF_PLANS}

@@ -32,7 +32,7 @@ def test_what_is_empty_undefined_or_wrong() -> None:
 
 def test_a_barrier_has_no_contents() -> None:
     nothing = OperationExample(operation="barrier", before=((), ()), after=((), ()), correct=True)
-    assert render([nothing]) == "barrier: nothing is exchanged; nobody goes on before all have come\n"
+    assert render([nothing]) == "barrier: nothing is exchanged; no rank continues before all have arrived\n"
 
 
 def test_many_ranks_and_many_numbers_are_cut() -> None:

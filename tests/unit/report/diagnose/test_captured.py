@@ -22,9 +22,7 @@ from redline.testing.synthetic import JobSpec, write_job
 from redline.verbs.diagnose import diagnose
 from tests.unit.report.run.test_text import MS, rank, run, window
 
-SLOWED = (
-    "captured steps took 1.20 x as long as the other 997 (12.00 ms against 10.00 ms): recording adds to the host's part"
-)
+SLOWED = "captured steps took 1.20 x as long as the other 997 (12.00 ms against 10.00 ms): recording adds host time"
 
 
 def one_of(*ranks: Any, number: int = 1, **changed: Any) -> Captured:
@@ -78,17 +76,17 @@ def test_ranks_without_a_trace_and_why() -> None:
         "no trace of rank 1: no space on the disk, or in --max-disk",
         "no trace of rank 2: killed before it was written",
         "no trace of rank 3: it ended before this window",
-        "no trace of rank 4: this window was left out there",
-        "no trace of ranks 5-6: nothing is known of it",
+        "no trace of rank 4: this window was skipped there",
+        "no trace of ranks 5-6: nothing was recorded of it",
     ]
 
 
 def test_a_window_that_was_cut_short() -> None:
     short = window(steps=1, slowdown=None)
     assert said(one_of(rank(windows=(short,)))) == [
-        "the window was cut short: 1 of 3 steps, the last perhaps in part",
+        "the window was cut short: 1 of 3 steps, the last one maybe incomplete",
     ]
-    text = "window 1 was cut short: the process was told to end"
+    text = "window 1 was cut short: the process was asked to end"
     noted = rank(windows=(short,), notes=({"code": "cut-short", "text": text, "count": 1},))
     assert said(one_of(noted)) == [text]
     other = rank(windows=(window(number=2, slowdown=None),), notes=noted.notes)

@@ -60,21 +60,20 @@ def test_a_bound_says_what_is_gained_alone_where_that_is_more() -> None:
     assert bound_text(FINDING) == "at most 40.0 % of the step, 1.67 x as fast"
     both = replace(FINDING, bound_ns=1e6)
     assert bound_text(both) == (
-        "at most 10.0 % of the step beyond the other findings; as the only fix at most 40.0 % of the step, "
-        "1.67 x as fast"
+        "at most 10.0 % of the step beyond the other findings; on its own at most 40.0 % of the step, 1.67 x as fast"
     )
     little = replace(FINDING, bound_ns=4e4)
-    assert bound_text(little).startswith("at most 0.4 % of the step beyond the other findings; as the only fix at most")
+    assert bound_text(little).startswith("at most 0.4 % of the step beyond the other findings; on its own at most")
     nearly = replace(FINDING, bound_ns=3.98e6)
     assert bound_text(nearly) == "at most 39.8 % of the step, 1.67 x as fast"  # the share of all tables
     none = replace(FINDING, bound_ns=0.0)
-    assert bound_text(none).startswith("nothing beyond the other findings; as the only fix at most 40.0 %")
+    assert bound_text(none).startswith("nothing beyond the other findings; on its own at most 40.0 %")
     assert bound_text(replace(FINDING, bound_ns=0.0, alone_ns=0.0)) == ""
 
 
 def test_the_factor_is_of_usual_steps() -> None:
     uneven = replace(FINDING, steady_share=0.2)
-    assert bound_text(uneven) == "at most 40.0 % of the average step; a usual step 1.25 x as fast"
+    assert bound_text(uneven) == "at most 40.0 % of the average step; a typical step 1.25 x as fast"
 
 
 @pytest.mark.parametrize(("speedup", "said"), [(1.234, "1.23 x"), (12.34, "12.3 x"), (1e9, "more than 100 x")])
@@ -85,14 +84,15 @@ def test_factors(speedup: float, said: str) -> None:
 def test_a_verdict_says_that_the_queue_before_the_recording_is_left_out() -> None:
     remark = Remark(what=Unseen.FIRST_QUEUE, ranks=1, time_ns=1000)
     said = verdict_sentence(VERDICT, [], replace(OUTLINE, unseen=(remark,)))
-    assert said.endswith(" Queue time before the first recorded work is left out of this.")
+    assert said.endswith(" This leaves out queue time before the first recorded work.")
     assert "left out" not in verdict_sentence(VERDICT, [], OUTLINE)
 
 
 def test_a_verdict_names_limit_cause_and_gain() -> None:
     assert verdict(FINDING) == (
-        "Limited by overhead: 50.0 % of the step is waiting and copying. The host cannot launch small kernels as "
-        "fast as the device runs them. Fixing that makes a usual step at most 1.67 x as fast (RL-H01)."
+        "Overhead-bound: 50.0 % of the step is idle or copying. The host cannot launch small "
+        "kernels as fast as the device runs them. Fixing it makes a typical step at most 1.67 x as "
+        "fast (RL-H01)."
     )
 
 
@@ -102,16 +102,15 @@ def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
         "The largest part of the step is compute (50.0 %), but the largest loss with a known cause is elsewhere."
     )
     exposed = replace(FINDING, accounts={"transfer": 4e6})
-    assert verdict(exposed, limit=Limit.COMMUNICATION).startswith("Limited by communication: 50.0 % of the step")
+    assert verdict(exposed, limit=Limit.COMMUNICATION).startswith("Communication-bound: 50.0 % of the step")
     kernels = replace(FINDING, accounts={"compute": 4e6})
-    assert verdict(kernels, limit=Limit.MEMORY).startswith("Limited by memory bandwidth")
+    assert verdict(kernels, limit=Limit.MEMORY).startswith("Memory-bound")
 
 
 def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> None:
     late = replace(FINDING, code="RL-N13", accounts={"peer wait": 3e6}, bound_ns=3e6)
     assert second_cause([FINDING, late]) == (
-        "Beside that: A rank that comes late keeps all others waiting. "
-        "That is worth at most 30.0 % of the step (RL-N13)."
+        "Also: A rank that comes late keeps all others waiting. Fixing that saves at most 30.0 % of the step (RL-N13)."
     )
     assert not second_cause([FINDING, replace(late, bound_ns=1e6)])
     assert not second_cause([FINDING, replace(FINDING, bound_ns=3e6)])
@@ -120,30 +119,28 @@ def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> Non
 def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
     well = {"limit": Limit.COMPUTE, "limit_share": 0.9, "idle_share": 0.02, "worthwhile": False, "healthy": True}
     assert verdict(**well) == (
-        "Healthy: compute takes 90.0 % of the step, and nothing was found to fix. "
-        "The redline, arithmetic at the machine's peak, is at 20.0 % of the step."
+        "Healthy: compute takes 90.0 % of the step, and nothing was found to fix. The redline "
+        "(arithmetic at the machine's peak) is 20.0 % of the step."
     )
     small = replace(FINDING, bound_ns=0.3e6)
     assert verdict(small, math_share=None, **well) == (
-        "Healthy: compute takes 90.0 % of the step, and no finding is worth more than 3.0 % of it."
+        "Healthy: compute takes 90.0 % of the step, and no fix saves more than 3.0 %."
     )
 
 
 def test_idling_without_a_known_cause_is_not_health() -> None:
-    assert verdict(worthwhile=False) == "The device is idle for 40.0 % of the step, and no rule recognises why."
-    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith(
-        "Communication that nothing hides takes 50.0 %"
-    )
+    assert verdict(worthwhile=False) == "The device is idle 40.0 % of the step, and no rule recognises the cause."
+    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith("Exposed communication takes 50.0 %")
     small = replace(FINDING, bound_ns=0.3e6)
     assert verdict(small, worthwhile=False) == (
-        "The device is idle for 40.0 % of the step; the largest finding explains 3.0 %."
+        "The device is idle 40.0 % of the step; the largest finding explains 3.0 %."
     )
     exposed = verdict(small, worthwhile=False, limit=Limit.COMMUNICATION)
     assert exposed.endswith("takes 50.0 % of the step; the largest finding explains 3.0 %.")
 
 
 def test_serving_names_its_phases() -> None:
-    assert verdict(FINDING, phases={"decode": 3}).startswith("All steps are decode steps. Limited by")
+    assert verdict(FINDING, phases={"decode": 3}).startswith("All steps are decode steps. Overhead-bound")
     assert phase_text({"prefill": 1}) == "All steps are prefill steps."
     assert phase_text({"mixed": 1}) == "All steps mix prefill and decode."
     assert phase_text({"prefill": 2, "decode": 1000, "mixed": 1}) == (
@@ -153,7 +150,7 @@ def test_serving_names_its_phases() -> None:
 
 def test_nothing_is_judged_where_no_time_passed() -> None:
     nothing = replace(OUTLINE, steps=replace(STEPS, longest_ns=0))
-    assert "nothing to judge" in verdict_sentence(VERDICT, (), nothing)
+    assert "nothing to diagnose" in verdict_sentence(VERDICT, (), nothing)
 
 
 def test_a_cause_is_one_plain_sentence() -> None:

@@ -183,7 +183,7 @@ def test_findings_are_in_english_whatever_is_spoken(tmp_path: Path) -> None:
     assert finding["title"] == "Replay the launches of a step as a CUDA graph"
     assert finding["evidence"][0]["text"] == "The device waits 4.000 ms for a|b."
     assert (finding["share"], finding["numerics"], finding["grade"]) == (0.4, "bitwise", "measured")
-    assert record["verdict"]["text"].startswith("Limited by overhead")
+    assert record["verdict"]["text"].startswith("Overhead-bound")
     assert record["praise"][0]["text"] == "Well done: 99.0 % busy."
 
 

@@ -92,12 +92,10 @@ def test_the_lines_above_the_waterfall(tmp_path: Path) -> None:
     assert line(text, "steps").endswith("2, from ProfilerStep: 1.000 ms")
     assert line(text, "window").endswith("2.000 ms = 2.000 ms in steps + 0 ns outside")
     assert line(text, "device").endswith(
-        "busy 420.0 us (computing 20.00 us) of 1.580 ms from first to last work, 73.4 % of it idle"
+        "busy 420.0 us (computing 20.00 us) of 1.580 ms between first and last work; idle 73.4 %"
     )
     assert line(text, "MFU").endswith("1.5 % = 2.15 GFLOP / 148 TFLOP/s bf16 / 1.000 ms; peak: catalogue")
-    assert line(text, "coverage").endswith(
-        "work known of 100.0 %, and rated against a roof 100.0 %, of the time of 2 kernels"
-    )
+    assert line(text, "coverage").endswith("2 kernels: FLOPs and peak known for 100.0 % of their time")
 
 
 def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) -> None:
@@ -105,7 +103,7 @@ def test_a_utilisation_is_a_lower_bound_where_work_is_not_known(tmp_path: Path) 
     devices = [{"id": 0, "name": "NVIDIA H20"}]
     text = shown(of(tmp_path, document([*events(), *more], deviceProperties=devices, record_shapes=1)))
     assert "at least 1.5 %" in line(text, "MFU")
-    assert "the work of 33.3 % of the kernel time is not known: unrated, never guessed" in text
+    assert "FLOPs unknown for 33.3 % of the kernel time: unrated, not guessed" in text
 
 
 RECOMPUTED = Utilisation(
@@ -126,7 +124,7 @@ RECOMPUTED = Utilisation(
 def test_recomputed_work_is_told_apart() -> None:
     use = RECOMPUTED
     assert fact_messages.mfu_line(use) == "30.0 % = 3.00 TFLOP / 1.00 PFLOP/s bf16 / 10.00 ms; peak: catalogue"
-    assert fact_messages.hfu_line(use) == "40.0 %, with 1.00 TFLOP per step that the backward pass did again"
+    assert fact_messages.hfu_line(use) == "40.0 %, including 1.00 TFLOP per step recomputed in the backward pass"
     assert fact_messages.mfu_line(replace(use, known_share=0.98)).startswith("at least 30.0 %")
     assert fact_messages.mfu_line(replace(use, unrated_flops=1)).startswith("at least 30.0 %")
     both = fact_messages.mfu_line(replace(use, model_flops={"bf16": 10**12, "fp32": 10**12}))
@@ -140,7 +138,7 @@ def test_recomputed_work_is_told_apart() -> None:
     [
         ((), "10.00 ms"),
         (("calibrated",), "; peak: calibrated, within 4.0 %"),
-        (("calibrated", "catalogue"), "; peaks: some of the catalogue, some calibrated"),
+        (("calibrated", "catalogue"), "; peaks: some from the catalogue, some calibrated"),
     ],
 )
 def test_the_utilisation_says_whose_peak_it_is_against(origins: tuple[str, ...], told: str) -> None:
@@ -158,7 +156,7 @@ def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path)
 
 def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    lines = block(shown(found), "the average step of a rank, from the redline (math) up to what was measured")
+    lines = block(shown(found), "average step of a rank, from the redline (math) up to the measured time")
     bars = screen_of(found).waterfall
     assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
     assert bars[0].start == 0
@@ -227,8 +225,8 @@ def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None
     text = render(replace(found, findings=findings(2)))
     assert "largest accounts" not in text
     assert "largest accounts" in render(replace(found, findings=findings(2)), verbose=True)
-    assert line(text, "verdict").startswith("verdict   Limited by overhead: 50.0 % of the step is waiting and copying.")
-    lines = block(text, "findings, by what they can gain at most")
+    assert line(text, "verdict").startswith("verdict   Launch-bound: the GPU is idle 40.0 % of the step.")
+    lines = block(text, "findings, largest possible gain first")
     assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")
     assert lines[2:4] == ["     The device waits 4.000 ms for a|b.", "     Second."]
     assert " ".join(lines).count("Fix: Compile the model with CUDA graphs, which") == 2
@@ -301,7 +299,7 @@ def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
         code = render(replace(found, findings=findings(2)))
     assert text.startswith("2 个 rank（共 2 个），设备：NVIDIA H20；采用 H20 的数据（目录）\n")
     words = set(re.findall(r"[a-z]{3,}", text))
-    english = "device host waited average share nothing the findings launch accounts"
+    english = "device waited average share nothing the findings launch accounts"
     assert not words & set(english.split())
     assert "设备等待" in text or "设备在等待" in text
     assert "发现（按收益上限排序）" in code
@@ -311,7 +309,7 @@ def test_everything_but_names_is_in_chinese(tmp_path: Path) -> None:
 def test_columns_line_up_in_chinese(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     with speaking("zh"):
-        lines = block(shown(found, "host"), "主机")
+        lines = block(shown(found, "host"), "host")
     starts = {width_of(one[: one.index(word)]) for one, word in ((lines[0], "内容"), (lines[1], "未记录的代码"))}
     assert len(starts) == 1
 
@@ -322,7 +320,7 @@ def test_columns_line_up_in_chinese(tmp_path: Path) -> None:
 def test_host_time_is_put_down_to_what_the_host_did(tmp_path: Path) -> None:
     text = " ".join(unexplained(of(tmp_path, trace())).split())
     assert "1. host, " in text
-    assert "the device waited for the host to launch work. Of it " in text
+    assert "the device waited for the host to launch work. Largest: " in text
     assert "unrecorded code" in text
 
 
@@ -330,15 +328,15 @@ def test_the_late_rank_is_named_with_its_cause(tmp_path: Path) -> None:
     write_job(JobSpec(ranks=4, steps=3, layers=2, stragglers=(Straggler(rank=2, extra_us=3000),)), tmp_path)
     text = " ".join(unexplained(diagnose([tmp_path])).split())
     assert "peer wait" in text
-    assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting in them", text)
-    assert "the same rank through all steps" in text
-    assert re.search(r"it came [\d.]+ ms late on average; it computed [\d.]+ ms longer than the others", text)
+    assert re.search(r"Rank 2 was last at \d+ of \d+ collectives and caused \d+\.\d % of the waiting there", text)
+    assert "the same rank in all steps" in text
+    assert re.search(r"it was [\d.]+ ms late on average; it computed [\d.]+ ms longer than the others", text)
 
 
 def test_a_pipeline_has_nobody_to_blame(tmp_path: Path) -> None:
     write_job(JobSpec(ranks=2, steps=2, layout=ParallelSizes(pp=2)), tmp_path)
     text = " ".join(unexplained(diagnose([tmp_path])).split())
-    assert "between pairs of ranks that send and receive, as the stages of a pipeline do." in text
+    assert "is between pairs of ranks that send and receive, like pipeline stages." in text
     assert "was last" not in text
 
 
@@ -350,21 +348,19 @@ def test_a_transfer_is_shown_with_its_size_and_bandwidth(tmp_path: Path) -> None
     spec = JobSpec(ranks=2, steps=2, layers=1, step_compute_us=2000, collective_bytes=256 << 20, network_gb_per_s=5)
     write_job(spec, tmp_path)
     text = " ".join(unexplained(diagnose([tmp_path])).split())
-    assert re.search(
-        r"transfer, .* Most of it in all_reduce of 268 MB over 2 ranks at \d+ GB/s of bus bandwidth;", text
-    )
+    assert re.search(r"transfer, .* Mostly all_reduce of 268 MB over 2 ranks at \d+ GB/s of bus bandwidth;", text)
     alone = " ".join(unexplained(diagnose([tmp_path / "rank-0.pt.trace.json.gz"])).split())
     assert "of bus bandwidth, waiting included" in alone
-    assert "one rank of 2 only: waiting for peers is in transfer" in alone
+    assert "one rank of 2 only: waiting for other ranks is counted as transfer" in alone
 
 
 def test_queued_work_is_explained() -> None:
     assert loss_messages.queue_text(1000, 0, 30, 10, 0) == (
         "That is 100 ns per kernel: launch latency, or work that waits for another stream."
     )
-    assert loss_messages.queue_text(1000, 100, 700, 10, 0) == "The longest gap of it is 700 ns, 70.0 %."
+    assert loss_messages.queue_text(1000, 100, 700, 10, 0) == "The longest gap is 700 ns (70.0 %)."
     assert loss_messages.queue_text(1000, 600, 600, 10, 2) == (
-        "60.0 % of it lies before the first work on the device. 2 graphs were launched."
+        "60.0 % is before the first work on the device. 2 graphs were launched."
     )
 
 
@@ -390,7 +386,7 @@ def test_there_is_a_sentence_for_everything_unseen(what: Unseen) -> None:
 @pytest.mark.parametrize(
     ("unseen", "said"),
     [
-        ([Remark(what=Unseen.NO_PEAK, detail="no figures\nchoose")], "not known: no figures; choose"),
+        ([Remark(what=Unseen.NO_PEAK, detail="no figures\nchoose")], "unknown: no figures; choose"),
         ([Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")], "record_shapes=True"),
         ([Remark(what=Unseen.NO_DTYPE_PEAK, detail="fp4")], "no peak for fp4"),
         ([], "no matmul, convolution or attention"),
@@ -401,7 +397,7 @@ def test_why_there_is_no_utilisation(unseen: list[Remark], said: str) -> None:
 
 
 def test_why_compute_is_not_rated() -> None:
-    assert "Without peaks" in loss_messages.why_unrated([Remark(what=Unseen.NO_PEAK)])
+    assert "No peaks are known" in loss_messages.why_unrated([Remark(what=Unseen.NO_PEAK)])
     assert "record_shapes=True" in loss_messages.why_unrated(
         [Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")]
     )
@@ -412,10 +408,10 @@ def test_why_compute_is_not_rated() -> None:
 def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
     text = shown(of(tmp_path, document([op("aten::mm", 0, 5, **MATMUL), op("aten::mm", 20, 5, **MATMUL)])))
     assert text.startswith("1 rank of 1 on CPU (no device work in the trace); no peaks known\n")
-    assert "the catalogue has no CPUs; `redline calibrate` makes the FILE for --machine" in line(text, "MFU")
-    assert "of the time of 2 operators" in line(text, "coverage")
+    assert "the catalogue has no CPUs; run `redline calibrate -o machine.json`, then pass" in line(text, "MFU")
+    assert "2 operators: FLOPs known for 100.0 % of their time; no peak to rate them against" in line(text, "coverage")
     assert "no device work in the trace: the CPU is the device" in text
-    assert "no peaks, so nothing is rated against a roof: see MFU" in text
+    assert "no peaks, so no kernel can be rated: see MFU" in text
 
 
 def test_files_that_could_not_be_read_are_said(tmp_path: Path) -> None:
@@ -493,10 +489,10 @@ def test_the_table_of_collectives(tmp_path: Path) -> None:
     lines = block(text, "collectives")
     assert lines[1].split()[:3] == ["all_reduce", "2", "4.10"]
     assert lines[1].endswith("GB/s")
-    assert "by the convention of nccl-tests" in lines[-1]
+    assert "as in nccl-tests" in lines[-1]
     (tmp_path / "rank-1.json").unlink()
     alone = block(shown(diagnose([tmp_path]), "collectives"), "collectives")
-    assert "waiting -: the partners are not in the traces" in alone[-1]
+    assert "waiting -: the other ranks are not in the traces" in alone[-1]
 
 
 def test_the_table_of_ranks_chooses_those_that_matter(tmp_path: Path) -> None:
@@ -548,8 +544,8 @@ def test_tables_say_what_did_not_fit_into_digests(tmp_path: Path) -> None:
     cut = {"kernel_rows": 3, "doing_rows": 5}
     diagnosis = replace(found.diagnosis, ranks=(replace(found.diagnosis.ranks[0], left_out=cut),))
     text = render(replace(found, diagnosis=diagnosis), tables=["kernels", "host"])
-    assert "3 rows of kernels did not fit into the digests, and are added up as others" in text
-    assert "5 rows of what the host did did not fit into the digests, and are added up as others" in text
+    assert "3 rows of kernels did not fit into the digests and are summed up under others" in text
+    assert "5 rows of host activity did not fit into the digests and are summed up under others" in text
 
 
 # --- strangers' names -------------------------------------------------------------------------------------------------

@@ -70,12 +70,12 @@ def test_it_says_all_that_the_screen_says(job: DiagnoseResult) -> None:
 
 def test_findings_have_bound_fix_and_all_of_their_page(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
-    assert "40.0 % of the average step at most a usual step at most 1.67 x as fast" in text
+    assert "40.0 % of the average step at most typical step at most 1.67 x as fast" in text
     assert "bitwise" in text
     assert 'torch.compile(model, mode="reduce-overhead")' in text
     for heading in ("Cause", "Thorough fix", "Bound", "Numerics", "When to ignore it", "How it can be fooled"):
         assert heading in text
-    assert "Longest stretches rank 0: 10 ns, from 10 ns after its window began" in text
+    assert "Longest occurrences rank 0: 10 ns, from 10 ns after its window began" in text
 
 
 def test_idle_time_is_a_share_of_the_step_as_in_the_verdict(job: DiagnoseResult) -> None:
@@ -94,7 +94,7 @@ def test_without_findings_it_says_so(job: DiagnoseResult) -> None:
     none = replace(findings(), findings=(), remarks=(), praise=())
     text = visible(render(job, none))
     assert "No known fix would gain any time here." in text
-    assert "No finding is worth its fix. The largest accounts above the redline:" in text
+    assert "No finding is worth fixing. The largest accounts above the redline:" in text
 
 
 def test_many_findings_are_folded(job: DiagnoseResult) -> None:
@@ -130,9 +130,9 @@ def test_what_has_no_data_is_left_out_with_a_reason(tmp_path: Path) -> None:
     assert "data-chart" not in text.partition("<script")[0]
     for reason in (
         "Step times: there is one step only.",
-        "One step: drawn from the trace itself",
+        "One step: needs the trace itself",
         "Ranks: there is one rank only.",
-        "Roofline: no operator has both",
+        "Roofline: no operator with known FLOPs",
         "Collectives against the link: there is no communication",
     ):
         assert reason in visible(text)
@@ -178,8 +178,8 @@ def test_a_job_in_which_nothing_takes_time(tmp_path: Path) -> None:
 def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: DiagnoseResult) -> None:
     said = headline_of(findings(), job.outline)
     assert said.text == (
-        "Overhead-bound: 50.0 % of the step. "
-        "Replay the launches of a step as a CUDA graph: at most 1.67 x as fast (measured elsewhere)."
+        "Overhead-bound: 50.0 % of the step is idle or copying. Replay the launches of a step as a "
+        "CUDA graph: at most 1.67 x as fast (gain seen in published measurements)."
     )
     assert said.why == cause_text("RL-H01")
 
@@ -195,7 +195,7 @@ def test_the_headline_of_a_job_that_is_well(job: DiagnoseResult) -> None:
     found = replace(found, verdict=replace(found.verdict, worthwhile=False, healthy=True))
     said = headline_of(found, job.outline)
     assert said.text.startswith("Healthy: overhead takes 50.0 % of the step")
-    assert said.why == "The redline, arithmetic at the machine's peak, is at 20.0 % of the step."
+    assert said.why == "The redline (arithmetic at the machine's peak) is 20.0 % of the step."
 
 
 def test_what_undermines_the_headline_stands_beside_it(job: DiagnoseResult) -> None:

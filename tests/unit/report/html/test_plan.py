@@ -48,7 +48,7 @@ def test_where_nothing_fits_that_is_the_headline() -> None:
     assert data_of(text)["charts"] == {}
     sections = re.findall(r'<section[^>]* id="(\w+)"', text)
     assert sections == ["verdict", "trust", "about", "definitions"]
-    assert "The line is the memory of the GPU." in visible(text)
+    assert "The line is the GPU's memory." in visible(text)
 
 
 def test_several_sizes_are_a_table() -> None:
@@ -115,7 +115,7 @@ def test_the_page_of_serving_says_what_the_text_says() -> None:
     data = data_of(serve_page.render(plan_))
     assert set(data["tables"]) == {"passes", "frontier", "every"}
     assert [curve["name"] for curve in data["charts"]["serving"]["curves"]] == [
-        "tp 2, fp8", "tp 4, fp8", "ep 8 with copied attention, fp8",
+        "tp 2, fp8", "tp 4, fp8", "ep 8 with replicated attention, fp8",
     ]  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def test_serving_that_does_not_fit_has_no_charts() -> None:
 def test_a_page_without_a_price_has_the_room() -> None:
     unknown = replace(point(4), ttft_s=Ranged(value=0.2))
     text = visible(serve_page.render(serving_plan(price=None, best=unknown)))
-    assert "room for 200 sequences" in text
+    assert "KV capacity 200 sequences" in text
     assert "error not known" in text
 
 

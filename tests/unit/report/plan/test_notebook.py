@@ -42,7 +42,10 @@ class Tags(HTMLParser):
             ("best", "= step", "= peak", "the best layouts", "the whole job", "how far to"),
         ),
         (notebook.train(nothing_fits(), None), ("verdict", "Nothing fits.")),
-        (notebook.serve(serving_plan()), ("best", "what a pass takes", "Pareto frontier", "how far to trust this")),
+        (
+            notebook.serve(serving_plan()),
+            ("best", "single forward pass", "Pareto frontier", "how far to trust this"),
+        ),
         (notebook.validation(validation()), ("Plans against published", "step time", "what fits", "SGLang")),
     ],
 )
@@ -72,9 +75,9 @@ def test_it_speaks_the_language_that_is_spoken() -> None:
 
 
 def test_one_line() -> None:
-    assert notebook.train_line(plan()).startswith("<plan of Llama-3-8B on 64 H100-SXM5-80GB in bf16, as megatron would")
+    assert notebook.train_line(plan()).startswith("<plan of Llama-3-8B on 64 H100-SXM5-80GB in bf16, estimated for meg")
     assert notebook.train_line(plan()).endswith("; step 1.875 s, 50.0 GB, MFU 44.5 %>")
-    assert "nothing fits; smallest: one copy on one GPU" in notebook.train_line(nothing_fits())
+    assert "nothing fits; smallest: one replica on one GPU" in notebook.train_line(nothing_fits())
     assert notebook.serve_line(serving_plan()).startswith("<plan of Llama-3-70B on H100-SXM5-80GB, served by SGLang: ")
     assert notebook.validation_line(validation()) == (
         "<plans against measurements: step time 5.0 % in the median of 1,712 runs, memory 6.0 % of 933>"

@@ -40,31 +40,33 @@ def test_text(golden: str, found: ServingPlan, language: str, update_golden: boo
 
 
 def test_where_nothing_meets_the_limits_the_nearest_is_named() -> None:
-    assert say.verdict(TOO_SLOW).startswith("No way to serve meets the limits. The nearest, tp 2 in fp8 with 1 request")
+    assert say.verdict(TOO_SLOW).startswith(
+        "No configuration meets the limits. The closest, tp 2 in fp8 with 1 concurrent request"
+    )
     assert "verdict" in render(TOO_SLOW)
 
 
 def test_where_nothing_fits_the_smallest_is_named() -> None:
     assert say.verdict(NOTHING_FITS) == (
-        "Nothing fits. Even tp 1 in fp8 needs 72.7 GB on each GPU for weights alone, of 80.0 GB."
+        "Nothing fits. Even tp 1 in fp8 needs 72.7 GB of 80.0 GB on each GPU for weights alone."
     )
 
 
 def test_an_interval_or_why_there_is_none() -> None:
-    assert say.ranged(Ranged(value=1.0)).endswith("no such figure of this engine on this GPU was published")
+    assert say.ranged(Ranged(value=1.0)).endswith("no published measurements of this engine on this GPU")
     assert "80 % interval: " in say.ranged(Ranged(value=1.0, low=0.9, high=1.2))
     unknown = serving_plan(best=point(tokens_per_s=Ranged(value=100.0)))
-    assert say.verdict(unknown) == "tp 2 in fp8 with 16 requests in flight: 50 tokens/s per GPU"
+    assert say.verdict(unknown) == "tp 2 in fp8 with 16 concurrent requests: 50 tokens/s per GPU"
 
 
 def test_an_engine_that_was_not_measured_there_says_so() -> None:
-    assert any("constants are those of other GPUs, without an interval" in line for line in say.trust(NOTHING_FITS))
+    assert any("constants are from other GPUs, without an interval" in line for line in say.trust(NOTHING_FITS))
     assert not any("constants" in line for line in say.trust(serving_plan()))
 
 
 def test_experts_have_two_counts() -> None:
     said = dict(say.facts(serving_plan(active_parameters=10_000_000_000)))
-    assert said["model"].endswith("10.0 B of them active in each token")
+    assert said["model"].endswith("10.0 B active per token")
 
 
 def test_every_limit_has_a_name() -> None:

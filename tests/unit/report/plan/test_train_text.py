@@ -62,8 +62,8 @@ def test_a_terminal_without_unicode_gets_plain_letters() -> None:
 
 def test_where_nothing_fits_that_is_said_first_with_what_would_help() -> None:
     said = " ".join(render(nothing_fits()).split("\nmodel")[0].split())
-    assert "verdict Nothing fits. The smallest layout, one copy on one GPU," in said
-    assert "Most of it, 96.0 GB, is for: optimizer states. More GPUs split that further, and offloading" in said
+    assert "verdict Nothing fits. The smallest layout, one replica on one GPU," in said
+    assert "The largest part is optimizer states: 96.0 GB. More GPUs split that further, and offloading" in said
 
 
 def test_activations_that_do_not_fit_have_another_advice() -> None:
@@ -73,7 +73,7 @@ def test_activations_that_do_not_fit_have_another_advice() -> None:
 
 def test_more_memory_is_named_where_it_would_do() -> None:
     would = replace(changes()[0], factor=1.5, differs=True)
-    assert "With 1.5x the memory per GPU it would fit." in list(
+    assert "It would fit with 1.5x the memory per GPU." in list(
         say.would_fit(replace(nothing_fits(), changes=(would,)))
     )
 
@@ -81,15 +81,14 @@ def test_more_memory_is_named_where_it_would_do() -> None:
 def test_a_mixture_of_experts_has_two_counts_and_a_caveat() -> None:
     sparse = plan(active_parameters=2_000_000_000, workload=Transformer(replace(llama(), experts=8)))
     assert (
-        amounts.parameters(sparse.parameters, sparse.active_parameters)
-        == "8.03 B parameters, 2.00 B of them active in each token"
+        amounts.parameters(sparse.parameters, sparse.active_parameters) == "8.03 B parameters, 2.00 B active per token"
     )
-    assert "Experts are taken to get the same number of tokens each." in say.not_modelled(sparse)
+    assert "Assumes that all experts get the same number of tokens." in say.not_modelled(sparse)
     assert "Experts" not in say.not_modelled(plan())
 
 
 def test_a_single_layout_was_not_searched_for() -> None:
-    assert say.searched(plan(considered=1, fitting=1)) == "one layout, as it was given"
+    assert say.searched(plan(considered=1, fitting=1)) == "one layout, as given"
     assert say.searched(plan(by="memory")).endswith("; this is the smallest")
 
 
@@ -111,7 +110,7 @@ def test_bars_add_up_to_the_whole() -> None:
 
 def test_what_hides_and_what_does_not() -> None:
     shown = Overlap(kind="data", compute_s=2.0, traffic_s=1.0, exposed_s=0.0123)
-    assert say.overlap(shown) == "exposed by 12.30 ms"
+    assert say.overlap(shown) == "exposed: 12.30 ms"
     assert say.overlap(replace(shown, exposed_s=0.0)) == "hidden"
 
 
@@ -125,12 +124,12 @@ def of(dimension: str, value: int) -> Alternative:
 @pytest.mark.parametrize(
     ("one", "slower", "why"),
     [
-        (of("tp", 16), "83.0 % slower", "tensor traffic: 6.10x, 549.0 ms more; leaves the node"),
-        (of("tp", 8), "12.0 % slower", "tensor traffic: 2.20x, 336.0 ms more"),
-        (of("tp", 1), "does not fit", "the smallest needs 1.42x what a GPU has"),
-        (of("zero", 3), "21.0 % slower", "weights gathered: 363.0 ms, from none"),
-        (of("schedule", 2), "no slower", "the difference is smaller than what can be predicted"),
-        (of("tp", 32), "3.40x as long", "tensor traffic: 14.0x, 1.020 s more; leaves the node"),
+        (of("tp", 16), "83.0 % slower", "TP communication: 6.10x, 549.0 ms more; crosses nodes"),
+        (of("tp", 8), "12.0 % slower", "TP communication: 2.20x, 336.0 ms more"),
+        (of("tp", 1), "does not fit", "the smallest needs 1.42x the memory of a GPU"),
+        (of("zero", 3), "21.0 % slower", "weight all-gather: 363.0 ms, up from 0"),
+        (of("schedule", 2), "no slower", "the difference is within the prediction error"),
+        (of("tp", 32), "3.40x as long", "TP communication: 14.0x, 1.020 s more; crosses nodes"),
         (replace(of("tp", 8), slower=0.8), "25.0 % faster", "but it needs more memory"),
     ],
 )
@@ -144,7 +143,7 @@ def test_a_better_machine() -> None:
         "1.5x the memory: 7.0 % faster, with dp 8 x tp 4 x pp 2, micro-batch 4, ZeRO-1, recomputation: none"
     )
     assert say.change(network) == "2x the network between nodes: 2.0 % faster, the same layout"
-    assert say.change(host) == "0.5x the time on the host: hardly faster, the same layout"
+    assert say.change(host) == "0.5x the host time: hardly faster, the same layout"
     assert say.effect(replace(memory, faster=0.0)) == "still nothing would fit"
 
 
@@ -176,7 +175,7 @@ def test_no_figure_without_its_error() -> None:
     lines = list(say.trust(plan()))
     assert lines[0].endswith("held-out runs (of megatron)")
     assert lines[1].endswith("held-out runs (of all software stacks)")
-    assert "take it as a guess" in next(say.trust(plan(evidence=())))
+    assert "treat it as a guess" in next(say.trust(plan(evidence=())))
 
 
 # --- the whole job ----------------------------------------------------------------------------------------------------

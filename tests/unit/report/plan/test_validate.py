@@ -31,7 +31,9 @@ def test_text(golden: str, language: str, update_golden: bool) -> None:
 def test_verdicts_are_shares_of_what_happened() -> None:
     shown = tables.verdicts(validation())
     assert shown.rows == (("fits", "835", "30"), ("does not fit", "44", "735"))
-    assert shown.notes[0] == "3.9 % of those that died were said to fit; 5.0 % of those that ran were said not to"
+    assert shown.notes[0] == (
+        "3.9 % of the runs that failed were predicted to fit; 5.0 % of those that ran were predicted not to"
+    )
 
 
 def test_serving_in_brief_has_a_line_for_each_figure() -> None:

@@ -216,7 +216,7 @@ def test_the_line_that_says_what_was_taken_out() -> None:
         Removed(kind=Private.SECRET, count=1, example="<secret-3fa2>"),
     ]
     assert redacted_text(removed) == "redacted: 2 hosts, 1,400 folders, 1 secret"
-    assert redacted_text([]) == "redacted: nothing, as no text looked private"
+    assert redacted_text([]) == "redacted: nothing: no text looked private"
 
 
 def test_every_kind_has_a_word() -> None:

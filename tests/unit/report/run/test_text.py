@@ -99,9 +99,9 @@ def test_a_narrow_terminal_says_as_much_on_more_lines() -> None:
 def test_a_usual_run() -> None:
     assert shown(run(rank())) == [
         "redline: train.py --size 3: 1 rank, exit code 0 after 12.00 s",
-        "  steps     1,000, told by optimizer steps; median 10.00 ms, four of five from 9.000 ms to 12.00 ms",
+        "  steps     1,000, counted from optimizer steps; median 10.00 ms, p10-p90 9.000-12.00 ms",
         "  input     waiting for the data loader takes 10.0 % of a step",
-        "  window 1  steps 10-12; 1.20 x as long as the others; then 20.00 ms to hand over; 400 kB",
+        "  window 1  steps 10-12; 1.20 x as long as the others; then 20.00 ms to hand over the trace; 400 kB",
         "  peak      at most 600 MB in the process",
         "  folder    runs/a",
     ]
@@ -118,13 +118,13 @@ def test_ranks_that_stand_out() -> None:
     assert shown(run(*ranks, command=with_options))[0].startswith("redline: torchrun t.py: ")
     text = " ".join(" ".join(lines).split())
     assert (
-        "slow a step of rank 1 takes 1.50 x as long as that of the others; rank 2 waits 4.000 ms for data in a "
-        "step, the others 1.000 ms"
+        "slow a step of rank 1 takes 1.50 x as long as on the other ranks; rank 2 waits 4.000 ms "
+        "per step for data, the others 1.000 ms"
     ) in text
     assert "steps 10-12 on 3 of 4 ranks;" in text
     assert "no trace of rank 3: killed before it was written" in text
     assert "at most 600 MB in a process, rank 3" in text
-    assert "note rank 3 did not end in the orderly way: killed, or left by os._exit" in text
+    assert "note rank 3 did not exit normally: killed, or ended by os._exit" in text
 
 
 def test_chance_makes_no_rank_slow() -> None:
@@ -150,10 +150,10 @@ def test_a_thousand_ranks() -> None:
     lines = shown(run(*ranks, world=2048))
     text = " ".join(" ".join(lines).split())
     assert lines[0].startswith("redline: train.py --size 3: 1,024 ranks of 2,048, exit code 0")
-    assert "steps 1,000 to 1,001 per rank, told by optimizer steps" in text
+    assert "steps 1,000 to 1,001 per rank, counted from optimizer steps" in text
     assert "and 8 more ranks" in text
     assert "on 1,013 of 1,024 ranks" in text
-    assert "nothing is known of 1,024 ranks" in text
+    assert "no data from 1,024 ranks" in text
 
 
 def test_a_run_that_was_restarted() -> None:
@@ -161,7 +161,7 @@ def test_a_run_that_was_restarted() -> None:
     second = [rank(number, restart=1, steps=600, windows=(window(),)) for number in range(2)]
     text = " ".join(" ".join(shown(run(*first, *second))).split())
     assert "2 ranks, exit code 0" in text
-    assert "steps 600, told by optimizer steps;" in text
+    assert "steps 600, counted from optimizer steps;" in text
     assert "after 1 restart, with at most 400 steps before" in text
     assert "window 1 steps 10-12 after restart 1 on 2 of 2 ranks" in text
     assert "orderly" not in text
@@ -192,20 +192,20 @@ STALL = {
         (run(), "no process of the job was watched: it did not start Python, or started it with -S, -I or -E"),
         (
             run(rank(steps=0, step_ns=None, windows=(), facts={}, batches=0, step_mean_ns=None, peak_bytes=0)),
-            "the job did not import torch, so it had no steps",
+            "the job did not import torch, so no steps were recognised",
         ),
         (
             run(rank(steps=0, step_ns=None, windows=(), step_kind="none", batches=0)),
-            "no step was seen: no optimizer stepped and no model was called in the processes that are watched; "
-            "say where a step ends with redline.step()",
+            "no steps recognised: no optimizer step and no model call in the watched processes; mark "
+            "the end of a step with redline.step()",
         ),
         (
             run(rank(steps=6, windows=())),
-            "the job ended before the first window, which follows 8 steps: try --after 2",
+            "the job ended before the first window, which starts after 8 steps: try --after 2",
         ),
         (
             run(rank(windows=()), settings={"capture": True, "when": "step_time>2*median", "after": 8, "steps": 3}),
-            "no step met --when 'step_time>2*median', so none was captured",
+            "no step met --when 'step_time>2*median', so nothing was captured",
         ),
         (
             run(rank(windows=(window(state="no space"),))),
@@ -213,16 +213,16 @@ STALL = {
         ),
         (
             run(rank(windows=(window(state="incomplete"),))),
-            "no trace of rank 0: what the profiler wrote is not whole",
+            "no trace of rank 0: the profiler's output is incomplete",
         ),
         (run(rank(windows=(window(state="failed"),))), "no trace of rank 0: it could not be written"),
         (
             run(rank(notes=({"code": "profiler-taken", "text": "x", "count": 3},))),
-            "the script has a profiler of its own on, so nothing was captured meanwhile",
+            "the script was running its own profiler, so nothing was captured meanwhile",
         ),
         (
             run(rank(notes=({"code": "budget", "text": "x", "count": 3},))),
-            "windows were left out, as they would cost more of the run than --budget allows",
+            "some windows were skipped: they would cost more of the run than --budget allows",
         ),
         (
             run(rank(notes=({"code": "failed", "text": "RuntimeError: busy", "count": 1},))),
@@ -242,23 +242,23 @@ STALL = {
             "nothing was captured: /x cannot be written (Read-only file system)",
         ),
         (
-            run(rank(), notes=("watching failed, which is a bug of Redline: OSError: x",)),
-            "watching failed, which is a bug of Redline: OSError: x",
+            run(rank(), notes=("watching failed, which is a bug in Redline: OSError: x",)),
+            "watching failed, which is a bug in Redline: OSError: x",
         ),
         (
             run(rank(notes=({"code": "stopped", "text": "no more windows after 2 failures in a row", "count": 1},))),
             "no more windows after 2 failures in a row",
         ),
         (
-            run(notes=("no shared memory could be had; the job ran unwatched",)),
-            "no shared memory could be had; the job ran unwatched",
+            run(notes=("no shared memory available; the job ran unwatched",)),
+            "no shared memory available; the job ran unwatched",
         ),
         (
             run(rank(), rank(1), stalls=(STALL,)),
             "no step for 300.0 s; the others seem to wait for rank 1: stall-1.txt",
         ),
-        (run(rank(step_kind="calls")), "told by calls of the model"),
-        (run(rank(step_kind="by hand")), "told by redline.step()"),
+        (run(rank(step_kind="calls")), "counted from model calls"),
+        (run(rank(step_kind="by hand")), "counted from redline.step()"),
     ],
 )
 def test_what_is_odd_is_said_plainly(record: RunRecord, said: str) -> None:

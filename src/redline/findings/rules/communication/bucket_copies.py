@@ -33,8 +33,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "DDP copies gradients one by one: {into:,} times per step into a bucket and {back:,} times back. That and the "
-        "gaps in which it is launched take {copying_ns} of each step of {step_ns}.",
+        "DDP copies gradients one by one: {into:,} times per step into a bucket and {back:,} times back. "
+        "These copies and the gaps while they are launched take {copying_ns} of each {step_ns} step.",
         {
             "into": round(totals.per_step("into")),
             "back": round(totals.per_step("back")),

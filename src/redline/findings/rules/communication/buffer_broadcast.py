@@ -71,14 +71,15 @@ def _exposed_broadcast_ns(analysis: RankAnalysis) -> int:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Before every forward pass DDP broadcasts the buffers and copies them one by one, {copies:,} copies per step. "
-        "They and the gaps in which they are launched take {copying_ns} of each step of {step_ns}.",
+        "Before every forward pass DDP broadcasts the buffers and copies them one by one, {copies:,} "
+        "copies per step. The copies and the gaps while they are launched take {copying_ns} of each "
+        "{step_ns} step.",
         {"copies": round(totals.per_step("copies")), "copying_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     if totals.figures["broadcast_ns"]:
         yield Evidence(
-            "The broadcasts themselves are exposed for {broadcast_ns} of each step besides, waiting for other ranks "
-            "included.",
+            "The broadcasts themselves are exposed for another {broadcast_ns} of each step, including "
+            "waiting for other ranks.",
             {"broadcast_ns": totals.per_step("broadcast_ns")},
         )
 

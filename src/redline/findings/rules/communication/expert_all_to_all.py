@@ -53,12 +53,11 @@ def _open_ns(rank: Digest, chosen: Mask) -> int:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{exchanges:,} exchanges of tokens between experts per step are exposed for {exposed_ns} of each step of "
-        "{step_ns}.",
+        "{exchanges:,} token exchanges between experts per step are exposed for {exposed_ns} of each {step_ns} step.",
         {"exchanges": round(totals.per_step("exchanges")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     yield Evidence(
-        "In the whole window {window_exposed_ns} of their {window_ns} on a rank is exposed.",
+        "Over the whole window, {window_exposed_ns} of their {window_ns} per rank is exposed.",
         {name: totals.figures[name] for name in ("window_exposed_ns", "window_ns")},
     )
     yield from untold(totals)

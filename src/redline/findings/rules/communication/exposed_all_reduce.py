@@ -74,19 +74,19 @@ def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "All-reduces of gradients, {buckets:,} per step, are exposed for {exposed_ns} of each step of {step_ns}: "
-        "nothing is computed meanwhile.",
+        "Gradient all-reduces, {buckets:,} per step, are exposed for {exposed_ns} of each {step_ns} "
+        "step: nothing is computed meanwhile.",
         {"buckets": round(totals.per_step("buckets")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     if totals.figures["largest_bytes"]:
         yield Evidence(
-            "The smallest has {smallest_bytes}, the largest {largest_bytes}.",
+            "The smallest is {smallest_bytes}, the largest {largest_bytes}.",
             {name: totals.figures[name] for name in ("smallest_bytes", "largest_bytes")},
         )
     last_share = totals.figures["last_ns"] / max(totals.figures["exposed_ns"], 1)
     if last_share >= MOSTLY_LAST:
         yield Evidence(
-            "{last_share} of that is in the last one of a backward pass, which has no computation left to hide behind.",
+            "{last_share} of that is in the last all-reduce of a backward pass, when no compute is left to hide it.",
             {"last_share": last_share},
         )
     yield from untold(totals)

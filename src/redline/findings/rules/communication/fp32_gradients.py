@@ -35,8 +35,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Gradients are exchanged in fp32, exposed for {exposed_ns} of each step of {step_ns}; half of the bytes take "
-        "half of that.",
+        "Gradients are exchanged in fp32, exposed for {exposed_ns} of each {step_ns} step; half the "
+        "bytes would take half of that.",
         {"exposed_ns": totals.alone_ns / SAVED_SHARE, "step_ns": totals.step_ns},
     )
     yield from untold(totals)

@@ -20,8 +20,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{gathers:,} all-gathers of parameters in the forward pass of a step are exposed for {exposed_ns} of "
-        "{step_ns}: they begin too late to be hidden.",
+        "{gathers:,} parameter all-gathers in the forward pass of a step are exposed for {exposed_ns} of "
+        "{step_ns}: they start too late to be hidden.",
         {"gathers": round(totals.per_step("gathers")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     yield from untold(totals)

@@ -41,8 +41,9 @@ def _most_passes(rank: Digest, early: Mask) -> int:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Up to {passes} backward passes come before an optimizer step, and each exchanges the gradients: {early_share} "
-        "of these exchanges could be left out. They are exposed for {exposed_ns} of each step of {step_ns}.",
+        "Up to {passes} backward passes precede each optimizer step, and each of them exchanges "
+        "gradients: {early_share} of these exchanges could be skipped. They are exposed for {exposed_ns} "
+        "of each {step_ns} step.",
         {
             "passes": totals.figures["passes"],
             "early_share": totals.figures["early"] / max(totals.figures["all"], 1),

@@ -58,9 +58,9 @@ def _also(lateness: Lateness) -> LateRank | None:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     figures, names = totals.figures, totals.names
     yield Evidence(
-        "Ranks wait {waiting_ns} of each step of {step_ns} for others that come late. Rank {rank} is the last at "
-        "{last} of {operations} collectives, on average by {late_ns}, and causes {caused_share} of the waiting in "
-        "them.",
+        "Ranks wait {waiting_ns} of each {step_ns} step for late ranks. Rank {rank} arrives last at "
+        "{last} of {operations} collectives, {late_ns} late on average, and causes {caused_share} of the "
+        "waiting there.",
         {
             "waiting_ns": totals.alone_ns,
             "step_ns": totals.step_ns,
@@ -77,7 +77,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         )
     if figures["kinds"] > 1:
         yield Evidence(
-            "The ranks do {kinds} different kinds of work, so the layout of the job decides a part of this.",
+            "The ranks do {kinds} different kinds of work, so part of this follows from the parallel layout.",
             {"kinds": figures["kinds"]},
         )
 
@@ -85,7 +85,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
     if cause == BEFORE:
         return Evidence(
-            "It was late already when the window began, by up to {cause_ns}: what held it up is not in the traces.",
+            "It was already up to {cause_ns} late when the window began: the cause is not in the traces.",
             values,
         )
     if cause == "compute":
@@ -95,8 +95,10 @@ def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
     if cause == "input":
         return Evidence("Before that it waits {cause_ns} longer for its data loader than the median rank.", values)
     if cause == "host":
-        return Evidence("Before that its host holds its device up {cause_ns} longer than the median rank's.", values)
-    return Evidence("What it does longer than the median rank is not told by the traces.", values)
+        return Evidence(
+            "Before that its device waits {cause_ns} longer for the host than that of the median rank.", values
+        )
+    return Evidence("The traces do not show what takes it longer than the median rank.", values)
 
 
 def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
@@ -106,11 +108,11 @@ def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
         return Evidence("The late rank changes: look for noise or uneven work rather than for a slow machine.", values)
     if pattern == "first step only":
         return Evidence(
-            "It is late in the first step only, where {first_step_share} of that waiting is: the ranks may have "
-            "started apart.",
+            "It is late in the first step only, which has {first_step_share} of that waiting: the ranks may "
+            "have started at different times.",
             values,
         )
-    return Evidence("Only one step was seen: whether the same rank is late in every step is not known.", values)
+    return Evidence("The traces hold only one step, so whether the same rank is late in every step is unknown.", values)
 
 
 RULE = Rule(

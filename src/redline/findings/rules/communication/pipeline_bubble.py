@@ -88,13 +88,13 @@ def _is_between(edge: tuple[int, ...], series: CollectiveSeries) -> bool:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     stages, micro_batches = totals.figures["stages"], totals.figures["micro_batches"]
     yield Evidence(
-        "Stages of the pipeline wait {waiting_ns} of each step of {step_ns} for what others send.",
+        "Pipeline stages wait {waiting_ns} of each {step_ns} step for data from other stages.",
         {"waiting_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     if micro_batches:
         yield Evidence(
-            "With {stages} stages and {micro_batches} micro-batches a step, (p - 1) / (m + p - 1) = {bubble_share} of "
-            "it would be idle if all stages took as long.",
+            "With {stages} stages and {micro_batches} micro-batches per step, the bubble would be (p - 1) / "
+            "(m + p - 1) = {bubble_share} if all stages took equally long.",
             {
                 "stages": stages,
                 "micro_batches": micro_batches,

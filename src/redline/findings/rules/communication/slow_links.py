@@ -125,9 +125,9 @@ def _figures(slow: _Slow) -> dict[str, float]:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     figures = totals.figures
     yield Evidence(
-        "{collective} of {payload_bytes} among {ranks} ranks runs at {bus_bytes_per_s} on the bus once all are there, "
-        "{link_share} of the {link_bytes_per_s} of the link. At the speed of the link {saved_ns} of each step of "
-        "{step_ns} would not be exposed.",
+        "{collective} of {payload_bytes} over {ranks} ranks reaches a bus bandwidth of {bus_bytes_per_s} "
+        "once all ranks have arrived, {link_share} of the link's {link_bytes_per_s}. At full link speed, "
+        "{saved_ns} of each {step_ns} step would no longer be exposed.",
         {
             "collective": totals.names["collective"],
             **{name: figures[name] for name in ("payload_bytes", "ranks", "bus_bytes_per_s", "link_bytes_per_s")},

@@ -64,7 +64,7 @@ def has_stacks(analysis: RankAnalysis) -> bool:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The device waits {waiting_ns} of each step of {step_ns} for the next launch; {short_share} of its "
+        "The device waits {waiting_ns} of each {step_ns} step for the next launch; {short_share} of its "
         "{kernels:,} kernels per step are shorter than 10 us.",
         {
             "waiting_ns": totals.alone_ns,

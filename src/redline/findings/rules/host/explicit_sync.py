@@ -38,8 +38,8 @@ def _between_work(analysis: RankAnalysis, syncs: Waits) -> Waits:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The program itself calls {call}, {syncs:,} x per step: the host is blocked for {blocked_ns}, and the device "
-        "is then idle for {idle_ns}.",
+        "The program itself calls {call}, {syncs:,} x per step: the host is blocked for {blocked_ns}, "
+        "and the device is then idle for {idle_ns}.",
         {
             "syncs": round(totals.per_step("syncs")),
             "call": totals.names["call"],

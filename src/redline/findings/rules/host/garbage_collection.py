@@ -24,8 +24,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The garbage collector runs {pauses:,} times in {steps:,} steps and stops Python for {paused_ns} per step; "
-        "{lost_ns} of the device's time is lost.",
+        "The garbage collector runs {pauses:,} times in {steps:,} steps and stops Python for {paused_ns} "
+        "per step; the device loses {lost_ns}.",
         {
             "pauses": round(totals.figures["pauses"]),
             "steps": totals.steps,

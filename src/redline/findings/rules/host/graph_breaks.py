@@ -50,8 +50,8 @@ def _broken(analysis: RankAnalysis, calls: I64) -> tuple[Intervals, int]:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Compiled functions break {breaks:,} times per step; the Python between their graphs takes {between_ns} of the "
-        "host's time, and {lost_ns} of the device's time is lost.",
+        "torch.compile breaks the graph {breaks:,} times per step; the Python code between the graphs "
+        "takes {between_ns} on the host, and the device loses {lost_ns}.",
         {
             "breaks": round(totals.per_step("breaks")),
             "between_ns": totals.per_step("between_ns"),

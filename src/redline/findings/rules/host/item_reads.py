@@ -25,8 +25,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The host waits for values from the device, {reads:,} x per step, mostly in {operator}: it is blocked for "
-        "{blocked_ns}, and the device is then idle for {idle_ns}.",
+        "The host reads values back from the device, {reads:,} x per step, mostly in {operator}: it is "
+        "blocked for {blocked_ns}, and the device is then idle for {idle_ns}.",
         {
             "reads": round(totals.per_step("reads")),
             "operator": totals.names["operator"] or "a copy",

@@ -55,8 +55,8 @@ def _place(analysis: RankAnalysis, pauses: Intervals) -> str:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The host launches nothing for more than 5 ms at a time: pauses {pauses:,}, recorded steps {steps:,}. The "
-        "device waits {waiting_ns} of each step of {step_ns} for it.",
+        "The host launches nothing for more than 5 ms at a time, {pauses:,} x in {steps:,} recorded "
+        "steps. The device waits {waiting_ns} of each {step_ns} step for it.",
         {
             "pauses": round(totals.figures["pauses"]),
             "steps": totals.steps,
@@ -65,7 +65,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         },
     )
     if totals.names["place"]:
-        yield Evidence("Most of it is spent in {place}.", {"place": totals.names["place"]})
+        yield Evidence("Most of that time is spent in {place}.", {"place": totals.names["place"]})
 
 
 RULE = Rule(

@@ -37,8 +37,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{optimizer} reads {reads:,} numbers of the host one by one in each call and keeps the host for {host_ns} per "
-        "step; the device is idle for {idle_ns} because of it.",
+        "{optimizer} reads {reads:,} CPU scalars one by one in each call, which takes {host_ns} of host "
+        "time per step; the device is idle for {idle_ns} because of it.",
         {
             "optimizer": totals.names["optimizer"],
             "reads": round(totals.figures["reads"] / max(totals.figures["calls"], 1)),

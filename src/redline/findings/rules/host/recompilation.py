@@ -25,8 +25,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "torch.compile compiles {compilations:,} times after the first of {steps:,} recorded steps and takes "
-        "{compiling_ns} per step; {lost_ns} of the device's time is lost.",
+        "torch.compile recompiles {compilations:,} x after the first of {steps:,} recorded steps, which "
+        "takes {compiling_ns} per step; the device loses {lost_ns}.",
         {
             "compilations": round(totals.figures["compilations"]),
             "steps": totals.steps,

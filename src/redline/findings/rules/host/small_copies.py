@@ -38,8 +38,8 @@ def copying(analysis: RankAnalysis, writes: Waits) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Copies of less than 64 KB to the device, {copies:,} per step, each of which the host waits for: it is blocked "
-        "for {blocked_ns}, and {lost_ns} of the device's time is lost.",
+        "{copies:,} copies of less than 64 KB per step go to the device synchronously: the host is "
+        "blocked for {blocked_ns}, and the device loses {lost_ns}.",
         {
             "copies": round(totals.per_step("copies")),
             "blocked_ns": totals.per_step("blocked_ns"),

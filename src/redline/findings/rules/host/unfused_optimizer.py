@@ -29,8 +29,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{optimizer} launches {kernels:,} kernels per call, none of which works on several parameters, and keeps the "
-        "host for {host_ns} per step; up to {lost_ns} of the device's time is lost.",
+        "{optimizer} launches {kernels:,} kernels per call, each for a single parameter, and takes "
+        "{host_ns} of host time per step; the device loses up to {lost_ns}.",
         {
             "optimizer": totals.names["optimizer"],
             "kernels": round(totals.figures["kernels"] / max(totals.figures["calls"], 1)),

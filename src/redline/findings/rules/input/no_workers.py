@@ -34,8 +34,8 @@ def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatc
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The process that launches spends {loading_ns} of each step of {step_ns} loading the batch itself; the "
-        "device is idle for {waiting_ns} of that.",
+        "The training process itself loads each batch, {loading_ns} of each {step_ns} step; the device "
+        "is idle for {waiting_ns} of that.",
         {
             "loading_ns": totals.per_step("loading_ns"),
             "step_ns": totals.step_ns,

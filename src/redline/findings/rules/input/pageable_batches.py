@@ -23,8 +23,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     copying_ns = totals.figures["copying_ns"]
     yield Evidence(
-        "{size_bytes} per step are copied to the device at {rate_bytes_per_s} while the host waits: it is blocked for "
-        "{blocked_ns}, and {lost_ns} of the device's time is lost.",
+        "{size_bytes} per step is copied to the device at {rate_bytes_per_s} while the host waits: it is "
+        "blocked for {blocked_ns}, and the device loses {lost_ns}.",
         {
             "size_bytes": totals.per_step("size_bytes"),
             "rate_bytes_per_s": totals.figures["size_bytes"] / max(copying_ns, 1) * 1e9,

@@ -16,8 +16,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "The process that launches waits {loading_ns} of each step of {step_ns} for the workers of its data loader; "
-        "the device is idle for {waiting_ns} of that.",
+        "The training process waits {loading_ns} of each {step_ns} step for its data-loader workers; the "
+        "device is idle for {waiting_ns} of that.",
         {
             "loading_ns": totals.per_step("loading_ns"),
             "step_ns": totals.step_ns,

@@ -108,8 +108,8 @@ def _kept_ns(analysis: RankAnalysis, chain: I64) -> Floats:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{chained:,} elementwise, normalisation, reduction and copy kernels per step stand in {chains:,} chains of "
-        "neighbours; they take {chain_ns}, {chain_share} of the kernel time.",
+        "{chained:,} elementwise, normalisation, reduction and copy kernels per step run back to back in "
+        "{chains:,} chains; they take {chain_ns}, {chain_share} of the kernel time.",
         {
             "chained": round(totals.per_step("chained")),
             "chains": round(totals.per_step("chains")),

@@ -55,8 +55,8 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         "target": totals.names["target"],
     }
     yield Evidence(
-        "Of the {product_ns} per step in matrix products, convolutions and attention {wide_share} is computed in "
-        "fp32 or tf32; {target} has a higher peak and half the bytes.",
+        "Matmuls, convolutions and attention take {product_ns} per step, {wide_share} of it in fp32 or "
+        "tf32; {target} has a higher peak and half the bytes.",
         values,
     )
     if totals.names["target"] == "fp16":

@@ -85,15 +85,15 @@ def headroom_of(analysis: RankAnalysis) -> float | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Matrix products with {rows} rows take {starved_ns} of each step of {step_ns}; the device could multiply "
-        "at least twice as many rows in the time that it needs to read the weights.",
+        "Matmuls with {rows} rows take {starved_ns} of each {step_ns} step; the device could multiply at "
+        "least twice as many rows in the time it takes to read the weights.",
         {"rows": totals.names["rows"], "starved_ns": totals.per_step("starved_ns"), "step_ns": totals.step_ns},
     )
     if totals.figures["told"]:
         free_share = totals.figures["free"] / max(totals.figures["told"], 1)
-        yield Evidence("{free_share} of the memory was never reserved.", {"free_share": free_share})
+        yield Evidence("{free_share} of the device memory was never reserved.", {"free_share": free_share})
     else:
-        yield Evidence("How much memory is free was not recorded: check that before raising the batch.")
+        yield Evidence("Free memory was not recorded: check it before raising the batch size.")
 
 
 RULE = Rule(

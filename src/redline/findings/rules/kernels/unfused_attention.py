@@ -80,16 +80,16 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         "attention_share": totals.per_step("attention_ns") / totals.step_ns,
     }
     yield Evidence(
-        "{attentions:,} attentions per step are separate products and softmax; they take {attention_ns}, "
-        "{attention_share} of the step.",
+        "{attentions:,} attentions per step run as separate matmuls and softmax; they take "
+        "{attention_ns}, {attention_share} of the step.",
         values,
     )
     if totals.names["scores"]:
         yield Evidence(
-            "They write scores of up to {scores} for each head to memory.", {"scores": totals.names["scores"]}
+            "They write a score matrix of up to {scores} per head to memory.", {"scores": totals.names["scores"]}
         )
     if totals.figures["unrated"]:
-        yield Evidence("What fused attention needs here is not known, so the bound is all of that time.")
+        yield Evidence("How long fused attention would take here is unknown, so the bound is all of that time.")
 
 
 RULE = Rule(

@@ -76,8 +76,8 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
     if totals.share >= TIME_SHARE:
         steps = max(totals.figures["steps"], 1)  # first steps that warm up were not counted
         yield Evidence(
-            "{calls:,} calls per step take memory from the driver or give it back, the longest of them {call}: they "
-            "take {calling_ns}, and the device is idle for {idle_ns} because of them.",
+            "{calls:,} calls per step allocate or free driver memory, the longest is {call}: they take "
+            "{calling_ns}, and the device is idle for {idle_ns} because of them.",
             {
                 "calls": round(totals.figures["calls"] / steps),
                 "call": totals.names.get("call", "?"),
@@ -87,14 +87,14 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         )
     if totals.figures["uncached"]:
         yield Evidence(
-            "They are as many in every step: the caching allocator seems to be off. Look for "
+            "Their number is the same in every step: the caching allocator seems to be off. Check "
             "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
         )
     ranks, memory_bytes, unusable_bytes = (totals.figures.get(name, 0.0) for name in _MEMORY)
     if ranks:
         yield Evidence(
-            "When most memory is allocated, {unusable_bytes} more are reserved than allocated: {unusable_share} of "
-            "the device's memory.",
+            "At the allocation peak, {unusable_bytes} is reserved but not allocated: {unusable_share} of the "
+            "device memory.",
             {
                 "unusable_bytes": unusable_bytes / max(ranks, 1),
                 "unusable_share": unusable_bytes / max(memory_bytes, 1),

@@ -27,13 +27,11 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     steps, spread = totals.figures["steps"], totals.figures["spread"]
     if steps < FEWEST_STEPS:
-        yield Evidence(
-            "Steps in the trace: {steps:,}. From so few, a change cannot be told from noise.", {"steps": steps}
-        )
+        yield Evidence("Steps in the trace: {steps:,}, too few to tell a change from noise.", {"steps": steps})
     else:
         yield Evidence(
-            "The {steps:,} steps vary by {spread_share} (standard deviation of those of usual length): a smaller "
-            "change cannot be told from noise.",
+            "The {steps:,} steps vary by {spread_share} (standard deviation of steps of typical length): a "
+            "smaller change is within the noise.",
             {"steps": steps, "spread_share": spread},
         )
 

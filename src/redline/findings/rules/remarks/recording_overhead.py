@@ -37,13 +37,13 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         )
     elif totals.figures["events"]:
         yield Evidence(
-            "The allocator was recorded, {events:,} events per step: without them the host is faster.",
+            "Allocations were recorded, {events:,} events per step: without them the host is faster.",
             {"events": round(totals.per_step("events"))},
         )
     else:
         yield Evidence("Modules were recorded: without them the host is faster.")
     yield Evidence(
-        "The device waits for the host {waiting_share} of the step, and recording is part of what the host does.",
+        "The device waits for the host {waiting_share} of the step, and recording is part of the host's work.",
         {"waiting_share": totals.per_step("waiting_ns") / totals.step_ns},
     )
 

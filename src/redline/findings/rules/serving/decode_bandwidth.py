@@ -47,7 +47,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
     figures = totals.figures
     steps = max(figures["decode_steps"], 1)
     yield Evidence(
-        "A decode step reads {read_bytes} for its matrix products, at {bandwidth_share} of the memory's bandwidth; "
+        "A decode step reads {read_bytes} for its matmuls, at {bandwidth_share} of the memory bandwidth; "
         "they take {product_share} of the decode steps.",
         {
             "read_bytes": figures["read_bytes"] / steps,

@@ -55,8 +55,8 @@ def _begun_in(analysis: RankAnalysis, rows: I64) -> I64:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     figures = totals.figures
     yield Evidence(
-        "Steps of the serving engine that launch each kernel on its own: {bound_steps:,} of {engine_steps:,}, with "
-        "about {kernels:,} kernels each; the device is busy {busy_share} of their time.",
+        "{bound_steps:,} of {engine_steps:,} engine steps launch their kernels one by one, about "
+        "{kernels:,} each; the device is busy {busy_share} of that time.",
         {
             "engine_steps": figures["engine_steps"],
             "bound_steps": figures["bound_steps"],

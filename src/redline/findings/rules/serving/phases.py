@@ -53,8 +53,8 @@ def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
     steps, busy_share = figures["steps"], figures["busy_ns"] / max(figures["time_ns"], 1)
     all_steps, all_ns = (sum(totals.figures.get(f"{one}_{of}", 0) for one in PHASES) for of in ("steps", "time_ns"))
     yield Evidence(
-        "Steps that do {phase}: {steps:,} of {all_steps:,}, {time_share} of their time; the device is busy "
-        "{busy_share} of it.",
+        "Steps with {phase}: {steps:,} of {all_steps:,}, {time_share} of the time; the device is busy "
+        "{busy_share} of that.",
         {
             "phase": phase,
             "steps": steps,
@@ -65,13 +65,11 @@ def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
     )
     if figures["requests"]:
         yield Evidence(
-            "Such a step has on average: requests {requests:,}, tokens {tokens:,}.",
+            "On average {requests:,} requests and {tokens:,} tokens per step.",
             {name: round(figures[name] / max(steps, 1)) for name in ("requests", "tokens")},
         )
     if busy_share >= BUSY_SHARE and figures["unknown_ns"] > UNKNOWN_SHARE * figures["computing_ns"]:
-        yield Evidence(
-            "The work of most of their kernels is not known, so how far from the roof they are is not known either."
-        )
+        yield Evidence("FLOPs and bytes are unknown for most of their kernels, so their efficiency is unknown too.")
 
 
 RULE = Rule(

@@ -201,16 +201,16 @@ class Capture:
     def _give_way(self) -> None:
         """The script starts a profiler of its own while ours runs: there must never be two."""
         if self._context.is_here() and self._is_open():
-            self._guarded(self._close, "the script started a profiler of its own")
+            self._guarded(self._close, "the script started its own profiler")
 
     def _flush_now(self) -> None:
         if self._words[PHASE] == CAPTURING:
-            self._guarded(self._close, "the process was told to end")
+            self._guarded(self._close, "the process was asked to end")
 
     def thread_ended(self) -> None:
         """The thread that trains ends: a profiler is stopped by the thread that started it."""
         if self._context.is_here() and self._is_open():
-            self._guarded(self._close, "the thread that trains ended")
+            self._guarded(self._close, "the training thread ended")
 
     def finish(self) -> None:
         """The process ends."""

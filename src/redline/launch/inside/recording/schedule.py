@@ -106,7 +106,7 @@ class WindowSchedule:
         self._refusals += 1
         if self._refusals < _TRIES_BESIDE_ANOTHER:
             self._ask_all(steps + 10 * self._settings.steps)
-        self._notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
+        self._notes.add("profiler-taken", "the script was running its own profiler; a window was skipped")
         return False
 
     def _is_affordable(self) -> bool:

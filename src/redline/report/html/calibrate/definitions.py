@@ -8,68 +8,66 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("interval"),
         marked(
-            "Everything is timed several times, in passes that lie apart. The value is the median; ± "
-            "reaches to the further end of the interval in which the median lies with 95 %, widened to the "
-            "medians of all passes and by what the same short piece of work varied meanwhile."
+            "Everything is timed several times, in separate passes. The value is the median; ± is the larger "
+            "half of its 95 % confidence interval, widened to cover the medians of all passes and the "
+            "variation of a short reference benchmark."
         ),
     ),
     (
         marked("best, in a burst"),
         marked(
-            "The fastest sample of all shapes that were tried: what is possible when nothing disturbs. A published "
-            "peak is rarely reached."
+            "The fastest sample over all shapes: what is possible without interference. Published peaks are "
+            "rarely reached."
         ),
     ),
     (
         marked("sustained"),
-        marked("The same matmul over and over, the second half of that time: clocks have dropped by then."),
+        marked("The same matmul over and over; the second half of that time, when clocks have dropped."),
     ),
     (
-        marked("law of matmuls"),
+        marked("matmul model"),
         marked(
-            "Three constants from which the time of any matmul follows: max(FLOPs / compute roof, bytes / memory "
-            "roof) + fixed time. They are fitted to the sweep; the error is that of shapes which the fit had not "
-            "seen."
+            "Three constants that predict the time of any matmul: max(FLOPs / compute roof, bytes / memory "
+            "roof) + fixed time. They are fitted to the sweep; the error is on held-out shapes."
         ),
     ),
     (
         marked("working set"),
-        marked("All arrays that a loop touches. What fits into a cache is read faster than memory can deliver."),
+        marked("All arrays that a loop touches. If they fit into a cache, they are read faster than memory allows."),
     ),
     (
         marked("copy, triad, sum"),
         marked(
-            "a = b; a = b + s c; and the sum of an array. Bytes are counted as the program reads and writes them;"
-            " what a cache fetches besides is not."
+            "a = b; a = b + s c; and the sum of an array. Bytes are those the program reads and writes; "
+            "extra cache fills are not counted."
         ),
     ),
     (
         marked("ridge"),
         marked(
-            "The arithmetic per byte above which arithmetic, and below which memory is the limit. The experiment "
-            "does more and more multiplications on the same bytes: its time is flat at first, then grows with "
-            "them."
+            "The FLOPs per byte at which a loop turns from memory-bound to compute-bound. The experiment "
+            "does more and more multiplications on the same bytes: its time is flat at first, then grows."
         ),
     ),
     (
         marked("bus bandwidth"),
         marked(
-            "By the convention of nccl-tests: size / time, times what the busiest link carries, 2 (n - 1) / n for"
-            " an all-reduce over n ranks. It can be compared with the link, whatever the number of ranks."
+            "By the convention of nccl-tests: size / time, times what the busiest link carries, 2 (n - 1) / "
+            "n for an all-reduce over n ranks. It is comparable with the link speed for any number of ranks."
         ),
     ),
     (
         marked("ring model"),
         marked(
-            "What the operation would take if each rank sent one message and received one at a time, with the "
-            "latency and rate that messages between two ranks were measured to have."
+            "The time of the operation if each rank sent and received one message at a time, with the "
+            "latency and rate measured between two ranks."
         ),
     ),
     (
         marked("slow"),
         marked(
-            "A rank or a link that lies further behind the others than they lie apart from each other. It will "
-            "hold up every job that uses it."
+            "A rank or link that is further behind the others than they differ among themselves. It slows "
+            "down every job that uses it."
         ),
     ),
 )

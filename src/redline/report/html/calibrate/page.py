@@ -99,10 +99,10 @@ def _headline(calibration: Calibration) -> str:
     ]
     memory = memory_bytes_per_s(calibration.bandwidths)
     if rates and memory is not None and not why_not(memory, calibration):
-        text = _("{name} computes at most {rates}, and moves {bandwidth} of memory.")
+        text = _("{name} reaches at most {rates}, and a memory bandwidth of {bandwidth}.")
         return text.format(name=name, rates=listed(rates), bandwidth=say.amount(memory.value, "B/s"))
     if rates:
-        return _("{name} computes at most {rates}.").format(name=name, rates=listed(rates))
+        return _("{name} reaches at most {rates}.").format(name=name, rates=listed(rates))
     measured = [*(peak.burst_flops_per_s for peak in calibration.peaks), *([memory] if memory else [])]
     why = next((why for one in measured if (why := why_not(one, calibration))), "")
     if not why:
@@ -160,7 +160,7 @@ def _about(calibration: Calibration) -> Iterator[tuple[str, str]]:
     yield _("duration"), _("{seconds} s").format(seconds=say.seconds(calibration))
     yield _("software"), say.software(subject)
     yield _("samples"), say.samples(calibration)
-    yield _("noise"), say.noise(calibration.conditions) or _("none that stands out")
+    yield _("noise"), say.noise(calibration.conditions) or _("none notable")
 
 
 def script_messages() -> dict[str, str]:

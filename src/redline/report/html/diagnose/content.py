@@ -51,9 +51,9 @@ def _most_steps(diagnosis: Diagnosis) -> int:
 def _why_missing(chart: str) -> str:
     return {
         "steps": _("Step times: there is one step only."),
-        "strip": _("One step: drawn from the trace itself, and a digest was given, or nothing takes any time."),
+        "strip": _("One step: needs the trace itself, but a digest was given, or nothing takes any time."),
         "ranks": _("Ranks: there is one rank only."),
-        "roofline": _("Roofline: no operator has both known arithmetic and a machine whose peaks are known."),
+        "roofline": _("Roofline: no operator with known FLOPs on a machine with known peaks."),
         "collectives": _("Collectives against the link: there is no communication of a known size."),
     }[chart]
 

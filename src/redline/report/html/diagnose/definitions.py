@@ -11,57 +11,56 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("step"),
         marked(
-            "What the trace marks as one, else what repeats. Accounts of a step are of the device of one rank: every "
-            "nanosecond is in exactly one of them, and they add up to the step exactly. The average step is over all "
-            "steps of all ranks."
+            "What the trace marks as a step, else a repeating pattern. The accounts of a step are those of "
+            "one rank's device: every nanosecond is in exactly one account, and they add up to the step. The "
+            "average step is over all steps of all ranks."
         ),
     ),
     (
         marked("redline"),
         marked(
-            "The time that the arithmetic of a step needs at the peak of the machine. Everything above it is in one "
-            "of the other accounts."
+            "The time that the arithmetic of a step needs at the machine's peak. Everything above it is in "
+            "the other accounts."
         ),
     ),
     (
         marked("bound of a finding"),
         marked(
-            "Time of the average step that the finding claims and no other does, so bounds may be added. A fix gains "
-            "at most that; most gain less."
+            "Time of the average step claimed by this finding alone, so bounds add up. A fix gains at most "
+            "that, usually less."
         ),
     ),
     (
-        marked("as the only fix"),
-        marked("The same with nothing else fixed: time that another finding claims too is counted here as well."),
+        marked("on its own"),
+        marked("The same if nothing else is fixed: time that other findings claim too is included."),
     ),
     (
         marked("at most N x as fast"),
-        marked("For a step of usual length, when all time that the finding claims is gone and nothing else changes."),
+        marked("For a step of typical length, if all time claimed by the finding were gone and nothing else changed."),
     ),
     (
         marked("MFU"),
         marked(
-            "Floating-point operations of the steps whose shapes are known, without those that the backward pass did "
-            "again, over what the peak of the machine allows in the same time. Where not all work is known it is a "
-            "lower bound, and said so."
+            "FLOPs of the steps (where shapes are known, without recomputation) over what the machine's peak "
+            "allows in the same time. Where some FLOPs are unknown it is a lower bound, and marked as one."
         ),
     ),
     (
         marked("HFU"),
-        marked("The same with the operations that the backward pass did again."),
+        marked("The same, including recomputation in the backward pass."),
     ),
     (
         marked("roof"),
         marked(
-            "The least time that a machine needs for the arithmetic and the bytes of an operator, whichever is "
-            "longer. 'Of roof' is that time over the measured one."
+            "The least time that the machine needs for the FLOPs or the bytes of an operator, whichever is "
+            "longer. 'Of roof' is that time over the measured time."
         ),
     ),
     (
         marked("limit"),
         marked(
-            "Which roof is the nearer one; 'neither' below a third of it; 'above roof' where the operator was faster "
-            "than the machine can be: its data came from a cache, or a shape or peak is wrong."
+            "The roof that is nearer; 'neither' below a third of it; 'above roof' where the operator was "
+            "faster than the machine can be: its data came from a cache, or a shape or peak is wrong."
         ),
     ),
     (
@@ -75,21 +74,23 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("waiting, late"),
         marked(
-            "Ranks leave a collective together, so the one that was in it for the shortest came last. What the others "
-            "were in it for longer, they waited."
+            "Ranks leave a collective together, so the one with the shortest time in it arrived last. The "
+            "extra time of the others is waiting."
         ),
     ),
     (
         marked("bus bandwidth"),
         marked(
-            "By the convention of nccl-tests: payload over time, times what the busiest link carries, 2 (n - 1) / n "
-            "for an all-reduce over n ranks, (n - 1) / n for all-gather, reduce-scatter and all-to-all. The time is "
-            "the shortest part of any rank, the median over exchanges."
+            "By the convention of nccl-tests: payload over time, times what the busiest link carries, 2 (n - "
+            "1) / n for an all-reduce over n ranks, (n - 1) / n for all-gather, reduce-scatter and "
+            "all-to-all. The time is the shortest of any rank, the median over exchanges."
         ),
     ),
     (
         marked("kind of a rank"),
-        marked("Ranks of one letter launch the same operators with the same shapes; only those may be compared."),
+        marked(
+            "Ranks with the same letter launch the same operators with the same shapes; only those can be compared."
+        ),
     ),
 )
 

@@ -38,7 +38,7 @@ def _ranks(diagnosis: Diagnosis) -> Fact:
         detail = _("synthetic, not a measurement")
     if diagnosis.predicted:
         detail = _("predicted, not measured")
-    return Fact(name=_("ranks"), value=format_count(count), detail=detail)
+    return Fact(name=_("ranks read"), value=format_count(count), detail=detail)
 
 
 def _device(diagnosis: Diagnosis) -> Fact:
@@ -95,8 +95,8 @@ def _idle(outline: Outline, verdict: Verdict) -> Fact:
     """Of the step, as the verdict and the waterfall are; what lies before the first and after the last work counts."""
     steps = outline.steps
     if not steps.device_window_ns:
-        return Fact(name=_("device idle"), value="-", detail=_("nothing that it did was recorded"))
-    detail = _("of the average step; {idle} from first to last work")
+        return Fact(name=_("device idle"), value="-", detail=_("no device work recorded"))
+    detail = _("of the average step; {idle} between first and last work")
     return Fact(
         name=_("device idle"),
         value=percent(verdict.idle_share),

@@ -263,8 +263,8 @@ def _without_arithmetic(rated: Sequence[KernelRow], shown: int) -> str:
     parts = []
     if moving:
         text = _(
-            "{share} of the rated time is in operators whose arithmetic is not counted (elementwise, copies, "
-            "indexing): they move bytes at {reached} of the memory bandwidth on average, and are in the table only"
+            "{share} of the rated time is in operators without counted FLOPs (elementwise, copies, "
+            "indexing): they reach {reached} of the memory bandwidth on average, and are only in the table"
         )
         time_ns = sum(row.time_ns for row in moving)
         reached = min(sum(row.memory_ns for row in moving) / time_ns, 1.0)

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from redline.analysis.job.first_screen import Outline
 from redline.findings.evidence import Grade
-from redline.findings.finding import Finding, Findings, Limit, Verdict
+from redline.findings.finding import Finding, Findings, Verdict
 from redline.findings.pages import page_of
 from redline.report.diagnose.finding_messages import (
     cause_text,
     first_queue_text,
     groups_of,
     limit_name,
+    limit_text,
     phase_text,
     second_cause,
     times,
@@ -38,28 +39,23 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
     if first is None:
         text, *why = without_a_fix(verdict, findings.findings)
     else:
-        text = sentences([_limit(verdict, first), _advice(first)])
+        text = sentences([_limit(verdict, first, outline), _advice(first)])
         why = [cause_text(first.code), second_cause(findings.findings)]
     caveat = first_queue_text(outline)
     return Headline(text=text, why=sentences([phase_text(verdict.phases), *why]), caveats=(caveat,) if caveat else ())
 
 
-def _limit(verdict: Verdict, first: Finding) -> str:
-    share = percent(verdict.limit_share)
+def _limit(verdict: Verdict, first: Finding, outline: Outline) -> str:
     if verdict.limit not in groups_of(first):
-        return _("Mostly {limit}: {share} of the step.").format(limit=limit_name(verdict.limit), share=share)
-    text = {
-        Limit.COMPUTE: _("Compute-bound: {share} of the step."),
-        Limit.MEMORY: _("Memory-bound: {share} of the step."),
-        Limit.COMMUNICATION: _("Communication-bound: {share} of the step."),
-        Limit.OVERHEAD: _("Overhead-bound: {share} of the step."),
-    }[verdict.limit]
-    return text.format(share=share)
+        return _("Mostly {limit}: {share} of the step.").format(
+            limit=limit_name(verdict.limit), share=percent(verdict.limit_share)
+        )
+    return limit_text(verdict, outline)
 
 
 def _advice(first: Finding) -> str:
     text = {
-        Grade.MEASURED: _("{title}: at most {times} as fast (measured elsewhere)."),
+        Grade.MEASURED: _("{title}: at most {times} as fast (gain seen in published measurements)."),
         Grade.DOCUMENTED: _("{title}: at most {times} as fast (documented fix)."),
         Grade.HYPOTHESIS: _("{title}: at most {times} as fast (hypothesis)."),
     }[first.grade]

@@ -1,1 +1,1 @@
-"""How a plan of serving is told."""
+"""The report of a serving plan."""

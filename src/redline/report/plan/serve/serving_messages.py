@@ -6,8 +6,8 @@ from redline.planner.serve.serving_cost import ServingLimit
 from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.plan.amounts import count, gigabytes, interval, parameters, seconds, share
-from redline.report.text_parts import clipped
+from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share
+from redline.report.text_parts import clipped, interval
 
 LIMITS: Mapping[ServingLimit, str] = {
     ServingLimit.COMPUTE: marked("compute"),
@@ -16,8 +16,8 @@ LIMITS: Mapping[ServingLimit, str] = {
     ServingLimit.OVERHEAD: marked("overhead"),
 }
 METRICS: Mapping[str, str] = {
-    "ttft_s": marked("first token"),
-    "tpot_s": marked("per token"),
+    "ttft_s": marked("TTFT"),
+    "tpot_s": marked("TPOT"),
     "latency_s": marked("request"),
     "tokens_per_s": marked("throughput"),
 }
@@ -43,12 +43,10 @@ def verdict(plan: ServingPlan) -> str:
         )
     if not plan.points:
         tp, dtype, weights = min(plan.refused, key=lambda one: one[2])
-        text = _("Nothing fits. Even tp {tp} in {dtype} needs {weights} on each GPU for weights alone, of {device}.")
+        text = _("Nothing fits. Even tp {tp} in {dtype} needs {weights} of {device} on each GPU for weights alone.")
         return text.format(tp=tp, dtype=dtype, weights=gigabytes(weights), device=gigabytes(plan.device_bytes))
     nearest = min(plan.points, key=lambda one: _beyond(plan, one))
-    text = _(
-        "No way to serve meets the limits. The nearest, {way}, has the first token after {first}, then {each} each."
-    )
+    text = _("No configuration meets the limits. The closest, {way}, has a TTFT of {first} and a TPOT of {each}.")
     return text.format(way=way(nearest), first=seconds(nearest.ttft_s.value), each=seconds(nearest.tpot_s.value))
 
 
@@ -68,8 +66,8 @@ def _beyond(plan: ServingPlan, one: ServingPoint) -> float:
 
 def way(one: ServingPoint) -> str:
     text = ngettext(
-        "{size} in {dtype} with {load:,} request in flight",
-        "{size} in {dtype} with {load:,} requests in flight",
+        "{size} in {dtype} with {load:,} concurrent request",
+        "{size} in {dtype} with {load:,} concurrent requests",
         one.concurrency,
     )
     return text.format(size=size(one), dtype=one.dtype, load=one.concurrency)
@@ -77,20 +75,20 @@ def way(one: ServingPoint) -> str:
 
 def size(one: ServingPoint) -> str:
     """How the GPUs of a copy share it."""
-    return f"tp {one.tp}" if one.attention_dp == 1 else _("ep {size} with copied attention").format(size=one.tp)
+    return f"tp {one.tp}" if one.attention_dp == 1 else _("ep {size} with replicated attention").format(size=one.tp)
 
 
 def limits(plan: ServingPlan) -> str:
     said = []
     if plan.most_ttft_s is not None:
-        said.append(_("the first token within {time}").format(time=seconds(plan.most_ttft_s)))
+        said.append(_("TTFT at most {time}").format(time=seconds(plan.most_ttft_s)))
     if plan.most_tpot_s is not None:
-        said.append(_("further ones within {time} each").format(time=seconds(plan.most_tpot_s)))
+        said.append(_("TPOT at most {time}").format(time=seconds(plan.most_tpot_s)))
     return listed(said)
 
 
 def requests(plan: ServingPlan) -> str:
-    text = _("{prompt:,} tokens of prompt, {output:,} tokens of output; a request that ends is replaced at once")
+    text = _("{prompt:,} prompt tokens, {output:,} output tokens; a finished request is replaced at once")
     return text.format(prompt=plan.prompt, output=plan.output)
 
 
@@ -102,23 +100,23 @@ def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
     best = plan.best
     if best is None:
         return
-    yield _("first token"), ranged(best.ttft_s)
-    per_user = _("{rate} tokens/s for a user").format(rate=count(best.tokens_per_s_user))
-    yield _("per token"), clauses([ranged(best.tpot_s), per_user])
+    yield _("TTFT"), ranged(best.ttft_s)
+    per_user = _("{rate} tokens/s per user").format(rate=count(best.tokens_per_s_user))
+    yield _("TPOT"), clauses([ranged(best.tpot_s), per_user])
     yield _("request"), ranged(best.latency_s)
     yield _("GPU memory"), memory(plan, best)
     if plan.devices is not None:
-        yield _("copies"), copies(plan, best)
+        yield _("replicas"), copies(plan, best)
     if plan.price is not None:
         cost = plan.cost_per_million(best)
-        text = _("{cost:.3g} for a million output tokens at {price:g} per GPU-hour")
+        text = _("{cost:.3g} per million output tokens at {price:g} per GPU-hour")
         yield _("money"), text.format(cost=cost, price=plan.price)
 
 
 def ranged(figure: Ranged) -> str:
     """A time with the interval of such predictions."""
     if figure.low is None or figure.high is None:
-        return _("{value}; no interval: no such figure of this engine on this GPU was published").format(
+        return _("{value}; no interval: no published measurements of this engine on this GPU").format(
             value=seconds(figure.value)
         )
     found = interval(seconds(figure.low), seconds(figure.high))
@@ -126,7 +124,7 @@ def ranged(figure: Ranged) -> str:
 
 
 def memory(plan: ServingPlan, one: ServingPoint) -> str:
-    text = _("{weights} of weights and {cache} of cache, of {device}; room for {most:,.0f} sequences at once")
+    text = _("{weights} weights and {cache} KV cache of {device}; room for {most:,.0f} concurrent sequences")
     return text.format(
         weights=gigabytes(one.weights_bytes),
         cache=gigabytes(one.cache_bytes),
@@ -136,7 +134,7 @@ def memory(plan: ServingPlan, one: ServingPoint) -> str:
 
 
 def copies(plan: ServingPlan, one: ServingPoint) -> str:
-    text = _("{copies:,} on {devices:,} GPUs: {speed} tokens/s, {load:,} requests in flight in all")
+    text = _("{copies:,} on {devices:,} GPUs: {speed} tokens/s and {load:,} concurrent requests in total")
     return text.format(
         copies=one.copies,
         devices=plan.devices,
@@ -146,7 +144,7 @@ def copies(plan: ServingPlan, one: ServingPoint) -> str:
 
 
 def refused(plan: ServingPlan) -> Iterator[str]:
-    text = _("tp {tp} in {dtype}: {weights} of weights on each GPU leave no room for a sequence")
+    text = _("tp {tp} in {dtype}: {weights} of weights per GPU leaves no room for a sequence")
     for tp, dtype, weights in plan.refused:
         yield text.format(tp=tp, dtype=dtype, weights=gigabytes(weights))
 
@@ -166,13 +164,11 @@ def trust(plan: ServingPlan) -> Iterator[str]:
             p90=share(one.p90),
         )
     if not plan.measured_here:
-        text = _(
-            "No run of {engine} on {machine} was published: constants are those of other GPUs, without an interval."
-        )
+        text = _("No published runs of {engine} on {machine}: constants are from other GPUs, without an interval.")
         yield text.format(engine=clipped(plan.engine, 40), machine=clipped(plan.machine.name, 60))
     yield _(
-        "Not in these figures: requests of different lengths, shared prefixes, speculative decoding, and prompts and "
-        "decoding on separate GPUs."
+        "Not in these figures: requests of different lengths, shared prefixes, speculative decoding, and "
+        "disaggregated prefill and decode."
     )
     not_used = unused_of(plan.machine)
     if not_used:

@@ -12,14 +12,14 @@ from redline.report.report_table import ReportTable
 
 def passes(plan: ServingPlan) -> ReportTable:
     """What the passes of the best way consist of."""
-    head = (_("pass"), *(_(say.LIMITS[limit]) for limit in ServingLimit), _("in all"), _("limited by"))
+    head = (_("forward pass"), *(_(say.LIMITS[limit]) for limit in ServingLimit), _("total"), _("limited by"))
     rows: list[tuple[str, ...]] = []
     if plan.best is not None:
         rows = [
-            _pass_row(_("over one prompt"), plan.best.prompt_s, plan.best.prompt_limit),
-            _pass_row(_("one decode step"), plan.best.step_s, plan.best.step_limit),
+            _pass_row(_("prefill of one prompt"), plan.best.prompt_s, plan.best.prompt_limit),
+            _pass_row(_("decode step"), plan.best.step_s, plan.best.step_limit),
         ]
-    return ReportTable(title=_("what a pass takes, alone"), head=head, rows=tuple(rows), notes=(), empty="")
+    return ReportTable(title=_("time of a single forward pass"), head=head, rows=tuple(rows), notes=(), empty="")
 
 
 def _pass_row(name: str, parts: Sequence[float], limit: ServingLimit) -> tuple[str, ...]:
@@ -32,25 +32,25 @@ def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brie
     rows = tuple(tuple(_columns(plan)[name](one) for name in columns) for one in found)
     notes = [_("per user, per GPU: output tokens per second; limited by: what takes most of a decode step")]
     if any(one.attention_dp > 1 for one in found):
-        notes.append(_("ep 8, dp 8: experts are shared by 8 GPUs, attention is on each"))
+        notes.append(_("ep 8, dp 8: experts are split over 8 GPUs, attention is replicated on each"))
     if any(not one.meets for one in found):
         notes.append(_("*: misses a limit"))
     return ReportTable(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
 
 
-_WIDE = (marked("in a step"), marked("room for"), marked("GPU memory"))
+_WIDE = (marked("batch"), marked("KV capacity"), marked("GPU memory"))
 
 
 def _columns(plan: ServingPlan) -> dict[str, Callable[[ServingPoint], str]]:
     """By head."""
     columns: dict[str, Callable[[ServingPoint], str]] = {
-        marked("a copy on"): _size,
+        marked("replica"): _size,
         marked("format"): lambda one: one.dtype,
-        marked("in flight"): lambda one: f"{one.concurrency:,}" if one.meets else f"{one.concurrency:,}*",
+        marked("concurrency"): lambda one: f"{one.concurrency:,}" if one.meets else f"{one.concurrency:,}*",
         _WIDE[0]: lambda one: f"{one.batch:,.0f}",
         _WIDE[1]: lambda one: f"{one.most:,.0f}",
-        marked("first token"): lambda one: seconds(one.ttft_s.value),
-        marked("per token"): lambda one: seconds(one.tpot_s.value),
+        marked("TTFT"): lambda one: seconds(one.ttft_s.value),
+        marked("TPOT"): lambda one: seconds(one.tpot_s.value),
         marked("per user"): lambda one: count(one.tokens_per_s_user),
         marked("per GPU"): lambda one: count(one.tokens_per_s_device),
         _WIDE[2]: lambda one: gigabytes(one.weights_bytes + one.cache_bytes),
@@ -71,4 +71,4 @@ def frontier(plan: ServingPlan, *, brief: bool) -> ReportTable:
 
 
 def every(plan: ServingPlan) -> ReportTable:
-    return points(plan, plan.points, _("all ways that fit"), brief=False)
+    return points(plan, plan.points, _("all configurations that fit"), brief=False)

@@ -1,1 +1,1 @@
-"""How the plan of a training job is told."""
+"""The report of a training plan."""

@@ -16,7 +16,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
     job = cost.job
     yield _("steps"), _("{steps:,}, without failures {days}").format(steps=job.steps, days=span(cost.ideal_days, days))
-    yield _("goodput"), _("{share} of the time is progress").format(share=span(cost.goodput, share))
+    yield _("goodput"), _("{share} of the time makes progress").format(share=span(cost.goodput, share))
     yield _("time"), span(cost.days, days)
     yield _("GPU-hours"), span(cost.device_hours, count)
     if cost.money is not None:
@@ -30,14 +30,14 @@ def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
 def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
     """Failure rates and ways to recover, each with its best time between checkpoints."""
     head = (
-        _("failures as"), _("one every"), _("recovery"), _("restart"), _("checkpoint"), _("best every"),
+        _("failure rate of"), _("MTBF"), _("recovery"), _("restart"), _("checkpoint"), _("best interval"),
         _("goodput"), _("time"),
     )  # fmt: skip
     shown = [one for one in cost.cases if one.in_band or not brief]
     rows = tuple(_row(one) for one in shown)
     text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
     title = text.format(tokens=count(cost.job.tokens))
-    note = _("from and to: the interval of the step time, and all of these failure rates and recoveries")
+    note = _("range: the interval of the step time, and all of these failure rates and recoveries")
     return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty="")
 
 

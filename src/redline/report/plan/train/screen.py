@@ -116,7 +116,7 @@ def memory_bars(plan: TrainingPlan) -> Bars:
     parts = {name: float(getattr(plan.best.memory, name)) for name in say.HOLDERS}
     whole = max(plan.device_bytes, plan.best.peak_bytes)
     return Bars(
-        title=_("memory at the peak of the step, on the fullest GPU"),
+        title=_("peak memory of the step, on the fullest GPU"),
         bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes, plan.device_bytes)),
         total_name=_("= peak"),
         total=gigabytes(plan.best.peak_bytes),

@@ -27,7 +27,7 @@ def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], cho
     text = _("{count:,} GPUs: {why}")
     notes = (
         *(text.format(count=devices, why=clipped(why, 200)) for devices, why in refused),
-        _("what follows is the plan for {count:,} GPUs").format(count=chosen.devices),
+        _("below: the plan for {count:,} GPUs").format(count=chosen.devices),
     )
     return ReportTable(title=_("by number of GPUs"), head=head, rows=rows, notes=notes, empty="")
 

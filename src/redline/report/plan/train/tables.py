@@ -16,17 +16,18 @@ _NEAR = 2  # values of a dimension on either side of the best that a person asks
 
 def overlaps(plan: TrainingPlan) -> ReportTable:
     """Compute per traffic, and whether it hides."""
-    head = (_("traffic"), _("compute"), _("traffic takes"), _("ratio"), _("so it is"))
+    head = (_("communication"), _("compute"), _("comm. time"), _("ratio"), _("result"))
     rows = tuple(
         (_(say.OVERLAPS[one.kind]), seconds(one.compute_s), seconds(one.traffic_s), times(one.ratio), say.overlap(one))
         for one in plan.overlaps
     )
     text = _(
-        "A ratio of 1 or more can hide all traffic; this stack was fitted to hide {share} of data-parallel traffic."
+        "From a ratio of 1 on, all communication can be hidden; the data-parallel overlap fitted to "
+        "measurements of this stack is {share}."
     )
     note = text.format(share=share(float(plan.rates.overlap)))
-    title = _("traffic, and the compute that it can hide behind")
-    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty=_("no traffic: one GPU works alone"))
+    title = _("communication, and the compute that can hide it")
+    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty=_("no communication: a single GPU"))
 
 
 def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
@@ -39,9 +40,9 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, one, names, has_pipeline, brief) for one in plan.ranked)
     notes = [
-        _("micro: samples in a micro-batch; OOM: probability of running out of memory")
+        _("micro: samples per micro-batch; OOM: probability of running out of memory")
         if units.counts_samples(plan)
-        else _("micro: sequences in a micro-batch; OOM: probability of running out of memory")
+        else _("micro: sequences per micro-batch; OOM: probability of running out of memory")
     ]
     if any(one.layout.zero == 3 and one.layout.shard for one in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
@@ -68,11 +69,11 @@ def _ranked_row(
 def alternatives(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     """Each value that the best layout has not, in one dimension."""
     found = [one for one in plan.alternatives if not brief or _is_near(one, plan)]
-    head = (_("instead"), _("then"), _("because"))
+    head = (_("instead"), _("result"), _("because"))
     rows = tuple(
         (layouts.value_as_text(one.dimension, one.value), say.slower(one, plan), say.why(one, plan)) for one in found
     )
-    title = _("why not another: the best layout that has it")
+    title = _("why not another value: the best layout with it")
     empty = _("no other layout was considered") if plan.fits else ""
     return ReportTable(title=title, head=head, rows=rows, notes=(), empty=empty)
 

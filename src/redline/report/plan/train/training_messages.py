@@ -10,22 +10,22 @@ from redline.planner.train.time.overlap import Overlap
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share, times
+from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
 from redline.report.plan.train import units
-from redline.report.text_parts import clipped
+from redline.report.text_parts import clipped, interval
 
 PARTS: Mapping[str, str] = {
     "compute_s": marked("compute"),
     "recompute_s": marked("recomputation"),
     "host_s": marked("host"),
     "head_s": marked("logits and loss"),
-    "tensor_s": marked("tensor traffic"),
-    "context_s": marked("context traffic"),
-    "expert_s": marked("expert traffic"),
-    "pipeline_s": marked("sends between stages"),
+    "tensor_s": marked("TP communication"),
+    "context_s": marked("CP communication"),
+    "expert_s": marked("EP communication"),
+    "pipeline_s": marked("PP sends"),
     "bubble_s": marked("pipeline bubble"),
-    "gather_s": marked("weights gathered"),
-    "reduce_s": marked("gradients reduced"),
+    "gather_s": marked("weight all-gather"),
+    "reduce_s": marked("gradient reduction"),
     "optimizer_s": marked("optimizer"),
     "offload_s": marked("offloading"),
 }
@@ -37,22 +37,22 @@ HOLDERS: Mapping[str, str] = {
     "head_bytes": marked("logits and loss"),
     "gathers_bytes": marked("gathers and temporaries"),
     "communicators_bytes": marked("communicators"),
-    "allocator_bytes": marked("held by the allocator"),
+    "allocator_bytes": marked("allocator overhead"),
 }
 OVERLAPS: Mapping[str, str] = {
-    "data": marked("gradients behind the backward pass"),
-    "gather": marked("weights behind a layer's compute"),
-    "tensor": marked("tensor traffic behind a layer's compute"),
-    "context": marked("context traffic behind a layer's compute"),
-    "expert": marked("expert traffic behind a layer's compute"),
-    "pipeline": marked("sends behind a stage's compute"),
+    "data": marked("gradients under the backward pass"),
+    "gather": marked("weights under a layer's compute"),
+    "tensor": marked("TP communication under a layer's compute"),
+    "context": marked("CP communication under a layer's compute"),
+    "expert": marked("EP communication under a layer's compute"),
+    "pipeline": marked("sends under a stage's compute"),
 }
 BETTER: Mapping[str, str] = {
     "memory": marked("{factor} the memory"),
     "network": marked("{factor} the network between nodes"),
     "links": marked("{factor} the links inside a node"),
     "compute": marked("{factor} the compute"),
-    "host": marked("{factor} the time on the host"),
+    "host": marked("{factor} the host time"),
 }
 _FAINT = 0.005  # a change of less is none
 _TWICE = 2.0  # from here on a multiple is easier to read than a share
@@ -62,7 +62,7 @@ _MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gat
 
 
 def headline(plan: TrainingPlan) -> str:
-    text = _("{model} on {count:,} {machine} in {dtype}, as {stack} would run it")
+    text = _("{model} on {count:,} {machine} in {dtype}, estimated for {stack}")
     return text.format(
         model=model_name(plan),
         count=plan.devices,
@@ -73,7 +73,7 @@ def headline(plan: TrainingPlan) -> str:
 
 
 def stack_name(stack: str) -> str:
-    return _("usual software") if stack == DEFAULT_STACK else clipped(stack, 40)
+    return _("common software stacks") if stack == DEFAULT_STACK else clipped(stack, 40)
 
 
 def model_name(plan: TrainingPlan) -> str:
@@ -107,8 +107,8 @@ def machine(plan: TrainingPlan) -> str:
 
 def batch(plan: TrainingPlan) -> str:
     if units.counts_samples(plan):
-        return _("{samples:,.0f} samples in a step").format(samples=plan.batch.sequences)
-    text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens in a step")
+        return _("{samples:,.0f} samples per step").format(samples=plan.batch.sequences)
+    text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens per step")
     return text.format(
         sequences=plan.batch.sequences, length=plan.batch.sequence, tokens=count(plan.tokens_per_step)
     )  # fmt: skip
@@ -116,9 +116,7 @@ def batch(plan: TrainingPlan) -> str:
 
 def step(plan: TrainingPlan, one: Candidate) -> str:
     if units.counts_samples(plan):
-        return _("{step}; no run of such a module was measured, so there is no interval").format(
-            step=seconds(one.step_s)
-        )
+        return _("{step}; no interval: no custom modules were measured").format(step=seconds(one.step_s))
     found = interval(seconds(one.step_low_s), seconds(one.step_high_s))
     return _("{step}; 80 % interval: {interval}").format(step=seconds(one.step_s), interval=found)
 
@@ -155,7 +153,7 @@ def safer(plan: TrainingPlan, one: Candidate) -> str:
 
 def searched(plan: TrainingPlan) -> str:
     if plan.considered == 1:
-        return _("one layout, as it was given")
+        return _("one layout, as given")
     first = (_("{count:,} layouts can run, {fitting:,} of them with an OOM probability of at most {chance}")).format(
         count=plan.considered, fitting=plan.fitting, chance=chance(plan.accepted_chance)
     )
@@ -168,18 +166,18 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
     """Where nothing fits: what holds most of the memory, and what can be done about it."""
     biggest = max(HOLDERS, key=lambda name: float(getattr(plan.best.memory, name)))
     held = float(getattr(plan.best.memory, biggest))
-    yield _("Most of it, {size}, is for: {holder}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
+    yield _("The largest part is {holder}: {size}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
     if biggest in _MEMORY_OF_STATES:
         yield _("More GPUs split that further, and offloading moves the optimizer to the host.")
     else:
         yield (
-            _("A smaller micro-batch or full recomputation makes that smaller.")
+            _("A smaller micro-batch or full recomputation reduces that.")
             if units.counts_samples(plan)
-            else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation make that smaller.")
+            else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation reduce that.")
         )
     more = next((one for one in plan.changes if one.what == "memory"), None)
     if more is not None and more.differs:
-        yield _("With {factor} the memory per GPU it would fit.").format(factor=f"{more.factor:g}x")
+        yield _("It would fit with {factor} the memory per GPU.").format(factor=f"{more.factor:g}x")
 
 
 # --- traffic and compute ----------------------------------------------------------------------------------------------
@@ -187,7 +185,7 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
 
 def overlap(one: Overlap) -> str:
     """Whether traffic hides."""
-    return _("hidden") if one.is_hidden else _("exposed by {time}").format(time=seconds(one.exposed_s))
+    return _("hidden") if one.is_hidden else _("exposed: {time}").format(time=seconds(one.exposed_s))
 
 
 # --- other layouts ----------------------------------------------------------------------------------------------------
@@ -208,17 +206,17 @@ def slower(one: Alternative, plan: TrainingPlan) -> str:
 def why(one: Alternative, plan: TrainingPlan) -> str:
     """What is worse about it."""
     if one.cause == "memory":
-        return _("the smallest needs {times} what a GPU has").format(times=times(one.grown))
+        return _("the smallest needs {times} the memory of a GPU").format(times=times(one.grown))
     if one.slower < 1 - _FAINT:
         return _("but it needs more memory")
     if one.slower < 1 + _FAINT:
-        return _("the difference is smaller than what can be predicted")
+        return _("the difference is within the prediction error")
     part = _(PARTS[f"{one.cause}_s"])
     if isinf(one.grown):
-        said = _("{part}: {time}, from none").format(part=part, time=seconds(one.grown_s))
+        said = _("{part}: {time}, up from 0").format(part=part, time=seconds(one.grown_s))
     else:
         said = _("{part}: {times}, {time} more").format(part=part, times=times(one.grown), time=seconds(one.grown_s))
-    return clauses([said, _("leaves the node")]) if _leaves_the_node(one, plan) else said
+    return clauses([said, _("crosses nodes")]) if _leaves_the_node(one, plan) else said
 
 
 def _leaves_the_node(one: Alternative, plan: TrainingPlan) -> bool:
@@ -274,7 +272,7 @@ def held_out() -> str:
 
 def evidence(found: MeasuredAccuracy | None, stack: str) -> str:
     if found is None or not found.rows:
-        return _("no measured run stands behind it; take it as a guess")
+        return _("not backed by any measured run; treat it as a guess")
     text = ngettext(
         "median error {median}, p90 {p90}, on {rows:,} held-out run",
         "median error {median}, p90 {p90}, on {rows:,} held-out runs",
@@ -291,8 +289,11 @@ def not_modelled(plan: TrainingPlan) -> str:
     said = [
         unused_of(plan.machine),
         _("Not in these figures: waiting for data, evaluation, other jobs on the same network, slow machines."),
-        _("Experts are taken to get the same number of tokens each.") if plan.workload.experts else "",
-        _("Convolutions are taken to reach what matmuls reach, and the module to be its blocks, all alike.")
+        _("Assumes that all experts get the same number of tokens.") if plan.workload.experts else "",
+        _(
+            "Assumes that convolutions reach the efficiency of matmuls, and that the module consists of "
+            "identical blocks."
+        )
         if units.counts_samples(plan)
         else "",
     ]

@@ -1,1 +1,1 @@
-"""How the accuracy of plans is told."""
+"""The report of the accuracy of plans."""

@@ -64,7 +64,7 @@ def _accuracies(found: Iterable[Accuracy], names: Mapping[str, str]) -> tuple[tu
 def steps(found: Validation) -> ReportTable:
     step = found.step
     rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
-    note = _("{share} of the measured runs of language models can be expressed").format(share=share(step.expressible))
+    note = _("{share} of the measured runs of language models can be modelled").format(share=share(step.expressible))
     return ReportTable(title=_("step time"), head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
 
 
@@ -76,14 +76,14 @@ def stacks(found: Validation) -> ReportTable:
 def left_out(found: Validation) -> ReportTable:
     rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in found.step.reasons)
     head = (_("why"), _("runs"))
-    return ReportTable(title=_("runs that cannot be expressed"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows, notes=(), empty="")
 
 
 def choices(found: Validation) -> ReportTable:
     choice = found.step.choice
     head = (_("models and sizes"), _("median loss"), _("p90"))
     rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
-    title = _("choice of layout: throughput lost against the best that was measured")
+    title = _("layout choice: throughput lost against the best measured layout")
     return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
 
 
@@ -94,7 +94,7 @@ def each_choice(found: Validation) -> ReportTable:
         (clipped(one.model, 60), f"{one.devices:,}", f"{one.layouts:,}", share(one.lost))
         for one in found.step.choice.choices
     )
-    return ReportTable(title=_("choice of layout, by model and size"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("layout choice, by model and size"), head=head, rows=rows, notes=(), empty="")
 
 
 def memory(found: Validation) -> ReportTable:
@@ -102,24 +102,22 @@ def memory(found: Validation) -> ReportTable:
         _row(_("all runs") if one.stack == "all" else one.stack, one.rows, one.bias, one.median, one.p90, one.covered)
         for one in found.memory.peaks
     )
-    return ReportTable(
-        title=_("peak of memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty=""
-    )
+    return ReportTable(title=_("peak memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
 
 
 def verdicts(found: Validation) -> ReportTable:
     """What was predicted against what happened."""
     one = found.memory.verdicts
-    head = (_("predicted"), _("ran"), _("died"))
+    head = (_("predicted"), _("ran"), _("failed"))
     rows = (
         (_("fits"), f"{one.ran - one.false_refusals:,}", f"{one.false_fits:,}"),
         (_("does not fit"), f"{one.false_refusals:,}", f"{one.failed - one.false_fits:,}"),
     )
     notes = (
-        _("{share} of those that died were said to fit; {refused} of those that ran were said not to").format(
-            share=share(one.false_fits / one.failed), refused=share(one.false_refusals / one.ran)
-        ),
-        _("{count:,} of the layouts that were said to fit died here and ran elsewhere").format(count=one.contradicted),
+        _(
+            "{share} of the runs that failed were predicted to fit; {refused} of those that ran were predicted not to"
+        ).format(share=share(one.false_fits / one.failed), refused=share(one.false_refusals / one.ran)),
+        _("{count:,} of the layouts predicted to fit failed here and ran elsewhere").format(count=one.contradicted),
     )
     title = _("what fits: {count:,} layouts of nanotron").format(count=one.ran + one.failed)
     return ReportTable(title=title, head=head, rows=rows, notes=notes, empty="")

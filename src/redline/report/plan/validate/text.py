@@ -9,7 +9,9 @@ from redline.report.terminal import as_text, wrapped
 
 
 def headline(found: Validation) -> str:
-    text = _("Plans against published measurements: {steps:,} steps, {peaks:,} peaks of memory, {served:,} of serving")
+    text = _(
+        "Plans against published measurements: {steps:,} step times, {peaks:,} memory peaks, {served:,} serving figures"
+    )
     served = sum(one.rows for one in found.serving if one.group == "held out")
     return text.format(steps=found.step.everything.runs, peaks=found.memory.peaks[-1].rows, served=served)
 

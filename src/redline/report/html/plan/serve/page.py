@@ -9,10 +9,11 @@ from redline.report.html.frame import frame, template
 from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.tables import sorted_table
 from redline.report.language import _
-from redline.report.plan.amounts import count, gigabytes, interval, seconds
+from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve import tables
 from redline.report.report_table import ReportTable
+from redline.report.text_parts import interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,8 @@ def render(plan: ServingPlan) -> str:
 
 
 def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
-    yield Fact(name=_("first token"), value=seconds(best.ttft_s.value), detail=_interval(best.ttft_s))
-    yield Fact(name=_("per token"), value=seconds(best.tpot_s.value), detail=_interval(best.tpot_s))
+    yield Fact(name=_("TTFT"), value=seconds(best.ttft_s.value), detail=_interval(best.ttft_s))
+    yield Fact(name=_("TPOT"), value=seconds(best.tpot_s.value), detail=_interval(best.tpot_s))
     yield Fact(name=_("tokens/s/user"), value=count(best.tokens_per_s_user), detail="")
     yield Fact(name=_("tokens/s/GPU"), value=count(best.tokens_per_s_device), detail="")
     used = gigabytes(best.weights_bytes + best.cache_bytes)
@@ -62,7 +63,7 @@ def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
     if cost is not None:
         yield Fact(name=_("per million"), value=f"{cost:.3g}", detail=_("output tokens"))
     else:
-        yield Fact(name=_("room for"), value=f"{best.most:,.0f}", detail=_("sequences"))
+        yield Fact(name=_("KV capacity"), value=f"{best.most:,.0f}", detail=_("sequences"))
 
 
 def _interval(figure: Ranged) -> str:
@@ -85,7 +86,7 @@ def curves(plan: ServingPlan) -> list[Curve]:
     """Of each size and format that fits."""
     groups: dict[str, list[LoadPoint]] = {}
     for one in plan.points:
-        text = _("{way}\nfirst token {first}, then {each} each\n{user} tokens/s for a user, {gpu} per GPU").format(
+        text = _("{way}\nTTFT {first}, TPOT {each}\n{user} tokens/s per user, {gpu} per GPU").format(
             way=say.way(one),
             first=seconds(one.ttft_s.value),
             each=seconds(one.tpot_s.value),

@@ -15,29 +15,29 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("step"),
         marked(
-            "Forward, backward and optimizer of one global batch, on the slowest stage. Its parts are exclusive: "
-            "traffic that hides behind compute is in none of them."
+            "Forward, backward and optimizer of one global batch, on the slowest stage. Its parts do not "
+            "overlap: communication hidden behind compute is in none of them."
         ),
     ),
     (
         marked("MFU"),
         marked(
-            "FLOPs that the model needs for the batch, nothing computed twice, over what the GPUs could do in that "
-            "time at their published peak."
+            "Model FLOPs of the batch, without recomputation, over what the GPUs could do in that time at "
+            "their published peak."
         ),
     ),
     (
         marked("OOM probability"),
         marked(
-            "How often runs for which this much memory was predicted died of it. A layout with more than the accepted "
-            "probability is not proposed."
+            "Share of runs with this predicted memory that ran out of memory. Layouts above the accepted "
+            "probability are not proposed."
         ),
     ),
     (
-        marked("compute per traffic"),
+        marked("compute / communication"),
         marked(
-            "How long the compute takes that could hide one exchange, over how long the exchange takes alone. From 1 "
-            "on it can be hidden; how much of it is, depends on the software."
+            "Time of the compute that could hide an exchange, over the time of the exchange alone. From 1 on "
+            "it can be hidden; how much is hidden depends on the software."
         ),
     ),
     (
@@ -47,8 +47,8 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
     (
         marked("goodput"),
         marked(
-            "The share of time that is progress: not spent on checkpoints, on restarts, or on work that a failure "
-            "lost. Each case has its best time between checkpoints."
+            "Share of time that makes progress: not spent on checkpoints, restarts, or work lost to "
+            "failures. Each case uses its best checkpoint interval."
         ),
     ),
 )

@@ -12,13 +12,14 @@ from redline.report.html.plan.train.definitions import definitions
 from redline.report.html.plan.train.figures import COLOURS, frontier_figure
 from redline.report.html.tables import sorted_table
 from redline.report.language import _, sentences
-from redline.report.plan.amounts import chance, count, gigabytes, interval, seconds, share
+from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import training_messages as say
 from redline.report.plan.train import units
 from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
 from redline.report.plan.train.sizes import sizes as sizes_table
 from redline.report.report_table import ReportTable
+from redline.report.text_parts import interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +77,14 @@ def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
     """What is decided by comes first: how long, how dear, how risky."""
     best = plan.best
     measured = not units.counts_samples(plan)
-    detail = _("80 % interval: {interval}") if measured else _("no run of such a module was measured")
+    detail = _("80 % interval: {interval}") if measured else _("no custom modules were measured")
     yield from () if job is None else _job_facts(job)
     device = _("of {size}").format(size=gigabytes(plan.device_bytes))
     yield Fact(name=_("OOM probability"), value=chance(best.chance), detail=device)
     times = detail.format(interval=interval(seconds(best.step_low_s), seconds(best.step_high_s)))
     yield Fact(name=_("step"), value=seconds(best.step_s), detail=times)
     per_gpu = best.tokens_per_s / plan.devices
-    yield Fact(name=units.per_second_and_gpu(plan), value=count(per_gpu), detail=_("of {tokens} in a step").format(
+    yield Fact(name=units.per_second_and_gpu(plan), value=count(per_gpu), detail=_("of {tokens} per step").format(
         tokens=count(plan.tokens_per_step)
     ))  # fmt: skip
     yield Fact(name="MFU", value=share(best.mfu), detail=_("of the peak in {dtype}").format(dtype=plan.dtype))

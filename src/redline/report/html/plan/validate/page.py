@@ -39,14 +39,14 @@ def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter
 
 
 def _headline(found: Validation) -> str:
-    said = _("Median error on held-out runs: step time {step}, peak of memory {peak}.")
+    said = _("Median error on held-out runs: step time {step}, peak memory {peak}.")
     return said.format(step=tables.share(found.step.dense.median), peak=tables.share(found.memory.peaks[-1].median))
 
 
 def _facts(found: Validation) -> list[Fact]:
     step, peaks, verdicts = found.step, found.memory.peaks[-1], found.memory.verdicts
     below = _("p90 {share}")
-    lost = _("median loss of throughput")
+    lost = _("median throughput loss")
     return [
         Fact(name=_("step time"), value=tables.share(step.dense.median),
              detail=below.format(share=tables.share(step.dense.ninetieth))),
@@ -54,8 +54,8 @@ def _facts(found: Validation) -> list[Fact]:
              detail=below.format(share=tables.share(step.megatron.ninetieth))),
         Fact(name=_("GPU memory"), value=tables.share(peaks.median),
              detail=below.format(share=tables.share(peaks.p90))),
-        Fact(name=_("wrongly said to fit"), value=tables.share(verdicts.false_fits / verdicts.failed), detail=""),
-        Fact(name=_("choice of layout"), value=tables.share(step.choice.median), detail=lost),
+        Fact(name=_("wrongly predicted to fit"), value=tables.share(verdicts.false_fits / verdicts.failed), detail=""),
+        Fact(name=_("layout choice"), value=tables.share(step.choice.median), detail=lost),
         Fact(name=_("in the 80 % interval"), value=tables.share(step.everything.covered), detail=""),
     ]  # fmt: skip
 
