@@ -81,7 +81,7 @@ def test_neither_diagnose_nor_plan_quotes_what_a_busy_machine_measured(busy: Pat
 
 def test_a_trace_of_a_cpu_is_declined_without_a_profile_and_rated_with_it(busy: Path) -> None:
     said, record = diagnosed(busy)
-    assert said.startswith("MFU unknown: the catalogue has no CPUs; ")
+    assert said.startswith("MFU unknown: no peaks; ")
     assert record["utilisation"] is None
 
     profile = json.loads((busy / "machine.json").read_text())

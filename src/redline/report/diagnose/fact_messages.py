@@ -184,9 +184,7 @@ def _why_no_mfu(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
     found = {remark.what: remark for remark in unseen}
     if Unseen.NO_PEAK in found:
         if on_cpu:
-            return _(
-                "the catalogue has no CPUs; run `redline calibrate -o machine.json`, then pass `--machine machine.json`"
-            )
+            return _("no peaks; run `redline calibrate -o machine.json`, pass `--machine machine.json`")
         return why_no_peak(found[Unseen.NO_PEAK])
     if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
         return _("no shapes were recorded; profile with record_shapes=True")

@@ -408,7 +408,7 @@ def test_why_compute_is_not_rated() -> None:
 def test_a_cpu_needs_a_profile(tmp_path: Path) -> None:
     text = shown(of(tmp_path, document([op("aten::mm", 0, 5, **MATMUL), op("aten::mm", 20, 5, **MATMUL)])))
     assert text.startswith("1 rank of 1 on CPU (no device work in the trace); no peaks known\n")
-    assert "the catalogue has no CPUs; run `redline calibrate -o machine.json`, then pass" in line(text, "MFU")
+    assert "no peaks; run `redline calibrate -o machine.json`, pass `--machine machine.json`" in line(text, "MFU")
     assert "2 operators: FLOPs known for 100.0 % of their time; no peak to rate them against" in line(text, "coverage")
     assert "no device work in the trace: the CPU is the device" in text
     assert "no peaks, so no kernel can be rated: see MFU" in text
