@@ -51,9 +51,10 @@ def read_model(source: str) -> Model:
 
 
 def _unknown(name: str, plain: str) -> UsageError:
-    close = difflib.get_close_matches(plain, known_models(), n=3, cutoff=0.5)
-    meant = f"; close to it: {', '.join(close)}" if close else f"; known are {', '.join(known_models())}"
+    known = known_models()
+    nearest = ", ".join(difflib.get_close_matches(plain, known, n=3, cutoff=0.0))
     return UsageError(
-        f"no model is known as {name!r}, and no such file is there{meant}.\n"
+        f"no model is known as {name!r}, and no such file is there; the nearest of {len(known)} names: {nearest}.\n"
+        "All of them: docs/reference/models.md. "
         "Give a known name, a config.json, numbers (layers, hidden, ...), or what builds it (path.py:function)."
     )

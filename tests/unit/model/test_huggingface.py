@@ -178,10 +178,14 @@ def test_capitals_and_owners_do_not_matter() -> None:
     assert known_model("llama-3.3-70b").layers == 80
 
 
-def test_an_unknown_name_is_answered_with_close_ones() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_ones() -> None:
     with pytest.raises(UsageError) as raised:
         read_model("llama-3.1-9b")
     assert "no model is known as 'llama-3.1-9b'" in str(raised.value)
-    assert "close to it: llama-3.1-8b" in str(raised.value)
-    with pytest.raises(UsageError, match="known are bert-base, "):
-        read_model("0000")
+    assert "the nearest of 64 names: llama-3.1-8b, llama-3.1-70b, " in str(raised.value)
+
+
+def test_a_name_like_no_other_is_answered_with_three_and_where_all_are() -> None:
+    with pytest.raises(UsageError, match=r"All of them: docs/reference/models\.md") as raised:
+        read_model("nonsense")
+    assert str(raised.value).count(",") < 10
