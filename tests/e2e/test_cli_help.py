@@ -228,6 +228,7 @@ FLAGS = {
         "--stacks",
         "--stall-after SECONDS",
         "--steps N",
+        "--timed-after SECONDS",
         "--watch-only",
         "--when IF",
         "-h --help",

@@ -60,6 +60,13 @@ def _add_windows(window: argparse._ArgumentGroup) -> None:
     window.add_argument(
         "--when", type=_condition, metavar="IF", help="open a window when this is true: 'step_time>1.5*median'"
     )
+    window.add_argument(
+        "--timed-after",
+        type=_seconds,
+        default=Settings.timed_after_s,
+        metavar="SECONDS",
+        help="without a recognised step: capture a second as it comes (default: 30; 0 for never)",
+    )
     window.add_argument("--watch-only", action="store_true", help="count and time steps, capture none")
     window.add_argument(
         "--capture-signal",
@@ -200,6 +207,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         {
             "capture": not options.watch_only,
             "after": options.after,
+            "timed_after_s": options.timed_after,
             "steps": options.steps,
             "every": options.every,
             "when": options.when or "",

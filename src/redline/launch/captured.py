@@ -10,6 +10,7 @@ from pathlib import Path
 from redline.errors import InputError
 from redline.launch.run_record import NAME, RankRecord, RunRecord, WindowRecord, read_record
 
+TIMED = 0  # the number of the window of fixed duration
 _WINDOW = re.compile(r"window-([0-9]+)")
 _RESTART = re.compile(r"restart-([0-9]+)")
 
@@ -45,6 +46,11 @@ class Captured:
     cut_short: str
     """Why, in the words of the process that noted it; "" where it was not, or nobody said why."""
     absent: tuple[Absent, ...]
+
+    @property
+    def is_timed(self) -> bool:
+        """It is a stretch of time, not steps: none had been recognised."""
+        return self.window == TIMED
 
 
 def captured_of(traces: Sequence[Path]) -> Captured | None:

@@ -32,6 +32,7 @@ class Settings:
     capture: bool = True
     after: int = 8  # steps before the first window, so that compiling and autotuning are over
     steps: int = 3  # in a window
+    timed_after_s: float = 30.0  # without a step, from torch on: a window of fixed duration; 0 for none
     every: int = 0  # steps from one window to the next; 0 for one window only
     when: str = ""  # a condition on a step that asks for a window
     budget: float = 0.01  # of the run's time that windows after the first may cost

@@ -40,6 +40,7 @@ SLOT_BYTES = _ENTRIES_AT + ENTRIES * ENTRY_BYTES
 # Words of the page that all ranks share.
 REQUESTED = 0  # how many windows were asked for while the job ran
 BEGIN = 1  # the step after which the window that was asked for last begins, on every rank
+TIMED_NS = 2  # when a window of fixed duration begins on every rank, as no steps were recognised; 0 until it is known
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)
@@ -55,6 +56,17 @@ CHECKSUM = 12  # four words: the SHA-256 of the file
 
 EXPORTING, WRITTEN, LOST_SPACE, LOST_INCOMPLETE, LOST_ERROR, LOST_KILLED = range(1, 7)  # of STATE
 DISOWNED = 7  # what it shows turned out to be no steps of the job
+
+TIMED_WINDOW = 1 << 20  # the number of the window of fixed duration; outside of the shared state it is 0
+
+
+def window_name(number: int) -> str:
+    """The folder of a window, in that of the run."""
+    return f"window-{public_number(number)}"
+
+
+def public_number(number: int) -> int:
+    return 0 if number == TIMED_WINDOW else number
 
 
 class ProcessSlot:

@@ -1,6 +1,7 @@
 """From what the user named (files, folders, patterns) to the trace files to read."""
 
 import glob
+import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -82,8 +83,28 @@ def _newest_window(folder: Path) -> Path:
     if not windows and not (folder / "steps").is_dir():  # somebody else's run.json
         return folder
     if not windows:
-        raise InputError(f"{folder}: no step of this run was captured, so there is no trace; its run.json says why.")
+        raise InputError(f"{folder}: nothing of this run was captured: {_why_nothing(folder / 'run.json')}.")
     return max(windows, key=lambda path: (_number(path.parent, "restart-"), _number(path, "window-")))
+
+
+def _why_nothing(record: Path) -> str:
+    """From the record of the run, as far as it says."""
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        content = json.loads(record.read_bytes())
+        steps = max((int(one["steps"]) for one in content["ranks"]), default=0)
+        settings, wall_s = content["settings"], content["wall_ns"] / 1e9
+        if not settings["capture"]:
+            return "it ran with --watch-only"
+        if not any("versions" in one["facts"] for one in content["ranks"]):
+            return "it did not import torch"
+        if not steps:
+            return (
+                f"in {wall_s:.0f} s no steps were recognised (no optimizer of torch stepped and no module was called). "
+                "Call redline.step() at the end of each step, or capture a timed window sooner with --timed-after"
+            )
+        if steps <= settings["after"] + 1 and not settings["when"]:
+            return f"it took {steps:,} steps, and the first window follows {settings['after']:,}. Try a smaller --after"
+    return f"{record} says why"
 
 
 def _number(path: Path, prefix: str) -> int:

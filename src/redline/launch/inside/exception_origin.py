@@ -31,7 +31,7 @@ _RAISES = (opmap["RAISE_VARARGS"], opmap["RERAISE"])
 _WITHOUT_WORDS = (MemoryError, StopIteration, StopAsyncIteration, Warning)
 NO_ROOM = (RecursionError, MemoryError)  # on the script's stack or in its memory, not even to tell whose they are
 _TAKES_MORE = 0x04  # of the flags of code: it has an argument such as *args
-_NOT_THE_SCRIPTS = {"redline", "torch", *sys.stdlib_module_names}
+NOT_THE_SCRIPTS = {"redline", "torch", *sys.stdlib_module_names}
 
 
 def arrived(error: BaseException) -> BaseException | None:
@@ -139,5 +139,5 @@ def _codes_of_handlers() -> Iterator[CodeType]:
 
 def _has_words_of_its_own(kind: type[BaseException]) -> bool:
     """Whether a class of the script gives its exceptions arguments that nobody has passed."""
-    is_the_scripts = kind.__module__.partition(".")[0] not in _NOT_THE_SCRIPTS
+    is_the_scripts = kind.__module__.partition(".")[0] not in NOT_THE_SCRIPTS
     return is_the_scripts and any(hasattr(getattr(kind, name), "__code__") for name in ("__init__", "__new__"))

@@ -23,6 +23,7 @@ from redline.launch.inside.counting.steps import StepCounter
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
+from redline.launch.inside.recording.timed import TimedWindow
 from redline.launch.inside.training_thread import TrainingThread
 from redline.launch.shared_state import AFTER, BY_OPTIMIZER, KIND, PHASE
 
@@ -37,19 +38,27 @@ def watch(context: ProcessContext) -> None:
     home = TrainingThread()
     calls = ModuleCalls(home)
     capture = Capture(context, home, calls.once, calls.largest)
-    steps = StepCounter(context, capture.step_ended, capture.steps_restarted)
+    timed = TimedWindow(context, capture)
+
+    def restarted() -> None:
+        timed.cancel()
+        capture.steps_restarted()
+
+    steps = StepCounter(context, capture.step_ended, restarted)
     calls.look_for_steps(steps, capture.safely)
     _watch_optimizers(context, home, steps, capture, calls)
     _watch_scalers(context, steps, capture, calls)
     _watch_loaders(steps, home, capture)
     api.take(partial(capture.safely, steps.by_hand), capture.is_capturing)
-    atexit.register(_leave, context, steps, capture)
+    atexit.register(_leave, context, steps, capture, timed)
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
+    timed.wait()
 
 
-def _leave(context: ProcessContext, steps: StepCounter, capture: Capture) -> None:
+def _leave(context: ProcessContext, steps: StepCounter, capture: Capture, timed: TimedWindow) -> None:
     if context.is_here():
+        timed.cancel()
         capture.safely(steps.finish)
         capture.finish()
         context.slot.words[PHASE] = AFTER

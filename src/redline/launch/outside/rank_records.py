@@ -81,7 +81,7 @@ def trace_path(slot: ProcessSlot, number: int) -> str:
     """Of the window with this number, in the folder of the run."""
     rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
     folder = f"restart-{restart}/" if restart else ""
-    return f"{folder}window-{number}/rank-{rank}.trace.json.gz"
+    return f"{folder}{at.window_name(number)}/rank-{rank}.trace.json.gz"
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int | None:
@@ -94,7 +94,7 @@ def _window(window: memoryview[int], slot: ProcessSlot, step_ns: int | None) -> 
     words = [window[at.CHECKSUM + index].to_bytes(8, "little", signed=True) for index in range(4)]
     state = _STATES.get(window[at.STATE], "killed")
     return WindowRecord(
-        number=window[at.NUMBER],
+        number=at.public_number(window[at.NUMBER]),
         state=state,
         first_step=window[at.FIRST_STEP],
         steps=steps,

@@ -174,7 +174,7 @@ class Supervisor:
         some train, those that only call a model help them: they make data, or evaluate.
         """
         taken = self._taken()
-        with_steps = [slot for slot in taken if slot.words[STEPS]]
+        with_steps = [slot for slot in taken if slot.words[STEPS] or _was_captured(slot)]
         if not any(slot.words[OFFSPRING] for slot in with_steps):
             return [slot for slot in taken if not slot.words[OFFSPRING]]
         return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
@@ -188,6 +188,11 @@ class Supervisor:
         if self._shared is not None and not self._slots:
             self._slots = [self._shared.slot(number) for number in range(self._shared.slots)]
         return [slot for slot in self._slots if slot.words[PID]]
+
+
+def _was_captured(slot: ProcessSlot) -> bool:
+    """Perhaps without a step: in a window of fixed duration."""
+    return any(window[STATE] != DISOWNED for window in slot.windows())
 
 
 def _give_up(window: memoryview[int]) -> None:

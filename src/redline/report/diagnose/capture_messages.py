@@ -22,6 +22,11 @@ ABSENT: Mapping[str, str] = {
 
 def window_line(one: Captured) -> str:
     """Which window of the run, and which of its steps."""
+    if one.is_timed:
+        return _(
+            "a timed window: no steps were recognised in the run, so shares are of this window, not of a step. "
+            "Call redline.step() at the end of each step and run again"
+        )
     text = _("window {window:,} of {windows:,}: steps {steps} of {all:,} in the run")
     if one.restart:
         text = _("window {window:,} of {windows:,} after restart {restart:,}: steps {steps} of {all:,}")
@@ -39,7 +44,7 @@ def remarks(one: Captured) -> Iterator[str]:
         yield _slowed(one)
     if one.cut_short:
         yield told(one.cut_short)
-    elif one.steps < one.asked_steps:
+    elif one.steps < one.asked_steps and not one.is_timed:
         yield _("the window was cut short: {steps:,} of {asked:,} steps, the last one maybe incomplete").format(
             steps=one.steps, asked=one.asked_steps
         )

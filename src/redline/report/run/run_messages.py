@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from redline.launch.captured import TIMED
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
 from redline.report.run.screen import NoteSeen, RunScreen, SlowRank, WindowSeen
@@ -136,6 +137,11 @@ def window(seen: WindowSeen, ranks: int) -> str:
 
 
 def _steps_of(seen: WindowSeen, ranks: int) -> str:
+    if seen.number == TIMED:
+        text = _("{time} of the job, not of steps")
+        if ranks > 1:
+            text = _("{time} of the job, not of steps, on {written:,} of {ranks:,} ranks")
+        return text.format(time=format_ns(seen.length_ns), written=seen.written, ranks=ranks)
     if not seen.steps:
         return _("no step")
     first, last = seen.steps[0], seen.steps[-1]
@@ -159,6 +165,7 @@ def _lost(why: str, ranks: Sequence[int]) -> str:
 
 NOTES: Mapping[str, str] = {
     "profiler-taken": marked("the script was running its own profiler, so nothing was captured meanwhile"),
+    "no-opportunity": marked("no steps were recognised, and nothing was captured instead: the main thread only waited"),
     "budget": marked("some windows were skipped: they would cost more of the run than --budget allows"),
 }
 """By the code of a note; other notes keep the words of the process."""
@@ -202,7 +209,7 @@ def _of_ranks(screen: RunScreen) -> Iterator[str]:
             len(screen.unfinished),
         ).format(ranks=rank_list(screen.unfinished))
     if len(screen.without_torch) == screen.ranks:
-        yield _("the job did not import torch, so no steps were recognised")
+        yield _("the job did not import torch, so nothing could be captured")
     elif not screen.steps[1]:
         yield _(
             "no steps recognised: no optimizer step and no model call in the watched processes; mark the end "

@@ -44,6 +44,8 @@ class WindowSeen:
     stall_ns: int
     """Of the rank that stood still for longest."""
     size_bytes: int
+    length_ns: int
+    """Of the longest, from start to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +216,7 @@ def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowR
         slowdown=median(slowdowns) if slowdowns else None,
         stall_ns=max(window.stall_ns for _, window in parts),
         size_bytes=sum(window.size_bytes for _, window in parts),
+        length_ns=max(window.length_ns for _, window in parts),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from redline.launch.captured import TIMED
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RunRecord
 from redline.report.display import columns, most_lines
@@ -39,7 +40,8 @@ def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
     if screen.earlier_windows:
         yield _("captured"), say.earlier(screen.earlier_windows)
     for window in screen.windows:
-        yield _("window {number}").format(number=window.number), say.window(window, screen.ranks)
+        label = _("timed") if window.number == TIMED else _("window {number}").format(number=window.number)
+        yield label, say.window(window, screen.ranks)
     if screen.peak is not None:
         yield _("peak"), say.memory(*screen.peak, ranks=screen.ranks)
 

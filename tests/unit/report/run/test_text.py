@@ -192,7 +192,7 @@ STALL = {
         (run(), "no process of the job was watched: it did not start Python, or started it with -S, -I or -E"),
         (
             run(rank(steps=0, step_ns=None, windows=(), facts={}, batches=0, step_mean_ns=None, peak_bytes=0)),
-            "the job did not import torch, so no steps were recognised",
+            "the job did not import torch, so nothing could be captured",
         ),
         (
             run(rank(steps=0, step_ns=None, windows=(), step_kind="none", batches=0)),

@@ -16,6 +16,7 @@ from redline.launch.inside.recording.terminate import FlushOnTerm
 from redline.launch.process import peak_bytes
 from redline.launch.shared_state import (
     AFTER,
+    BEFORE,
     CAPTURED_STEPS,
     CAPTURING,
     COST_NS,
@@ -23,16 +24,19 @@ from redline.launch.shared_state import (
     EXPORTING,
     FIRST_STEP,
     FROM_NS,
+    KIND,
     LOST_ERROR,
     NUMBER,
     PEAK_BYTES,
     PHASE,
     STALL_NS,
     STATE,
+    TIMED_WINDOW,
     TO_NS,
     WARMING,
     WINDOWS_DONE,
     WRITTEN,
+    public_number,
 )
 
 TYPE_CHECKING = False
@@ -67,6 +71,8 @@ class Capture:
         self._recorder = Recorder(context, self._give_way)
         self._on_term = FlushOnTerm(self._flush_now, context.settings.flush_s)
         self._is_leaving = False  # the process ends
+        self._timed_in = 0  # the thread that a window of fixed duration is open in
+        self._restarts_later = False  # steps began meanwhile, in another thread
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING
@@ -74,6 +80,9 @@ class Capture:
     def steps_restarted(self) -> None:
         """The first step, or steps that are others than thought: windows until now show none of them."""
         self.notes.learn_rank()
+        if self._timed_in and self._timed_in != get_ident():
+            self._restarts_later = True
+            return
         if self._is_open():
             self._guarded(self._close, "")
         for window in self._context.slot.windows():
@@ -88,6 +97,8 @@ class Capture:
         While an optimizer is `at_work`, its own range is open, and perhaps a backward pass, in which no profiler may be
         started or stopped: what is to be done then waits for the next call of a module.
         """
+        if self._timed_in:
+            return
         if self._due:
             self._act_due()
         is_open = self._is_open()
@@ -138,13 +149,17 @@ class Capture:
         self.notes.gather_facts(self.optimizers.alive(), self._module())
 
     def _open(self, steps: int) -> None:
-        window = self._context.slot.new_window(self._words[WINDOWS_DONE] + 1)
-        window[FIRST_STEP] = steps + 1
+        first_step = 0 if self._timed_in else steps + 1
+        window = self._context.slot.new_window(self._next_number())
+        window[FIRST_STEP] = first_step
         self._schedule.opened(steps)
         self._on_term.arm()
-        self._recorder.start(steps + 1)
+        self._recorder.start(first_step)
         self._words[PHASE] = CAPTURING
         window[FROM_NS] = perf_counter_ns()
+
+    def _next_number(self) -> int:
+        return TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE] + 1
 
     def _window(self, number: int) -> memoryview[int]:
         return self._context.slot.window(number)
@@ -156,21 +171,23 @@ class Capture:
         if was == WARMING:
             self._on_term.disarm()
             self._recorder.abandon()
-            return
-        with self._on_term.saving():
-            self._save(reason)
+        else:
+            with self._on_term.saving():
+                self._save(reason)
+        self._timed_is_over()
 
     def _save(self, reason: str) -> None:
         began_ns = perf_counter_ns()
-        number = self._words[WINDOWS_DONE] + 1
+        number = self._next_number()
         window = self._window(number)
         window[TO_NS] = began_ns
         window[STATE] = EXPORTING
-        self._words[WINDOWS_DONE] = number
+        if not self._timed_in:
+            self._words[WINDOWS_DONE] = number
         captured = self._recorder.stop()
         window[CAPTURED_STEPS] = captured
         if reason:
-            self.notes.add("cut-short", f"window {number} was cut short: {reason}")
+            self.notes.add("cut-short", f"window {public_number(number)} was cut short: {reason}")
         self._recorder.write(number)
         self._schedule.saved(number, captured, began_ns - window[FROM_NS])
         window[STALL_NS] = perf_counter_ns() - began_ns
@@ -178,16 +195,18 @@ class Capture:
 
     def _failed(self, error: BaseException) -> None:
         was, self._words[PHASE] = self._words[PHASE], AFTER
-        if was in (WARMING, CAPTURING):
+        if was in (WARMING, CAPTURING) and not self._timed_in:
             self._words[WINDOWS_DONE] += 1
-        number = self._words[WINDOWS_DONE]
+        number = TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE]
         window = self._window(number)
         if window[NUMBER] == number and window[STATE] in (0, EXPORTING) and not self._recorder.is_writing():
             window[STATE] = LOST_ERROR
         self._on_term.disarm()
         self._recorder.abandon()
-        self._schedule.failed()
+        if not self._timed_in:
+            self._schedule.failed()
         self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
+        self._timed_is_over()
 
     def safely(self, watch: Callable[[], None]) -> None:
         """Do it; a bug in watching is noted, and the job goes on. What comes from outside meanwhile is the script's."""
@@ -209,7 +228,7 @@ class Capture:
 
     def thread_ended(self) -> None:
         """The thread that trains ends: a profiler is stopped by the thread that started it."""
-        if self._context.is_here() and self._is_open():
+        if self._context.is_here() and self._is_open() and not self._timed_in:
             self._guarded(self._close, "the training thread ended")
 
     def finish(self) -> None:
@@ -218,12 +237,47 @@ class Capture:
         self._schedule.stop()
         self._is_leaving = True
         if self._is_open():
-            if get_ident() == self._home.thread:
+            if get_ident() == (self._timed_in or self._home.thread):
                 self._guarded(self._close, "the process ended")
             else:
                 self._guarded(lambda _: self._wait_for_home(), None)
         self._words[PHASE] = AFTER
         self._guarded(lambda _: self.notes.leave(), None)
+
+    # --- a window of fixed duration, where no steps were recognised; all of it in the main thread ---
+
+    def warm_up_timed(self) -> None:
+        if self._words[KIND] or self._words[PHASE] != BEFORE or self._is_leaving:
+            return
+        if self._recorder.is_taken():
+            self.notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
+            return
+        self._timed_in = get_ident()
+        self._guarded(lambda _: self._warm_up_timed(), None)
+
+    def _warm_up_timed(self) -> None:
+        self.notes.learn_rank()
+        self._warm_up()
+
+    def open_timed(self) -> None:
+        if self._timed_in and self._words[PHASE] == WARMING:
+            self._guarded(self._open, 0)
+
+    def close_timed(self) -> None:
+        if self._timed_in and self._is_open():
+            self._guarded(self._close, "it took more memory than --max-memory allows" * self.is_timed_too_large())
+
+    def is_timed(self) -> bool:
+        return bool(self._timed_in)
+
+    def is_timed_too_large(self) -> bool:
+        return self._recorder.is_too_large()
+
+    def _timed_is_over(self) -> None:
+        self._timed_in = 0
+        if self._restarts_later:
+            self._restarts_later = False
+            self.steps_restarted()
 
     def _is_open(self) -> bool:
         return self._words[PHASE] in (WARMING, CAPTURING)

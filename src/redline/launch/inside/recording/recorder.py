@@ -111,10 +111,12 @@ class Recorder:
         self._profiler.profiler._prepare_trace()
 
     def start(self, step: int) -> None:
+        """Record, with marks of steps from this one on; none where it is 0."""
         self._started = True
         self._calling(self._profiler.start_trace)
         self._marks = 0
-        self._mark(step)
+        if step:
+            self._mark(step)
 
     def next_step(self, step: int) -> None:
         self._unmark()

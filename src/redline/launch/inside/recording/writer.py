@@ -2,7 +2,7 @@
 
 The child is a fork, so that turning events into JSON does not hold the interpreter lock of the job. It is an orphan
 from the start: the script may wait for its own children as it likes. Where a fork is not wanted or not wise,
-the JSON is written in place and only compressed in a child.
+the JSON is written in context and only compressed in a child.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from contextlib import suppress
-from posix import fork  # the script may have another in its place
+from posix import fork  # the script may have another in its context
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
@@ -28,6 +28,7 @@ from redline.launch.shared_state import (
     WRITING_CPU_NS,
     WRITING_NS,
     WRITTEN,
+    window_name,
 )
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered w
 def write_detached(context: ProcessContext, number: int, export: Callable[[str], None]) -> None:
     """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder."""
     settings = context.settings
-    folder = f"{settings.folder}/window-{number}"
+    folder = f"{settings.folder}/{window_name(number)}"
     rank = _rank(settings.rank)
     target = f"{folder}/rank-{rank}.trace.json.gz"
     if settings.fork and _may_fork():
@@ -197,7 +198,7 @@ def _make_room(context: ProcessContext, number: int, target: str) -> None:
     """Of the windows that were written, the newest are kept. The others are gone from the shared state too."""
     written = [window for window in context.slot.windows() if window[STATE] == WRITTEN]
     for window in written[: -min(context.settings.keep, WINDOWS - 1)]:
-        former = target.replace(f"/window-{number}/", f"/window-{window[NUMBER]}/")
+        former = target.replace(f"/{window_name(number)}/", f"/{window_name(window[NUMBER])}/")
         _remove(former)
         with suppress(OSError):  # other ranks have theirs in it
             os.rmdir(os.path.dirname(former))  # noqa: PTH106, PTH120

@@ -72,6 +72,8 @@ def _steps(diagnosis: Diagnosis, outline: Outline) -> Fact:
 
 
 def _captured(captured: Captured) -> Fact:
+    if captured.is_timed:
+        return Fact(name=_("captured"), value=_("a timed window"), detail=_("no steps recognised: call redline.step()"))
     return Fact(
         name=_("captured"),
         value=_("steps {steps}").format(steps=span(captured)),
