@@ -16,7 +16,7 @@ from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
 from redline.ranks.find_files import find_traces
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.devices import devices_of
 from redline.trace.reader import read_file

@@ -8,7 +8,7 @@ from redline.analysis.accounts import Account
 from redline.errors import InputError
 from redline.findings.finding import Finding, Findings
 from redline.ranks.read_files import JobOptions
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.verbs.diagnose import diagnose
 from tests.conftest import REAL_TRACES, RealTraces
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from redline.findings.thresholds import Threshold
     from redline.ranks.find_files import TraceFiles
-    from redline.report.diagnose.result import DiagnoseResult
+    from redline.report.diagnose.diagnose_result import DiagnoseResult
     from redline.report.redaction.redactor import Redactor
 
 

@@ -18,7 +18,7 @@ from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView

@@ -12,7 +12,7 @@ from redline.findings.match import match_rules
 from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_files import JobOptions
-from redline.report.digest.result import DigestResult
+from redline.report.digest.digest_result import DigestResult
 from redline.report.redaction.redactor import Redactor
 
 

@@ -23,7 +23,7 @@ from redline.findings.match import match_rules
 from redline.ranks.job import read_job
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import json as diagnose_json
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES
 from redline.trace import cache, cache_key, entries, store

@@ -13,8 +13,8 @@ from redline.cli.diagnose import TABLES
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose import csv, md, text
 from redline.report.diagnose import json as as_json
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, raw_table
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.html.diagnose import page
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, collective, document, kernel, launch, op, region, span

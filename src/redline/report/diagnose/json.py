@@ -16,8 +16,8 @@ from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 

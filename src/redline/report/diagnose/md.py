@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences

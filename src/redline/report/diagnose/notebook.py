@@ -8,8 +8,8 @@ from html import escape
 
 from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.report.diagnose import account_messages
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
 from redline.report.terminal import visible

@@ -17,8 +17,8 @@ from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Finding
 from redline.findings.pages import page_of
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import sentence
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.language import speaking
 
 Cell = str | int | float | None

@@ -14,9 +14,9 @@ from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import account_messages, capture_messages, fact_messages, loss_messages, unseen_messages
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.language import _, sentences
 from redline.report.redaction.redaction_notice import redacted_text

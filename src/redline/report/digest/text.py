@@ -1,6 +1,6 @@
 """The result of `digest` as text for a terminal: what was written, and what did not fit."""
 
-from redline.report.digest.result import DigestResult
+from redline.report.digest.digest_result import DigestResult
 from redline.report.terminal import as_text
 from redline.report.text_parts import clipped, plural
 from redline.units import format_bytes

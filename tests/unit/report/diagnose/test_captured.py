@@ -14,7 +14,7 @@ from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose import md as diagnose_md
 from redline.report.diagnose import text as diagnose_text
 from redline.report.diagnose.capture_messages import remarks, window_line
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose import page
 from redline.report.language import speaking

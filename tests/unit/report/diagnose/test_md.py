@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.report.diagnose import text as diagnose_text
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.md import MOST_FINDINGS, MOST_LETTERS, escaped, render
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import TABLES
 from redline.testing.synthetic import JobSpec, Straggler, write_job

@@ -17,8 +17,8 @@ from redline.analysis.accounts import ACCOUNTS
 from redline.errors import UsageError
 from redline.report.diagnose import csv as diagnose_csv
 from redline.report.diagnose.csv import harmless
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, RawTable, raw_table
-from redline.report.diagnose.result import DiagnoseResult
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.e2e.test_docs import DOCS, rows_of, section
 from tests.made_findings import findings
@@ -220,4 +220,4 @@ def test_without_pandas_it_is_said_how_to_get_it(found: DiagnoseResult, monkeypa
 def test_only_one_module_knows_pandas() -> None:
     sources = Path(redline.__file__).parent.rglob("*.py")
     importing = {path.name for path in sources if "import pandas" in path.read_text()}
-    assert importing == {"frames.py", "result.py"}  # the latter for type checkers only
+    assert importing == {"frames.py", "diagnose_result.py"}  # the latter for type checkers only

@@ -15,8 +15,8 @@ from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import account_messages, fact_messages, loss_messages, unseen_messages
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import fix_text
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
 from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, render

@@ -19,8 +19,8 @@ from redline.errors import OutputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings, Limit
 from redline.ranks.read_failures import Failure
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import cause_text
-from redline.report.diagnose.result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html import frame
 from redline.report.html.diagnose import page

@@ -16,7 +16,7 @@ import redline
 from redline.errors import InputError, NotATraceError
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.redaction.private import MARK, Private
 from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.redaction.redactor import Redactor, Removed

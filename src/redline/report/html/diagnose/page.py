@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.finding import Findings
-from redline.report.diagnose.result import DiagnoseResult
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
 from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import PageContent, content_of, script_messages
