@@ -72,7 +72,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Once(argparse.Action):
+class Once(argparse.Action):
     """Refuses a second file, which would silently replace the first."""
 
     def __call__(
@@ -90,7 +90,7 @@ class _Once(argparse.Action):
 def add_one_output(parser: argparse.ArgumentParser) -> None:
     """A file instead of stdout."""
     what = "write to FILE; the extension sets the format"
-    parser.add_argument("-o", "--output", metavar="FILE", action=_Once, help=what)
+    parser.add_argument("-o", "--output", metavar="FILE", action=Once, help=what)
     parser.add_argument("--force", action="store_true", help="replace FILE even if it is not a Redline report")
 
 

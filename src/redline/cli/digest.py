@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_loudness, add_machine, add_reading, add_step, job_options
+from redline.cli.arguments import Once, add_loudness, add_machine, add_reading, add_step, job_options
 from redline.cli.output import point_to, quoted, show, tell_tracebacks
 from redline.cli.redacting import add_redact, redacting
 from redline.cli.show_progress import progress
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
-    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="folder for the digests, one per rank")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", action=Once, required=True, help="folder for the digests, one per rank"
+    )
     add_machine(parser)
     add_step(parser)
     add_redact(parser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_loudness, add_reading, job_options, size_bytes
+from redline.cli.arguments import Once, add_loudness, add_reading, job_options, size_bytes
 from redline.cli.output import point_to, show, tell_tracebacks
 from redline.cli.redacting import add_redact, redacting
 from redline.cli.show_progress import progress
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the merged trace, for Perfetto")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", action=Once, required=True, help="the merged trace, for Perfetto"
+    )
     parser.add_argument(
         "--budget",
         type=size_bytes,

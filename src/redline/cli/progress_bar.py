@@ -21,7 +21,6 @@ class TimeLeft(ProgressColumn):
 
     def __init__(self, sentence: str) -> None:
         super().__init__()
-        self.max_refresh = 0.5
         self.ends_s: float | None = None
         self._sentence = sentence
 

@@ -146,6 +146,10 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             ["diagnose", "a.json", "-o", "a.html", "-o", "a.md"],
             "diagnose: -o was given twice; this verb writes one file at a time\nsee: redline diagnose --help",
         ),
+        (
+            ["merge", "a.json", "-o", "b.json", "-o", "c.json"],
+            "merge: -o was given twice; this verb writes one file at a time\nsee: redline merge --help",
+        ),
     ],
 )
 def test_usage_errors_say_what_to_do(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:

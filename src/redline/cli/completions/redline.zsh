@@ -196,7 +196,7 @@ _shtab_redline_plan_serve_options=(
   "*"{-o,--output}"[also write FILE]:output:_files"
   "--json[print JSON instead of text]"
   "--force[replace files even where they are no reports of Redline]"
-  {-q,--quiet}"[no next line]"
+  {-q,--quiet}"[no progress and no remarks]"
   "--lang[en or zh]:lang:(en zh)"
 )
 
@@ -256,7 +256,7 @@ _shtab_redline_plan_train_options=(
   "*"{-o,--output}"[also write FILE]:output:_files"
   "--json[print JSON instead of text]"
   "--force[replace files even where they are no reports of Redline]"
-  {-q,--quiet}"[no next line]"
+  {-q,--quiet}"[no progress and no remarks]"
   "--lang[en or zh]:lang:(en zh)"
 )
 
@@ -268,7 +268,7 @@ _shtab_redline_plan_validate_options=(
   "*"{-o,--output}"[also write FILE]:output:_files"
   "--json[print JSON instead of text]"
   "--force[replace files even where they are no reports of Redline]"
-  {-q,--quiet}"[no next line]"
+  {-q,--quiet}"[no progress and no remarks]"
   "--lang[en or zh]:lang:(en zh)"
 )
 

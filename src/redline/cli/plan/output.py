@@ -25,7 +25,7 @@ def add_output(parser: argparse._ActionsContainer, forms: Mapping[str, str] = RE
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no `next:` line")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
     add_language(parser)
 
 

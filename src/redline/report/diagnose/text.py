@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from redline.analysis.accounts import COMMUNICATION, IDLE, Account
 from redline.report.bars import BAR_WIDTH, bar
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
