@@ -179,7 +179,7 @@ def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: 
     said = headline_of(findings(), job.outline)
     assert said.text == (
         "Overhead-bound: 50.0 % of the step is idle or copying. Replay the launches of a step as a "
-        "CUDA graph: at most 1.67 x as fast (gain seen in published measurements)."
+        "CUDA graph: at most 1.67 x as fast (published results)."
     )
     assert said.why == cause_text("RL-H01")
 

@@ -164,7 +164,7 @@ def test_a_run_that_was_restarted() -> None:
     assert "steps 600, counted from optimizer steps;" in text
     assert "after 1 restart, with at most 400 steps before" in text
     assert "window 1 steps 10-12 after restart 1 on 2 of 2 ranks" in text
-    assert "orderly" not in text
+    assert "exit normally" not in text
 
 
 def test_many_windows_show_the_newest() -> None:

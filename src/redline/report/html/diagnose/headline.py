@@ -55,7 +55,7 @@ def _limit(verdict: Verdict, first: Finding, outline: Outline) -> str:
 
 def _advice(first: Finding) -> str:
     text = {
-        Grade.MEASURED: _("{title}: at most {times} as fast (gain seen in published measurements)."),
+        Grade.MEASURED: _("{title}: at most {times} as fast (published results)."),
         Grade.DOCUMENTED: _("{title}: at most {times} as fast (documented fix)."),
         Grade.HYPOTHESIS: _("{title}: at most {times} as fast (hypothesis)."),
     }[first.grade]
