@@ -96,8 +96,8 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
         raise UsageError("calibrate: --fail-if-slow needs processes; say how many, such as --nproc-per-node 8")
     budget = budget_of(options.budget, quick=options.quick)
     with budget.interruptible():
-        found = _measured(options, output, budget)
-    if found is None:
+        result = _measured(options, output, budget)
+    if result is None:
         if not options.quiet:
             remark("redline: this machine took part; the first machine has the results")
         return 0
@@ -106,14 +106,14 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
 
         remark(f"redline: interrupted; {output} has what was measured until then, marked as partial")
         return EXIT_INTERRUPTED
-    _print(found, output, options, spoken)
+    _print(result, output, options, spoken)
     for name in options.output:
         if name != output:
             page = name.endswith(".html")
-            deliver(_page(found, spoken) if page else _text(found, spoken, unicode=True), name, force=options.force)
+            deliver(_page(result, spoken) if page else _text(result, spoken, unicode=True), name, force=options.force)
     if not options.quiet:
         _point_onwards(output, options)
-    return 1 if options.fail_if_slow and not found.is_healthy else 0
+    return 1 if options.fail_if_slow and not result.is_healthy else 0
 
 
 def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calibrated | None:
@@ -121,7 +121,7 @@ def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calib
     from redline.verbs.calibrate import calibrate
 
     with progress(options, in_background=False) as tell_share:
-        found = calibrate(
+        calibrated = calibrate(
             quick=options.quick,
             only=_families(options),
             torchrun=options.torchrun,
@@ -129,9 +129,9 @@ def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calib
             progress=tell_share,
             budget=budget,
         )
-    if found is not None:
-        found.save(output, made_by="redline calibrate", force=options.force)
-    return found
+    if calibrated is not None:
+        calibrated.save(output, made_by="redline calibrate", force=options.force)
+    return calibrated
 
 
 def _seconds(text: str) -> float:
@@ -145,7 +145,7 @@ def _seconds(text: str) -> float:
 
 
 def _families(options: argparse.Namespace) -> list[str] | None:
-    return None if options.only is None else [one.strip() for one in options.only.split(",") if one.strip()]
+    return None if options.only is None else [part.strip() for part in options.only.split(",") if part.strip()]
 
 
 def _refuse_early(output: str, profiles: Sequence[str], options: argparse.Namespace) -> None:
@@ -173,30 +173,30 @@ def _tell_lines(quiet: bool, *, once: bool) -> Callable[[str], None]:
     return tell
 
 
-def _print(found: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
+def _print(calibrated: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
     from pathlib import Path
 
     if options.json:
         show(Path(output).read_text(encoding="utf-8"))
     else:
         with for_stdout():
-            show(_text(found, spoken, unicode=speaks_unicode()))
+            show(_text(calibrated, spoken, unicode=speaks_unicode()))
 
 
-def _text(found: Calibrated, spoken: str, *, unicode: bool) -> str:
+def _text(calibrated: Calibrated, spoken: str, *, unicode: bool) -> str:
     from redline.report.calibrate import text as calibrate_text
     from redline.report.language import speaking
 
     with speaking(spoken):
-        return calibrate_text.render(found.calibration, found.machine, unicode=unicode)
+        return calibrate_text.render(calibrated.calibration, calibrated.machine, unicode=unicode)
 
 
-def _page(found: Calibrated, spoken: str) -> str:
+def _page(calibrated: Calibrated, spoken: str) -> str:
     from redline.report.html.calibrate import page as calibrate_page
     from redline.report.language import speaking
 
     with speaking(spoken):
-        return calibrate_page.render(found.calibration, found.machine)
+        return calibrate_page.render(calibrated.calibration, calibrated.machine)
 
 
 def _point_onwards(output: str, options: argparse.Namespace) -> None:
@@ -221,13 +221,13 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     output = options.output[0] if options.output else None
     refuse_unknown_format("calibrate --compare", output)
     first, second = map(load_calibrated, options.compare)
-    found = compare(first, second)
+    comparison = compare(first, second)
     if options.json or str(output or "").endswith(".json"):
-        text = calibrate_compare_json.render(found, synthetic=first.machine.synthetic or second.machine.synthetic)
+        text = calibrate_compare_json.render(comparison, synthetic=first.machine.synthetic or second.machine.synthetic)
     else:
         with speaking(spoken), for_stdout(output):
             unicode = output is not None or speaks_unicode()
-            text = calibrate_compare_text.render(found, unicode=unicode)
+            text = calibrate_compare_text.render(comparison, unicode=unicode)
     deliver(text, output, force=options.force)
     return 0
 
@@ -240,10 +240,10 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
     from redline.report.language import speaking
     from redline.verbs.calibrate import show_collectives
 
-    found = show_collectives(options.torchrun)
-    if found is not None:
+    operation_examples = show_collectives(options.torchrun)
+    if operation_examples is not None:
         with speaking(spoken), for_stdout():
-            show(collectives_shown_text.render(found))
+            show(collectives_shown_text.render(operation_examples))
     return 0
 
 

@@ -110,11 +110,13 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     trace = planned_trace(files, options, form)
     reading = job_options(options)
     with progress(options) as tell:
-        found = diagnose(files, machine=options.machine, options=reading, progress=tell, draw_step=form == "html")
+        diagnose_result = diagnose(
+            files, machine=options.machine, options=reading, progress=tell, draw_step=form == "html"
+        )
     if redactor is not None:
-        found = found.redacted(redactor)
+        diagnose_result = diagnose_result.redacted(redactor)
     with speaking(spoken), for_stdout(options.output if form == "text" else form):
-        text = found.rendered(
+        text = diagnose_result.rendered(
             form,
             tables=tables,
             verbose=options.verbose,
@@ -124,12 +126,12 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     if trace is not None:
         write_trace(trace, files, options, redactor)
     deliver(text, options.output, force=options.force)
-    tell_tracebacks(found.failures, options)
+    tell_tracebacks(diagnose_result.failures, options)
     if not options.quiet:
-        if found.removed is not None and (form not in ("text", "md") or options.output):
-            remark(redacted_text(found.removed))
-        _point_onwards(options, files, found, tables)
-    return _judged(limits, found)
+        if diagnose_result.removed is not None and (form not in ("text", "md") or options.output):
+            remark(redacted_text(diagnose_result.removed))
+        _point_onwards(options, files, diagnose_result, tables)
+    return _judged(limits, diagnose_result)
 
 
 def _limit(text: str) -> Threshold:
@@ -147,20 +149,23 @@ def _format(options: argparse.Namespace) -> str:
     return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
 
 
-def _judged(limits: Sequence[Threshold], found: DiagnoseResult) -> int:
+def _judged(limits: Sequence[Threshold], diagnose_result: DiagnoseResult) -> int:
     """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
     from redline.errors import InputError
     from redline.findings.thresholds import MeasuredJob, check
     from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
 
     measured = MeasuredJob(
-        diagnosis=found.diagnosis, outline=found.outline, findings=found.findings, unread=len(found.failures)
+        diagnosis=diagnose_result.diagnosis,
+        outline=diagnose_result.outline,
+        findings=diagnose_result.findings,
+        unread=len(diagnose_result.failures),
     )
     outcomes = check(limits, measured)
-    crossed = [one for one in outcomes if one.crossed]
-    for one in crossed:
-        remark(crossed_line(one), "WARNING")
-    unknown = [unknown_line(one) for one in outcomes if one.crossed is None]
+    crossed = [outcome for outcome in outcomes if outcome.crossed]
+    for crossing in crossed:
+        remark(crossed_line(crossing), "WARNING")
+    unknown = [unknown_line(outcome) for outcome in outcomes if outcome.crossed is None]
     if unknown:
         raise InputError("\n".join(unknown))
     return EXIT_CROSSED if crossed else 0
@@ -179,16 +184,20 @@ _TABLE_OF = {
 }
 
 
-def _point_onwards(options: argparse.Namespace, files: TraceFiles, found: DiagnoseResult, shown: Sequence[str]) -> None:
+def _point_onwards(
+    options: argparse.Namespace, files: TraceFiles, diagnose_result: DiagnoseResult, shown: Sequence[str]
+) -> None:
     """To the report; else to the page of the first finding, the table for the largest loss, or all ranks at once."""
-    losses = [bar.account for bar in found.outline.largest]
+    losses = [bar.account for bar in diagnose_result.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
-    clocks = found.diagnosis.clocks
+    clocks = diagnose_result.diagnosis.clocks
     paths = "... --redact" if options.redact else quoted(options.paths)
     if _format(options) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
-    elif found.findings.verdict.first and (found.findings.verdict.worthwhile or not wanted):
-        point_to(quoted(["redline", "explain", found.findings.verdict.first, *_given(options, "lang")], most=9))
+    elif diagnose_result.findings.verdict.first and (diagnose_result.findings.verdict.worthwhile or not wanted):
+        point_to(
+            quoted(["redline", "explain", diagnose_result.findings.verdict.first, *_given(options, "lang")], most=9)
+        )
     elif wanted:
         chosen = (
             []

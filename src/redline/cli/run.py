@@ -262,14 +262,14 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
     from redline.report.language import speaking
     from redline.verbs.diagnose import diagnose
 
-    found = diagnose(folder, draw_step=options.report)
+    diagnose_result = diagnose(folder, draw_step=options.report)
     with speaking(spoken):
         if options.diagnose:
             unicode = speaks_unicode(sys.stderr)
             with _for_stderr():
-                _say("\n" + found.rendered("text", unicode=unicode))
+                _say("\n" + diagnose_result.rendered("text", unicode=unicode))
         if options.report:
-            deliver(found.rendered("html"), str(folder / "report.html"), force=True)
+            deliver(diagnose_result.rendered("html"), str(folder / "report.html"), force=True)
             if not options.quiet:
                 _say(f"next: open {quoted([_near(folder / 'report.html')])} in a browser\n")
 

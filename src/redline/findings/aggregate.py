@@ -24,57 +24,57 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
     totals, steady_ns = _on_ranks(diagnosis, rules), _steady_ns(diagnosis.ranks)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
-    found: list[Finding] = []
+    listed: list[Finding] = []
     for rule in rules:
-        matched = _matched(rule, diagnosis, found)
+        matched = _matched(rule, diagnosis, listed)
         total = _of_job(rule, matched, diagnosis, claimed) if matched is not None else totals[rule.code]
         said = list(_weighed(rule, total, diagnosis, steady_ns))
-        found.extend(said)
+        listed.extend(said)
         if said and matched is not None:  # what is too little to be said, another rule may still say
-            claimed = [one | claim for one, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
-    ranked = tuple(sorted(found, key=lambda one: (-one.bound_ns, -one.alone_ns, one.code)))
+            claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
+    ranked = tuple(sorted(listed, key=lambda finding: (-finding.bound_ns, -finding.alone_ns, finding.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
-    findings = tuple(_with_caveats([one for one in ranked if one.code not in silent], launch_bound))
+    findings = tuple(_with_caveats([finding for finding in ranked if finding.code not in silent], launch_bound))
     verdict = verdict_of(diagnosis, outline, findings)
     return Findings(
         verdict=verdict,
         findings=findings,
-        remarks=tuple(one for one in ranked if one.code in silent),
+        remarks=tuple(finding for finding in ranked if finding.code in silent),
         praise=tuple(praise_of(diagnosis, outline, verdict)),
     )
 
 
 def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) -> Iterator[Finding]:
     """Where the host is what limits, shorter kernels only make it wait elsewhere."""
-    launching = next((one for one in findings if one.code in launch_bound), None)
-    for one in findings:
-        of_kernels = one.accounts.get(COMPUTE, 0.0) > one.bound_ns / 2
-        if launching is not None and of_kernels and one.bound_ns < launching.bound_ns:
+    launching = next((finding for finding in findings if finding.code in launch_bound), None)
+    for finding in findings:
+        of_kernels = finding.accounts.get(COMPUTE, 0.0) > finding.bound_ns / 2
+        if launching is not None and of_kernels and finding.bound_ns < launching.bound_ns:
             caveat = Evidence(
                 "The step is host-bound: until {code} is fixed, faster kernels gain little.",
                 {"code": launching.code},
             )
-            yield replace(one, evidence=(*one.evidence, caveat))
+            yield replace(finding, evidence=(*finding.evidence, caveat))
         else:
-            yield one
+            yield finding
 
 
-def _matched(rule: Rule, diagnosis: Diagnosis, found: Sequence[Finding]) -> JobMatch | None:
+def _matched(rule: Rule, diagnosis: Diagnosis, findings: Sequence[Finding]) -> JobMatch | None:
     """None of a rule that matches on single ranks."""
     if rule.match_findings is not None:
-        return rule.match_findings(found)
+        return rule.match_findings(findings)
     return rule.match_job(diagnosis) if rule.match_job is not None else None
 
 
 def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
     """Matches on single ranks, added up by rule. Ranks are gone through once: there may be many."""
-    found = {rule.code: Total(rule) for rule in rules}
+    totals = {rule.code: Total(rule) for rule in rules}
     for rank in diagnosis.ranks:
-        for code, match in {one.code: one for one in rank.matches}.items():
-            if code in found:
-                found[code].add(rank, match)
-    return found
+        for code, match in {rank_match.code: rank_match for rank_match in rank.matches}.items():
+            if code in totals:
+                totals[code].add(rank, match)
+    return totals
 
 
 def _of_job(rule: Rule, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:

@@ -39,8 +39,10 @@ def attentions_of(timeline: Timeline) -> list[AttentionSpan]:
         return []
     rows = rows[matching(timeline, rows, lambda name: schema.is_softmax(name) or schema.is_batched_product(name))]
     lanes = np.unique(spans.lane[softmax]).tolist()
-    found = [one for lane in lanes for one in _on_lane(timeline, rows[spans.lane[rows] == lane])]
-    return found or list(_named(timeline))
+    on_lanes = [
+        attention_span for lane in lanes for attention_span in _on_lane(timeline, rows[spans.lane[rows] == lane])
+    ]
+    return on_lanes or list(_named(timeline))
 
 
 def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
@@ -51,7 +53,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
     spans = timeline.spans
     lane, start_ns, end_ns = spans.lane[rows], spans.start_ns[rows], spans.end_ns[rows]
     told, which = _told(timeline, rows)
-    is_softmax = np.array([one.softmax for one in told])[which]
+    is_softmax = np.array([operator.softmax for operator in told])[which]
     for place in np.flatnonzero(is_softmax).tolist():
         middle = told[which[place]]
         first, last = place - 1 - middle.backward, place + 1 + middle.backward

@@ -94,11 +94,11 @@ def untold_share(diagnosis: Diagnosis) -> float:
 
 def unknown_ns(diagnosis: Diagnosis) -> float:
     """Exposed time, in steps of all ranks, of exchanges of which not even the kind is known."""
-    found = 0
+    exposed_ns = 0
     for rank in diagnosis.ranks:
         time = time_of(rank, exchanges_where(rank, lambda series: series.collective == "unknown"))
-        found += int(time.overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
-    return float(found)
+        exposed_ns += int(time.overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
+    return float(exposed_ns)
 
 
 def untold(totals: MatchTotals) -> Iterator[Evidence]:

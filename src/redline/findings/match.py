@@ -25,7 +25,7 @@ def match_rules(analysis: RankAnalysis) -> tuple[RankMatch, ...]:
 
 def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
     claimed = analysis.activity.communicating
-    found = []
+    matches = []
     for rule in rules:
         matched = rule.match(analysis) if rule.match is not None else None
         if matched is None:
@@ -37,7 +37,7 @@ def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch
         rest = whole - claimed if is_said else Intervals.empty()
         claimed |= rest
         ledger = analysis.ledger
-        found.append(
+        matches.append(
             RankMatch(
                 code=rule.code,
                 claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
@@ -48,11 +48,11 @@ def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch
                 names=dict(matched.names),
             )
         )
-    return tuple(found)
+    return tuple(matches)
 
 
 def _accounts(analysis: RankAnalysis, time: Intervals) -> dict[str, int]:
     times = {COMPUTE: analysis.activity.computing, str(Account.COPY): analysis.activity.copying}
     times |= {str(account): analysis.idle.accounts[account] for account in IDLE}
-    amounts = {name: int(np.sum(one.overlap_with(time.start, time.end))) for name, one in times.items()}
+    amounts = {name: int(np.sum(of_account.overlap_with(time.start, time.end))) for name, of_account in times.items()}
     return {name: amount for name, amount in amounts.items() if amount}

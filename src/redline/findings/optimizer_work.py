@@ -58,9 +58,9 @@ def _inside(analysis: RankAnalysis, rows: I64, others: I64) -> I64:
 def _within(analysis: RankAnalysis, rows: I64, others: I64) -> Mask:
     """Which of the others began while one of the rows was open on their thread."""
     spans = analysis.timeline.spans
-    found: Mask = np.zeros(len(others), bool)
+    is_inside: Mask = np.zeros(len(others), bool)
     for lane in np.unique(spans.lane[rows]).tolist():
         here = rows[spans.lane[rows] == lane]
         time = Intervals.union_of(spans.start_ns[here], spans.end_ns[here])
-        found |= (spans.lane[others] == lane) & time.contains(spans.start_ns[others])
-    return found
+        is_inside |= (spans.lane[others] == lane) & time.contains(spans.start_ns[others])
+    return is_inside

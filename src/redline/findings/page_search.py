@@ -18,16 +18,16 @@ def find_pages(text: str, language: str = "en") -> list[Page]:
     code = f"RL-{text.upper().removeprefix('RL-')}"
     if code in known:
         return [page_of(code, language)]
-    pages = [(page_of(one), page_of(one, language)) for one in known]
+    pages = [(page_of(code), page_of(code, language)) for code in known]
     words = text.lower().split()
     about = [pair for pair in pages if _mentions(words, map(_summary, pair))]
-    found = about or [pair for pair in pages if _mentions(words, (page.text for page in pair))]
-    if not found:
-        near = [one for one in known if one.startswith(code[:4])] if _CODE.fullmatch(code) else []
+    matching = about or [pair for pair in pages if _mentions(words, (page.text for page in pair))]
+    if not matching:
+        near = [known_code for known_code in known if known_code.startswith(code[:4])] if _CODE.fullmatch(code) else []
         instead = f"Similar codes: {', '.join(near)}" if near else "`redline explain` lists all findings"
         raise UsageError(f"explain: no finding matches {text!r}. {instead}")
-    in_title = [pair for pair in found if _mentions(words, (page.title for page in pair))]
-    return [page for _english, page in (*in_title, *(pair for pair in found if pair not in in_title))]
+    in_title = [pair for pair in matching if _mentions(words, (page.title for page in pair))]
+    return [page for _english, page in (*in_title, *(pair for pair in matching if pair not in in_title))]
 
 
 def _summary(page: Page) -> str:

@@ -20,4 +20,4 @@ def codes_in(folder: str) -> list[str]:
     """In order. The first line of a rule begins with its code."""
     paths = (module.rpartition(".") for module in modules_in(folder))
     sources = (get_data(package, f"{name}.py") or b"" for package, _dot, name in paths)
-    return sorted(found[1].decode() for found in map(_FIRST_LINE.match, sources) if found)
+    return sorted(match[1].decode() for match in map(_FIRST_LINE.match, sources) if match)

@@ -44,7 +44,7 @@ def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: f
     """Chosen on each rank; nothing where they cannot be exposed for that share of the steps."""
     if not matter(diagnosis, chosen, least_share):
         return None
-    gathers = sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))
+    gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
     figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
     return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
 

@@ -105,7 +105,7 @@ def parse(text: str) -> Threshold:
 
 
 def check(thresholds: Iterable[Threshold], measured: MeasuredJob) -> tuple[Outcome, ...]:
-    return tuple(_outcome(one, one.quantity.read(measured)) for one in thresholds)
+    return tuple(_outcome(threshold, threshold.quantity.read(measured)) for threshold in thresholds)
 
 
 def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
@@ -204,7 +204,7 @@ _NO_STEPS = "nothing in the trace takes any time"
 
 
 def _bound(measured: MeasuredJob) -> QuantityValue:
-    return QuantityValue(value=max((one.share for one in measured.findings.findings), default=0.0))
+    return QuantityValue(value=max((finding.share for finding in measured.findings.findings), default=0.0))
 
 
 def _dropped(measured: MeasuredJob) -> QuantityValue:
@@ -213,8 +213,8 @@ def _dropped(measured: MeasuredJob) -> QuantityValue:
 
 def _found(code: str, measured: MeasuredJob) -> QuantityValue:
     every: Sequence[Finding] = (*measured.findings.findings, *measured.findings.remarks)
-    found = (QuantityValue(value=one.share) for one in every if one.code == code)
-    return next(found, QuantityValue(value=0.0, is_there=False))
+    shares = (QuantityValue(value=finding.share) for finding in every if finding.code == code)
+    return next(shares, QuantityValue(value=0.0, is_there=False))
 
 
 def _quantities() -> dict[str, Quantity]:
@@ -224,8 +224,8 @@ def _quantities() -> dict[str, Quantity]:
         share(name="idle", meaning="of the average step, in which the device does nothing", read=_idle),
         share(name="exposed", meaning="of the average step: transfer and peer wait together", read=_exposed),
         *(
-            share(name=str(one), meaning="of the average step: the account", read=partial(_account, one))
-            for one in ACCOUNTS
+            share(name=str(which), meaning="of the average step: the account", read=partial(_account, which))
+            for which in ACCOUNTS
         ),
         share(name="mfu", meaning="model FLOP utilisation", read=partial(_utilisation, "mfu")),
         share(name="hfu", meaning="hardware FLOP utilisation", read=partial(_utilisation, "hfu")),
@@ -233,15 +233,15 @@ def _quantities() -> dict[str, Quantity]:
         share(name="spread", meaning="longest less shortest step, of the median", read=_spread),
         share(name="bound", meaning="of the average step: the bound of the largest finding", read=_bound),
         count(name="dropped", meaning="events that reading had to drop", read=_dropped),
-        count(name="unread", meaning="files that could not be read", read=lambda one: QuantityValue(value=one.unread)),
+        count(name="unread", meaning="files that could not be read", read=lambda job: QuantityValue(value=job.unread)),
         count(
             name="missing",
             meaning="ranks of the job without a trace",
-            read=lambda one: QuantityValue(value=len(one.diagnosis.missing)),
+            read=lambda job: QuantityValue(value=len(job.diagnosis.missing)),
         ),
-        *(share(name=one.code, meaning="bound of the finding", read=partial(_found, one.code)) for one in RULES),
+        *(share(name=rule.code, meaning="bound of the finding", read=partial(_found, rule.code)) for rule in RULES),
     ]
-    return {one.name: one for one in every}
+    return {quantity.name: quantity for quantity in every}
 
 
 QUANTITIES = _quantities()

@@ -25,11 +25,11 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
     amounts[Account.QUEUE] -= _unowned_queue_ns(diagnosis, outline, amounts[Account.QUEUE])
     step_ns = sum(amounts.values()) or 1.0
     groups = {limit: sum(amounts[account] for account in accounts) / step_ns for limit, accounts in _GROUPS.items()}
-    limit = max(groups, key=lambda one: groups[one])
+    limit = max(groups, key=lambda group: groups[group])
     facts = [rank.facts for rank in diagnosis.ranks]
-    rated = sum(one.rated_ns for one in facts) / max(sum(one.kernel_ns for one in facts), 1)
+    rated = sum(fact.rated_ns for fact in facts) / max(sum(fact.kernel_ns for fact in facts), 1)
     idle_share = sum(amounts[account] for account in IDLE) / step_ns
-    worthwhile = any(one.share >= WORTHWHILE for one in findings)
+    worthwhile = any(finding.share >= WORTHWHILE for finding in findings)
     return Verdict(
         limit=limit,
         limit_share=groups[limit],

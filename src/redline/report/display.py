@@ -41,13 +41,13 @@ def display_of(stream: object) -> Display:
 def _columns_of(stream: object) -> int:
     """What the user says in COLUMNS comes first, as with other programs."""
     said = os.environ.get("COLUMNS", "")
-    found = int(said) if said.isascii() and said.isdigit() else 0
-    if not found:
+    asked = int(said) if said.isascii() and said.isdigit() else 0
+    if not asked:
         try:
-            found = os.get_terminal_size(stream.fileno()).columns  # type: ignore[attr-defined]
+            asked = os.get_terminal_size(stream.fileno()).columns  # type: ignore[attr-defined]
         except (OSError, ValueError, AttributeError):
-            found = 0
-    return min(max(found, _FEWEST), _MOST) if found else PLAIN_COLUMNS
+            asked = 0
+    return min(max(asked, _FEWEST), _MOST) if asked else PLAIN_COLUMNS
 
 
 @contextmanager

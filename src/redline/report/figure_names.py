@@ -71,10 +71,10 @@ def why_unusable(reason: str) -> str:
 
 def unused(line: str) -> str:
     """What `hardware.machine.why_unusable` said, in the language that is spoken now."""
-    found = _UNUSED.fullmatch(line)
-    if found is None:
+    match = _UNUSED.fullmatch(line)
+    if match is None:
         return clipped(line, 400)
-    return clipped(_(UNUSED).format(names=found[1], name=found[2], why=why_unusable(found[3])), 400)
+    return clipped(_(UNUSED).format(names=match[1], name=match[2], why=why_unusable(match[3])), 400)
 
 
 def unused_of(machine: Machine) -> str:

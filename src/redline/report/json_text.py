@@ -15,6 +15,6 @@ def json_text(record: Mapping[str, object]) -> str:
     return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     """All that is not ASCII stands inside of strings, where an escape means the same."""
-    return json.dumps(found[0])[1:-1] if is_hidden(found[0]) else found[0]
+    return json.dumps(match[0])[1:-1] if is_hidden(match[0]) else match[0]

@@ -26,8 +26,8 @@ def speaking(language: str) -> Iterator[None]:
     """Every text that is made inside is in this language, one of LANGUAGES."""
     folder = LANGUAGES[language]
     path = _FOLDER / folder / "LC_MESSAGES" / "redline.po"
-    found = translations(path) if folder else gettext.NullTranslations()
-    token = _spoken.set((language, found))
+    catalogue = translations(path) if folder else gettext.NullTranslations()
+    token = _spoken.set((language, catalogue))
     try:
         yield
     finally:
@@ -44,8 +44,8 @@ def _(text: str) -> str:
     return _spoken.get()[1].gettext(text)
 
 
-def ngettext(one: str, many: str, count: int) -> str:
-    return _spoken.get()[1].ngettext(one, many, count)
+def ngettext(single: str, many: str, count: int) -> str:
+    return _spoken.get()[1].ngettext(single, many, count)
 
 
 def marked(text: str) -> str:
@@ -57,9 +57,9 @@ def translate_rendered(text: str, known: Sequence[str]) -> str:
     """A text that a lower layer put together, in the language that is spoken now where it is one of those known."""
     for template in known:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.*)", re.escape(template))
-        found = re.fullmatch(pattern, text, re.DOTALL)
-        if found:
-            return _(template).format(**found.groupdict())
+        match = re.fullmatch(pattern, text, re.DOTALL)
+        if match:
+            return _(template).format(**match.groupdict())
     return text
 
 

@@ -11,7 +11,7 @@ def as_options(text: str) -> str:
     return _PARAMETER.sub(_option, text)
 
 
-def _option(found: re.Match[str]) -> str:
-    name, value = found.groups()
+def _option(match: re.Match[str]) -> str:
+    name, value = match.groups()
     option = f"--{_RENAMED.get(name, name).replace('_', '-')}"
     return option if value in ("True", "...") else f"{option} {value.strip(chr(39))}"

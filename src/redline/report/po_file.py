@@ -25,8 +25,8 @@ def _messages(text: str) -> Iterator[tuple[str, str]]:
     for entry in text.split("\n\n"):
         parts: dict[str, list[str]] = defaultdict(list)
         key = ""
-        for found in filter(None, map(_LINE.fullmatch, entry.splitlines())):
-            keyword, form, quoted = found.groups()
+        for match in filter(None, map(_LINE.fullmatch, entry.splitlines())):
+            keyword, form, quoted = match.groups()
             key = f"{keyword}{form or ''}" if keyword else key
             parts[key].append(_ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), quoted))
         said = {name: "".join(pieces) for name, pieces in parts.items()}

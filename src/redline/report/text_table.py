@@ -82,21 +82,21 @@ def _narrowed(lines: Sequence[Row], widths: Sequence[int], is_number: Sequence[b
     column first, and none is cut while there is another way."""
     most = columns() - _INDENT
     third = (most - 2 * len(_GAP)) // 3
-    found = [
+    column_widths = [
         _unbroken(lines, place) if number else width
         for place, (width, number) in enumerate(zip(widths, is_number, strict=True))
     ]
     least = [
         width if number else min(width, max(_NARROWEST, min(_longest_word(lines, place), third)))
-        for place, (width, number) in enumerate(zip(found, is_number, strict=True))
+        for place, (width, number) in enumerate(zip(column_widths, is_number, strict=True))
     ]
     if _width(least, range(len(least))) > most:  # columns have to go below each other, so there is room
-        return [max(low, min(width, third)) for low, width in zip(least, found, strict=True)]
-    words = [_longest_word(lines, place) for place in range(len(found))]
-    while _width(found, range(len(found))) > most:
-        wider = (place for place in range(len(found)) if found[place] > least[place])
-        found[max(wider, key=lambda place: (found[place] > words[place], found[place]))] -= 1
-    return found
+        return [max(low, min(width, third)) for low, width in zip(least, column_widths, strict=True)]
+    words = [_longest_word(lines, place) for place in range(len(column_widths))]
+    while _width(column_widths, range(len(column_widths))) > most:
+        wider = (place for place in range(len(column_widths)) if column_widths[place] > least[place])
+        column_widths[max(wider, key=lambda place: (column_widths[place] > words[place], column_widths[place]))] -= 1
+    return column_widths
 
 
 def _unbroken(lines: Sequence[Row], place: int) -> int:

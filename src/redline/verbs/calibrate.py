@@ -74,7 +74,7 @@ def calibrate(
     from redline.probes.figures import machine_of
 
     budget.has_results = collectives is not None
-    others = [one for one in families if one != "collectives"]
+    others = [family for family in families if family != "collectives"]
     calibration = calibrate_device(
         others, start, quick=quick, tell=tell, progress=progress, budget=budget, is_all=collectives is None
     )
@@ -89,10 +89,10 @@ def budget_of(seconds: float | None, *, quick: bool) -> Budget:
 
 def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...]:
     """The families to measure: those asked for; without a wish all that can be."""
-    unknown = [one for one in only or () if one not in FAMILIES]
+    unknown = [family for family in only or () if family not in FAMILIES]
     if unknown:
         raise UsageError(f"calibrate: there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
-    wanted = tuple(one for one in FAMILIES if only is None or one in only)
+    wanted = tuple(family for family in FAMILIES if only is None or family in only)
     if not wanted:
         raise UsageError(f"calibrate: `only=...` names no family; there are: {', '.join(FAMILIES)}")
     if only is not None and "collectives" in wanted and not has_processes:
@@ -101,7 +101,7 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
         raise UsageError(
             "calibrate: options of torchrun are for collectives; add collectives to `only=...`, or drop them"
         )
-    return wanted if has_processes else tuple(one for one in wanted if one != "collectives")
+    return wanted if has_processes else tuple(family for family in wanted if family != "collectives")
 
 
 def _collectives(
@@ -133,10 +133,12 @@ def load_calibrated(path: str | Path) -> Calibrated:
     machine, record = load_calibration(Path(path))
     try:
         calibration = msgspec.convert(record, Calibration)
-        found = [one.estimate for one in figures(calibration)]
+        estimates = [calibration_figure.estimate for calibration_figure in figures(calibration)]
     except (msgspec.ValidationError, ZeroDivisionError, OverflowError) as error:
         raise InputError(f"{path}: its measurements are not sound: {error}; calibrate anew") from error
-    if not all(map(isfinite, (number for one in found for number in (one.value, one.low, one.high)))):
+    if not all(
+        map(isfinite, (number for estimate in estimates for number in (estimate.value, estimate.low, estimate.high)))
+    ):
         raise InputError(f"{path}: its measurements are not sound: a figure is not finite; calibrate anew")
     return Calibrated(calibration=calibration, machine=machine)
 

@@ -58,9 +58,9 @@ def _combined(
     files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress
 ) -> tuple[Diagnosis, tuple[Failure, ...]]:
     """On return nothing is left of the digests but what the diagnosis has of them."""
-    found = digest_job(files, machine, options, progress, match_rules, check_matches)
+    digested = digest_job(files, machine, options, progress, match_rules, check_matches)
     progress(ProgressStage.COMBINE, 0, 0)
-    return combine(found.digests), found.failures
+    return combine(digested.digests), digested.failures
 
 
 def _typical_step(

@@ -33,8 +33,8 @@ def digest(
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
-    found = digest_job(find_traces(paths), machine, options or JobOptions(), progress, match_rules)
-    digests, failures = found.digests, found.failures
+    digested = digest_job(find_traces(paths), machine, options or JobOptions(), progress, match_rules)
+    digests, failures = digested.digests, digested.failures
     if redactor is not None:
         digests, failures = redactor.redacted((digests, failures))
     targets = _targets(folder, digests)
@@ -42,21 +42,21 @@ def digest(
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[Saved] = []
-    for one, target in zip(digests, targets, strict=True):
+    for digest_of_rank, target in zip(digests, targets, strict=True):
         progress(ProgressStage.WRITE, len(saved), len(digests))
-        saved.append(save_digest(one, target, made_by="redline digest", force=force))
+        saved.append(save_digest(digest_of_rank, target, made_by="redline digest", force=force))
     return DigestResult(
         paths=tuple(targets),
-        size_bytes=sum(one.size_bytes for one in saved),
-        largest_bytes=max(one.size_bytes for one in saved),
-        left_out=sum(1 for one in saved if "exchanges" in one.left_out),
+        size_bytes=sum(file.size_bytes for file in saved),
+        largest_bytes=max(file.size_bytes for file in saved),
+        left_out=sum(1 for file in saved if "exchanges" in file.left_out),
         failures=failures,
     )
 
 
 def _targets(folder: Path, digests: Sequence[Digest]) -> list[Path]:
     """Named by rank; by a running number too where ranks are unknown or claimed twice."""
-    ranks = [one.origin.rank for one in digests]
+    ranks = [rank_digest.origin.rank for rank_digest in digests]
     unique = len(set(ranks)) == len(ranks) and min(ranks) >= 0
     names = (f"rank-{rank:05d}" if unique else f"trace-{number:05d}" for number, rank in enumerate(ranks))
     return [folder / f"{name}{DIGEST_ENDING}" for name in names]

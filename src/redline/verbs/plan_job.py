@@ -60,7 +60,7 @@ def _recovery(text: str) -> Recovery:
 
 def _number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if isfinite(found) else None
+    return number if isfinite(number) else None

@@ -33,10 +33,10 @@ def plan_sizes(
         def tell(stage: ProgressStage, done: float, total: float, number: int = number) -> None:
             progress(stage, number + done / total, len(sizes))
 
-        one = replace(request, devices=devices, by="memory" if by == "memory" else "speed")
+        training_request = replace(request, devices=devices, by="memory" if by == "memory" else "speed")
         try:
-            refuse_impossible(one)
-            plans.append(plan_training(one, tell))
+            refuse_impossible(training_request)
+            plans.append(plan_training(training_request, tell))
         except UsageError as error:
             if len(sizes) == 1:
                 raise

@@ -56,11 +56,11 @@ def write_predicted_trace(plan: TrainingPlan, path: str | Path, *, force: bool =
 
 def _notes(predicted: PredictedStep, devices: int) -> tuple[str, ...]:
     stages, kept = predicted.stages, len(predicted.timelines)
-    found = [f"predicted, not measured: one step of {devices:,} devices, one rank for each stage of the pipeline"]
+    remarks = [f"predicted, not measured: one step of {devices:,} devices, one rank for each stage of the pipeline"]
     if predicted.passes_together:
-        found.append("each pass is drawn as one matmul of as many FLOPs, because its operators are too many to draw")
+        remarks.append("each pass is drawn as one matmul of as many FLOPs, because its operators are too many to draw")
     elif predicted.layers_together:
-        found.append("equal operators of all layers of a pass are drawn as one, because they are too many to draw")
+        remarks.append("equal operators of all layers of a pass are drawn as one, because they are too many to draw")
     if kept < stages:
-        found.append(f"{kept} of {stages} stages are drawn, because there are too many kernels to draw all")
-    return tuple(found)
+        remarks.append(f"{kept} of {stages} stages are drawn, because there are too many kernels to draw all")
+    return tuple(remarks)

@@ -145,9 +145,9 @@ class _Job:
 
     def records(self) -> tuple[RankRecord, ...]:
         """Of the ranks on this machine."""
-        found = (self.unharmed(partial(rank_record, slot)) for slot in self.supervisor.slots())
-        known = [one for one in found if one is not None]
-        return tuple(sorted(known, key=lambda one: (one.restart, one.rank)))
+        records = (self.unharmed(partial(rank_record, slot)) for slot in self.supervisor.slots())
+        known = [record for record in records if record is not None]
+        return tuple(sorted(known, key=lambda record: (record.restart, record.rank)))
 
     def leave(
         self, folder: Path, record: RunRecord, where: Position | None, may_remove: bool
@@ -165,7 +165,9 @@ class _Job:
         path = None
         if self._folder is not None:
             path = self._folder / f"stall-{len(self.stalls)}.txt"
-            text = "".join(f"rank {one.rank}, step {one.steps}, {one.state}\n{one.stacks}\n\n" for one in stall.ranks)
+            text = "".join(
+                f"rank {rank.rank}, step {rank.steps}, {rank.state}\n{rank.stacks}\n\n" for rank in stall.ranks
+            )
             with suppress(OutputError), write_atomic(path, force=True) as file:
                 file.write(masked(text).encode())
         self._watching.stalled(stall, path)
@@ -190,8 +192,8 @@ def _has_failed(name: str) -> bool:
 
 
 def _world(own: Sequence[RankRecord], where: Position | None) -> int:
-    told = [int(one.facts.get("layout", {}).get("world", 0)) for one in own]
-    return max([*told, where.world if where else 0, len({one.rank for one in own}), 1])
+    told = [int(record.facts.get("layout", {}).get("world", 0)) for record in own]
+    return max([*told, where.world if where else 0, len({record.rank for record in own}), 1])
 
 
 def _signal_name(ended: Ended) -> str | None:
@@ -208,6 +210,6 @@ def _signal_name(ended: Ended) -> str | None:
 
 def _without_stacks(stall: Stall) -> dict[str, Any]:
     content = asdict(stall)
-    for one in content["ranks"]:
-        del one["stacks"]
+    for rank in content["ranks"]:
+        del rank["stacks"]
     return content

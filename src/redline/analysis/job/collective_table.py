@@ -58,14 +58,14 @@ class CollectiveRow:
 
 def collective_table(ranks: Sequence[Digest], meetings: MatchedCollectives) -> tuple[CollectiveRow, ...]:
     """All rows, the longest first."""
-    found: dict[tuple[str, int, int], _Calls] = {}
+    calls_by_key: dict[tuple[str, int, int], _Calls] = {}
     for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
         calls, sums = _calls(digest, meetings, rows)
         for number, series in enumerate(digest.series):
             key = (series.collective, series.group_size, series.payload_bytes)
             mine = digest.exchanges.series == number
-            found.setdefault(key, _Calls()).add(series.group, calls[:, mine], sums[:, number].tolist())
-    table = [_row(key, calls) for key, calls in found.items()]
+            calls_by_key.setdefault(key, _Calls()).add(series.group, calls[:, mine], sums[:, number].tolist())
+    table = [_row(key, calls) for key, calls in calls_by_key.items()]
     return tuple(sorted(table, key=lambda row: (-row.residence_ns, row.collective, row.payload_bytes)))
 
 
@@ -105,20 +105,20 @@ def _calls(digest: Digest, meetings: MatchedCollectives, rows: I64) -> tuple[I64
     return np.vstack([dur_ns, shortest_ns, is_met]), by_series
 
 
-def _row(key: tuple[str, int, int], found: _Calls) -> CollectiveRow:
-    calls, residence_ns, hidden_ns, exposed_ns, wait_ns, matched = found.sums
+def _row(key: tuple[str, int, int], of_key: _Calls) -> CollectiveRow:
+    calls, residence_ns, hidden_ns, exposed_ns, wait_ns, matched = of_key.sums
     return CollectiveRow(
         collective=key[0],
         group_size=key[1],
         payload_bytes=key[2],
-        groups=len(found.groups),
+        groups=len(of_key.groups),
         calls=calls,
         residence_ns=residence_ns,
         hidden_ns=hidden_ns,
         exposed_ns=exposed_ns,
         wait_ns=wait_ns,
         matched=matched,
-        typical_ns=_median(found.shortest_ns if matched else found.dur_ns),
+        typical_ns=_median(of_key.shortest_ns if matched else of_key.dur_ns),
     )
 
 

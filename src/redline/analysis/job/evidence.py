@@ -100,7 +100,7 @@ def largest_wait(diagnosis: Diagnosis) -> tuple[CollectiveRow, float] | None:
     total_ns = sum(row.wait_ns for row in diagnosis.collectives)
     if not total_ns:
         return None
-    row = max(diagnosis.collectives, key=lambda one: one.wait_ns)
+    row = max(diagnosis.collectives, key=lambda collective: collective.wait_ns)
     return row, row.wait_ns / total_ns
 
 

@@ -108,7 +108,7 @@ def _late_ranks(
     late_sums = total(late_ns * notable)
     causes_ns = causes // late_times
     np.maximum.at(causes_ns[CAUSES.index(BEFORE)], mine, more[BEFORE])  # a head start happens once
-    found = [
+    late_ranks = [
         LateRank(
             rank=digests[index].origin.rank,
             last=last_count,
@@ -120,7 +120,7 @@ def _late_ranks(
         )
         for number, (index, last_count) in enumerate(zip(who.tolist(), np.bincount(mine).tolist(), strict=True))
     ]
-    return tuple(sorted(found, key=lambda one: (-one.caused_ns, one.rank)))
+    return tuple(sorted(late_ranks, key=lambda late_rank: (-late_rank.caused_ns, late_rank.rank)))
 
 
 def _lengths_ns(meetings: MatchedCollectives, rows: I64) -> I64:

@@ -76,7 +76,7 @@ def doing_of_all(ranks: Sequence[Digest]) -> Sequence[HostActivity]:
         sums = _Sums(HostActivity, {"time_ns": "q", "times": "q"}, key)
         for rank in ranks:
             sums.add(rank.doing)
-        return DoingTable(columns=sums.in_order(lambda one: one[2:]))
+        return DoingTable(columns=sums.in_order(lambda row: row[2:]))
     except OverflowError:
         return added(row for rank in ranks for row in rank.doing)
 

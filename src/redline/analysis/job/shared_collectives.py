@@ -22,11 +22,11 @@ def _arrivals(index: int, digest: Digest) -> RankArrivals:
     """Exchanges whose partners are not known stand under the name of their rank."""
     keys: dict[tuple[str, str, int], int] = {}
     names = [
-        (one.collective, f"of {index}", number) if one.collective in _WITHOUT_PARTNERS else one.matching_key
-        for number, one in enumerate(digest.series)
+        (series.collective, f"of {index}", number) if series.collective in _WITHOUT_PARTNERS else series.matching_key
+        for number, series in enumerate(digest.series)
     ]
     numbers = np.array([keys.setdefault(name, len(keys)) for name in names], np.int32)
-    elements = np.array([one.in_elements if one.ends_together else 0 for one in digest.series], np.int64)
+    elements = np.array([series.in_elements if series.ends_together else 0 for series in digest.series], np.int64)
     series = digest.exchanges.series
     arrivals = Arrivals(
         start_ns=digest.exchanges.start_ns,

@@ -39,8 +39,8 @@ class Passes:
         number = np.searchsorted(self.backward.start, host_ns, side="right")  # of the pass begun last, from 1
         running = host_ns < np.append(np.iinfo(np.int64).min, end_ns)[number]
         rest = np.where(self.optimizer.contains(host_ns), OPTIMIZER, FORWARD)
-        found: I64 = np.where(running, np.append(FORWARD, self.left)[number], rest)
-        return found
+        number_of_pass: I64 = np.where(running, np.append(FORWARD, self.left)[number], rest)
+        return number_of_pass
 
 
 def passes_of(timeline: Timeline) -> Passes:

@@ -24,7 +24,7 @@ _MOST_KERNELS = 1.15  # how many times as many kernels per step one of two alike
 
 def signature_of(work: Iterable[tuple[str, ...]]) -> Signature:
     """The smallest hash of any of these operators and shapes, for each hash function; 0 for nothing at all."""
-    hashes = [int.from_bytes(blake2b("\0".join(one).encode(), digest_size=8).digest()) for one in set(work)]
+    hashes = [int.from_bytes(blake2b("\0".join(piece).encode(), digest_size=8).digest()) for piece in set(work)]
     if not hashes:
         return np.zeros(SIGNATURE, np.uint32)
     mixed = np.array(hashes, np.uint64)[:, None] * _multipliers()[None, :]

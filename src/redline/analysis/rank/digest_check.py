@@ -46,14 +46,17 @@ def check_exchanges(exchanges: Exchanges, spent: I64, series: Sequence[Collectiv
     if not _all_within(amounts, 0, LONGEST_NS):
         wrong = ((amounts < 0) | (amounts > LONGEST_NS)).any(axis=1)
         raise ValueError(f"an exchange whose {_AMOUNTS[wrong.argmax()]} is no time")
-    for one in series:
-        if one.collective == POINT_TO_POINT:
-            _expect(all(map(is_rank, one.ranks)), f"ranks {one.group!r:.40} of an exchange are none")
+    for collective_series in series:
+        if collective_series.collective == POINT_TO_POINT:
+            _expect(
+                all(map(is_rank, collective_series.ranks)),
+                f"ranks {collective_series.group!r:.40} of an exchange are none",
+            )
 
 
 def check_rates(facts: Facts, arithmetic: Sequence[Arithmetic]) -> None:
     """Zero says that one is not known; what is divided by one that is hardly more has no end."""
-    rates = (facts.fabric_bytes_per_s, facts.pair_bytes_per_s, *(one.peak_flops_per_s for one in arithmetic))
+    rates = (facts.fabric_bytes_per_s, facts.pair_bytes_per_s, *(peak.peak_flops_per_s for peak in arithmetic))
     _expect(all(rate == 0 or rate >= 1 for rate in rates), "a rate of a machine is next to nothing")
 
 

@@ -304,8 +304,8 @@ def _digest(wire: _Wire) -> Digest:
     exchanges, spent = _exchanges(wire)
     check_kernels(wire.kernels)
     check_rates(wire.facts, wire.arithmetic)
-    for one in wire.sightings:
-        check_match(_match(one), ledger, wire.window_ns)
+    for sighting in wire.sightings:
+        check_match(_match(sighting), ledger, wire.window_ns)
     return Digest(
         origin=_shared_origin(wire.origin),
         facts=_shared(wire.facts),

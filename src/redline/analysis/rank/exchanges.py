@@ -143,7 +143,7 @@ def exchanges_of(
     names = _Names(timeline)
     place = np.searchsorted(timeline.communications.row, owned.row)
     keys: dict[CollectiveSeries, int] = {}
-    series = np.array([keys.setdefault(names.series(one), len(keys)) for one in place.tolist()], np.int32)
+    series = np.array([keys.setdefault(names.series(position), len(keys)) for position in place.tolist()], np.int32)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
     exchanges = Exchanges(
         start_ns=start_ns,
@@ -158,7 +158,9 @@ def exchanges_of(
 
 def _are(collectives: frozenset[str], keys: Iterable[CollectiveSeries], series: Column) -> Mask:
     """Which exchanges are of one of these kinds."""
-    meant: Mask = np.array([one.collective in collectives for one in keys] or [False], bool)[series]
+    meant: Mask = np.array(
+        [collective_series.collective in collectives for collective_series in keys] or [False], bool
+    )[series]
     return meant
 
 
@@ -168,13 +170,13 @@ def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, red
     What was launched before the recording is taken for what most of its like are.
     """
     launched_ns, is_known = _launched_ns(timeline, rows)
-    found: I32 = np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
+    pass_number: I32 = np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
     for number in np.unique(series[~is_known]).tolist():
         alike = series == number
-        values, times = np.unique(found[alike & is_known], return_counts=True)
+        values, times = np.unique(pass_number[alike & is_known], return_counts=True)
         if len(values):
-            found[alike & ~is_known] = values[times.argmax()]
-    return found
+            pass_number[alike & ~is_known] = values[times.argmax()]
+    return pass_number
 
 
 def _launched_ns(timeline: Timeline, rows: I64) -> tuple[I64, Mask]:
@@ -198,7 +200,7 @@ def _spent(activity: DeviceActivity, idle: Idle, start_ns: I64, end_ns: I64) -> 
     }
     begin_ns = np.full(len(start_ns), activity.window_ns[0])
     return {
-        f"{name}_at_{edge}_us": sum((one.overlap_with(begin_ns, until_ns) for one in times[name]), start=0 * begin_ns)
+        f"{name}_at_{edge}_us": sum((time.overlap_with(begin_ns, until_ns) for time in times[name]), start=0 * begin_ns)
         // 1000
         for name in SPENT
         for edge, until_ns in (("start", start_ns), ("end", end_ns))
@@ -298,5 +300,5 @@ def _dtype(dtype: str, recorded: str) -> str:
     """As it was described; else the first known type among those of the recorded arguments."""
     if dtype or not recorded:
         return dtype
-    found = (name for name in re.findall(r'"([^"]+)"', recorded) if name in _ELEMENT_BYTES)
-    return next(found, "")
+    types = (name for name in re.findall(r'"([^"]+)"', recorded) if name in _ELEMENT_BYTES)
+    return next(types, "")

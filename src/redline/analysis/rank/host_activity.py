@@ -66,11 +66,13 @@ def added(rows: Iterable[HostActivity]) -> tuple[HostActivity, ...]:
         total = sums.setdefault((row.account, row.kind, row.name, row.region, row.site), [0, 0])
         total[0] += row.time_ns
         total[1] += row.times
-    found = (
+    activities = (
         HostActivity(account=account, kind=kind, name=name, region=region, site=site, time_ns=time_ns, times=times)
         for (account, kind, name, region, site), (time_ns, times) in sums.items()
     )
-    return tuple(sorted(found, key=lambda one: (-one.time_ns, one.name, one.region, one.site)))
+    return tuple(
+        sorted(activities, key=lambda activity: (-activity.time_ns, activity.name, activity.region, activity.site))
+    )
 
 
 def shortened(rows: Sequence[HostActivity], most: int) -> tuple[HostActivity, ...]:
@@ -146,12 +148,12 @@ def sites_of(timeline: Timeline, rows: I64) -> I64:
 def _regions(timeline: Timeline, lane: int, at_ns: I64) -> I64:
     """Name of the innermost annotation at each time, of this thread or else of any; steps are not asked for."""
     spans, rows = timeline.spans, _region_rows(timeline)
-    found = np.full(len(at_ns), NONE, np.int64)
+    innermost = np.full(len(at_ns), NONE, np.int64)
     for chosen in (rows[spans.lane[rows] == lane], rows):
-        missing = np.flatnonzero(found == NONE)
+        missing = np.flatnonzero(innermost == NONE)
         inner = innermost_at(at_ns[missing], spans.start_ns[chosen], spans.end_ns[chosen])
-        found[missing] = np.where(inner != NONE, np.append(spans.name[chosen], NONE)[inner], NONE)
-    return found
+        innermost[missing] = np.where(inner != NONE, np.append(spans.name[chosen], NONE)[inner], NONE)
+    return innermost
 
 
 def _region_borders(timeline: Timeline) -> I64:

@@ -40,16 +40,20 @@ def idle_of(timeline: Timeline, activity: DeviceActivity) -> Idle:
         for lane, waiting in waits.items()
         if lane != NOBODY
     }
-    found = {account: _all_of([parts[account] for parts in doing.values() if account in parts]) for account in IDLE}
+    by_account = {
+        account: _all_of([parts[account] for parts in doing.values() if account in parts]) for account in IDLE
+    }
     of_lane = {
         lane: _all_of([part for account, part in parts.items() if account != Account.OTHER])
         for lane, parts in doing.items()
     }
-    explained = found[Account.INPUT] | found[Account.SYNC] | found[Account.HOST] | found[Account.OTHER]
+    explained = (
+        by_account[Account.INPUT] | by_account[Account.SYNC] | by_account[Account.HOST] | by_account[Account.OTHER]
+    )
     queued = waits.get(NOBODY, Intervals.empty())
-    found[Account.QUEUE] = queued - explained
-    found[Account.OTHER] |= activity.idle - explained - queued
-    return Idle(accounts=found, of_lane=of_lane, next_row=_next_work(activity, activity.idle))
+    by_account[Account.QUEUE] = queued - explained
+    by_account[Account.OTHER] |= activity.idle - explained - queued
+    return Idle(accounts=by_account, of_lane=of_lane, next_row=_next_work(activity, activity.idle))
 
 
 # --- whom a gap waited for --------------------------------------------------------------------------------------------
@@ -207,4 +211,6 @@ def _blocked_time(timeline: Timeline) -> dict[int, Intervals]:
 def _all_of(every: Collection[Intervals]) -> Intervals:
     if not every:
         return Intervals.empty()
-    return Intervals.union_of(np.concatenate([one.start for one in every]), np.concatenate([one.end for one in every]))
+    return Intervals.union_of(
+        np.concatenate([intervals.start for intervals in every]), np.concatenate([intervals.end for intervals in every])
+    )

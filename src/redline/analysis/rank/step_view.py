@@ -181,16 +181,16 @@ def _shares(analysis: RankAnalysis, waiting: Intervals, edges: I64) -> npt.NDArr
 def _lanes(analysis: RankAnalysis, step: tuple[int, int], *, on_device: bool) -> tuple[list[StripLane], int]:
     """Those that did most in the step, in the order of the trace, and how many more there are."""
     timeline = analysis.timeline
-    found: dict[int, list[Piece]] = {}
+    pieces_of: dict[int, list[Piece]] = {}
     for lane in working_lanes(timeline).tolist():
         if timeline.lanes[lane].on_device == on_device:
             pieces = list(_pieces(analysis, lane, step))
             if pieces:
-                found[lane] = pieces
-    busiest = sorted(found, key=lambda lane: -sum(one.end_ns - one.start_ns for one in found[lane]))
+                pieces_of[lane] = pieces
+    busiest = sorted(pieces_of, key=lambda lane: -sum(piece.end_ns - piece.start_ns for piece in pieces_of[lane]))
     chosen = sorted(busiest[: MOST_STREAMS if on_device else MOST_THREADS])
-    lanes = [_lane(analysis, lane, found[lane]) for lane in chosen]
-    return lanes, len(found) - len(lanes)
+    lanes = [_lane(analysis, lane, pieces_of[lane]) for lane in chosen]
+    return lanes, len(pieces_of) - len(lanes)
 
 
 def _lane(analysis: RankAnalysis, lane: int, pieces: Sequence[Piece]) -> StripLane:
@@ -260,13 +260,15 @@ def _seen(analysis: RankAnalysis, rows: I64, step: tuple[int, int], level: int, 
 
 def _longest(lanes: Sequence[StripLane]) -> tuple[tuple[StripLane, ...], int]:
     """Lanes with the longest pieces only, so that all together are few enough; and how many spans that leaves out."""
-    every = [(one.end_ns - one.start_ns, number, one) for number, lane in enumerate(lanes) for one in lane.pieces]
-    every.sort(key=lambda one: -one[0])
+    every = [
+        (piece.end_ns - piece.start_ns, number, piece) for number, lane in enumerate(lanes) for piece in lane.pieces
+    ]
+    every.sort(key=lambda gap: -gap[0])
     kept: list[list[Piece]] = [[] for _ in lanes]
     for _, number, piece in every[:MOST_PIECES]:
         kept[number].append(piece)
     shown = tuple(
-        replace(lane, pieces=tuple(sorted(pieces, key=lambda one: (one.level, one.start_ns))))
+        replace(lane, pieces=tuple(sorted(pieces, key=lambda piece: (piece.level, piece.start_ns))))
         for lane, pieces in zip(lanes, kept, strict=True)
     )
     return shown, sum(piece.count for _, _, piece in every[MOST_PIECES:])
@@ -291,7 +293,10 @@ def _gap(analysis: RankAnalysis, gap: tuple[int, int], next_row: int, zero_ns: i
     of_lane = {lane: time.clip(*gap) for lane, time in analysis.idle.of_lane.items()}
     of_lane = {lane: time for lane, time in of_lane.items() if len(time)}
     inside = Idle(accounts=accounts, of_lane=of_lane, next_row=np.array([next_row], np.int64))
-    doing = next((one for one in doing_of(analysis.timeline, inside) if one.account == largest), None)
+    doing = next(
+        (host_activity for host_activity in doing_of(analysis.timeline, inside) if host_activity.account == largest),
+        None,
+    )
     return Gap(
         start_ns=gap[0] - zero_ns,
         end_ns=gap[1] - zero_ns,

@@ -16,7 +16,7 @@ _MOST = 1_000_000_000
 
 def several(text: str) -> tuple[int, ...]:
     """1,2,4"""
-    return tuple(dict.fromkeys(size(str(positive(one.strip()))) for one in text.split(",")))
+    return tuple(dict.fromkeys(size(str(positive(part.strip()))) for part in text.split(",")))
 
 
 def count(text: str) -> int:
@@ -24,27 +24,27 @@ def count(text: str) -> int:
     from redline.units import parse_count
 
     try:
-        found = parse_count(text)
+        number = parse_count(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if found < 1:
+    if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
-    return found
+    return number
 
 
 def size(text: str) -> int:
     """A count of what is never more than a billion."""
-    found = count(text)
-    if found > _MOST:
+    number = count(text)
+    if number > _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is more than a billion; check that number")
-    return found
+    return number
 
 
 def above_zero(text: str) -> float:
-    found = _number(text)
-    if found <= 0:
+    column = _number(text)
+    if column <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return found
+    return column
 
 
 def time_s(text: str) -> float:
@@ -57,10 +57,10 @@ def time_s(text: str) -> float:
 
 def share(text: str) -> float:
     """0.2 or 20%"""
-    found = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 <= found <= 1:
+    number = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a number from 0 to 1, or 20%")
-    return found
+    return number
 
 
 def settings(text: str) -> dict[str, float]:
@@ -75,12 +75,12 @@ def _number(text: str) -> float:
     from math import isfinite
 
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = float("nan")
-    if not isfinite(found):
+        number = float("nan")
+    if not isfinite(number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return found
+    return number
 
 
 def chosen(names: Mapping[str, int]) -> Callable[[str], tuple[int, ...]]:

@@ -25,11 +25,11 @@ def run(options: argparse.Namespace) -> int:
     from redline.report.plan.validate import json, text
 
     with progress(options) as tell:
-        found = validate_plans(tell).validation
+        validation = validate_plans(tell).validation
     renderers = {
-        ".html": lambda _: page.render(found, step_points(), memory_points(), serving_points()),
-        ".json": lambda _: json.render(found),
-        ".txt": lambda _: text.render(found),
+        ".html": lambda _: page.render(validation, step_points(), memory_points(), serving_points()),
+        ".json": lambda _: json.render(validation),
+        ".txt": lambda _: text.render(validation),
     }
     deliver_reports(options, spoken, renderers)
     return 0

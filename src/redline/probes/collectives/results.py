@@ -61,13 +61,13 @@ def repeats(once_ns: float, sample_ns: float) -> int:
 
 def points(measured: CollectiveTimings) -> tuple[CollectivePoint, ...]:
     series = zip(*measured.samples_ns, strict=True)
-    found = [
+    of_group = [
         _point(case, samples, is_right)
         for case, samples, is_right in zip(measured.cases, series, measured.correct, strict=True)
     ]
     order = list(OPERATIONS)
     return tuple(
-        sorted(found, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
+        sorted(of_group, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
     )
 
 

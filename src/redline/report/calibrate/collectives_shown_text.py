@@ -25,20 +25,24 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def render(found: Sequence[OperationExample]) -> str:
-    blocks = [list(_operation(one)) for one in found]
+def render(operation_examples: Sequence[OperationExample]) -> str:
+    blocks = [list(_operation(operation_example)) for operation_example in operation_examples]
     return as_text(blocks)
 
 
-def _operation(one: OperationExample) -> Iterator[str]:
-    name = clipped(one.operation, 40)
-    known = one.operation in MEANINGS
-    yield _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[one.operation])) if known else name
-    if not one.correct:
+def _operation(operation_example: OperationExample) -> Iterator[str]:
+    name = clipped(operation_example.operation, 40)
+    known = operation_example.operation in MEANINGS
+    yield (
+        _("{operation}: {meaning}").format(operation=name, meaning=_(MEANINGS[operation_example.operation]))
+        if known
+        else name
+    )
+    if not operation_example.correct:
         yield "  " + _("WRONG: this is not what the definition says")
-    if not any(one.before) and not any(one.after):
+    if not any(operation_example.before) and not any(operation_example.after):
         return
-    pairs = list(zip(one.before, one.after, strict=True))
+    pairs = list(zip(operation_example.before, operation_example.after, strict=True))
     rows = [(str(rank), _numbers(before), _numbers(after)) for rank, (before, after) in enumerate(pairs[:_MOST_RANKS])]
     yield from (f"  {line}" for line in table((_("rank"), _("before"), _("after")), rows))
     if len(pairs) > _MOST_RANKS:

@@ -12,21 +12,21 @@ KIND = "calibration-comparison"
 SCHEMA_VERSION = 1
 
 
-def render(found: Comparison, *, synthetic: bool = False) -> str:
-    return json_text(as_record(found, synthetic=synthetic))
+def render(comparison: Comparison, *, synthetic: bool = False) -> str:
+    return json_text(as_record(comparison, synthetic=synthetic))
 
 
-def as_record(found: Comparison, *, synthetic: bool = False) -> dict[str, Any]:
+def as_record(comparison: Comparison, *, synthetic: bool = False) -> dict[str, Any]:
     envelope = Envelope(
         kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline calibrate --compare", synthetic=synthetic
     )
     return {
         **envelope.to_dict(),
-        "first": _side(found.first),
-        "second": _side(found.second),
-        "rows": [_row(row) for row in found.rows],
-        "only_first": [_figure(one) for one in found.only_first],
-        "only_second": [_figure(one) for one in found.only_second],
+        "first": _side(comparison.first),
+        "second": _side(comparison.second),
+        "rows": [_row(row) for row in comparison.rows],
+        "only_first": [_figure(calibration_figure) for calibration_figure in comparison.only_first],
+        "only_second": [_figure(calibration_figure) for calibration_figure in comparison.only_second],
     }
 
 
@@ -54,10 +54,15 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _figure(one: CalibrationFigure) -> dict[str, Any]:
-    named = {"family": one.family, "quantity": one.quantity, "of": one.of, "unit": one.unit}
-    return {**named, "estimate": _estimate(one.estimate)}
+def _figure(calibration_figure: CalibrationFigure) -> dict[str, Any]:
+    named = {
+        "family": calibration_figure.family,
+        "quantity": calibration_figure.quantity,
+        "of": calibration_figure.of,
+        "unit": calibration_figure.unit,
+    }
+    return {**named, "estimate": _estimate(calibration_figure.estimate)}
 
 
-def _estimate(one: Estimate) -> dict[str, Any]:
-    return asdict(one)
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return asdict(estimate)

@@ -23,44 +23,44 @@ VERDICTS: Mapping[ComparisonVerdict, str] = {
 }
 
 
-def render(found: Comparison, *, unicode: bool = True) -> str:
+def render(comparison: Comparison, *, unicode: bool = True) -> str:
     """Without `unicode`, intervals are marked with a letter that every terminal has."""
     blocks = [
-        list(_head(found)),
-        *(list(_family(family, found.rows)) for family in FAMILIES),
-        [*_only("A", found.only_first), *_only("B", found.only_second)],
+        list(_head(comparison)),
+        *(list(_family(family, comparison.rows)) for family in FAMILIES),
+        [*_only("A", comparison.only_first), *_only("B", comparison.only_second)],
     ]
     return joined(blocks, unicode=unicode)
 
 
-def _head(found: Comparison) -> Iterator[str]:
-    yield from headline(summary(found))
-    for label, side in (("A", found.first), ("B", found.second)):
+def _head(comparison: Comparison) -> Iterator[str]:
+    yield from headline(summary(comparison))
+    for label, side in (("A", comparison.first), ("B", comparison.second)):
         yield from fact(label, say.headline(side))
         yield from fact("", say.noise(side.conditions))
-    yield from fact(_("software"), _software(found.first, found.second))
+    yield from fact(_("software"), _software(comparison.first, comparison.second))
 
 
-def summary(found: Comparison) -> str:
+def summary(comparison: Comparison) -> str:
     """How many figures are the same, and how many are not."""
-    counts = Counter(row.verdict for row in found.rows)
-    if not found.rows:
+    counts = Counter(row.verdict for row in comparison.rows)
+    if not comparison.rows:
         return _("the two calibrations have no figure in common")
     if set(counts) == {ComparisonVerdict.SAME}:
-        return _("B is the same as A within the intervals, in all {count} figures").format(count=len(found.rows))
-    named = {one: _(VERDICTS[one]) for one in ComparisonVerdict}
-    told = listed(f"{counts[one]} {named[one]}" for one in ComparisonVerdict if counts[one])
-    return _("B against A, {count} figures: {told}").format(count=len(found.rows), told=told)
+        return _("B is the same as A within the intervals, in all {count} figures").format(count=len(comparison.rows))
+    named = {verdict: _(VERDICTS[verdict]) for verdict in ComparisonVerdict}
+    told = listed(f"{counts[verdict]} {named[verdict]}" for verdict in ComparisonVerdict if counts[verdict])
+    return _("B against A, {count} figures: {told}").format(count=len(comparison.rows), told=told)
 
 
 def _software(first: Calibration, second: Calibration) -> str:
     """Only what differs: a new version explains more than anything else."""
-    one, two = dict(first.subject.software), dict(second.subject.software)
-    changed = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    before, two = dict(first.subject.software), dict(second.subject.software)
+    changed = [name for name in {**before, **two} if before.get(name) != two.get(name)]
     return clauses(
         _("{name} {first} in A, {second} in B").format(
             name=clipped(name, 40),
-            first=clipped(one.get(name) or _("none"), 40),
+            first=clipped(before.get(name) or _("none"), 40),
             second=clipped(two.get(name) or _("none"), 40),
         )
         for name in changed
@@ -105,7 +105,11 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _only(label: str, figures: Sequence[CalibrationFigure]) -> list[str]:
     if not figures:
         return []
-    names = [say.quantity(one.quantity, one.of) for one in figures if one.is_main]
+    names = [
+        say.quantity(calibration_figure.quantity, calibration_figure.of)
+        for calibration_figure in figures
+        if calibration_figure.is_main
+    ]
     parts = [*names[:_MOST_NAMED], *([_others(len(names) - _MOST_NAMED)] if len(names) > _MOST_NAMED else [])]
     points = len(figures) - len(names)
     if points:

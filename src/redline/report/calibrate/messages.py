@@ -214,32 +214,34 @@ def _cause(name: str, conditions: Conditions) -> str:
 
 def samples(calibration: Calibration) -> str:
     """How many timings there are, and how many of them lie far from the others."""
-    found = [figure.estimate for figure in figures(calibration) if figure.quantity not in _DERIVED]
-    count, far = sum(one.samples for one in found), sum(one.outliers for one in found)
+    estimates = [figure.estimate for figure in figures(calibration) if figure.quantity not in _DERIVED]
+    count, far = sum(estimate.samples for estimate in estimates), sum(estimate.outliers for estimate in estimates)
     if not count:
         return ""
     text = _("{count:,} timings, {far:,} of them outliers (kept: the median is robust to them)")
     return text.format(count=count, far=far)
 
 
-def declined(one: Declined) -> str:
-    return _("{what}: {why}").format(what=clipped(one.what, 100), why=clipped(one.why, 200))
+def declined(missing: Declined) -> str:
+    return _("{what}: {why}").format(what=clipped(missing.what, 100), why=clipped(missing.why, 200))
 
 
 # --- findings of a health check ---------------------------------------------------------------------------------------
 
 
-def troubles(found: Collectives | None) -> Iterator[str]:
+def troubles(collectives: Collectives | None) -> Iterator[str]:
     """What is wrong with the machine: results that are not right, then ranks and pairs that are slow."""
-    if found is None:
+    if collectives is None:
         return
-    yield from _most([_wrong(one) for one in found.points if not one.correct])
-    yield from _most([slow_rank(one, found.world) for one in sorted(found.ranks, key=_by_ratio) if one.slow])
-    yield from _most([slow_pair(one) for one in found.pairs if one.slow])
+    yield from _most([_wrong(point) for point in collectives.points if not point.correct])
+    yield from _most(
+        [slow_rank(rank, collectives.world) for rank in sorted(collectives.ranks, key=_by_ratio) if rank.slow]
+    )
+    yield from _most([slow_pair(pair_speed) for pair_speed in collectives.pairs if pair_speed.slow])
 
 
-def _by_ratio(one: RankSpeed) -> float:
-    return -one.ratio
+def _by_ratio(rank_speed: RankSpeed) -> float:
+    return -rank_speed.ratio
 
 
 def _most(lines: Sequence[str]) -> Iterator[str]:
@@ -248,62 +250,69 @@ def _most(lines: Sequence[str]) -> Iterator[str]:
         yield _("and {count} more like this").format(count=len(lines) - _MOST_NAMED)
 
 
-def _wrong(one: CollectivePoint) -> str:
+def _wrong(collective_point: CollectivePoint) -> str:
     text = _("{operation} of {size} among {ranks} gave a wrong result: do not trust anything computed here")
     return text.format(
-        operation=clipped(one.operation, _NAME_LIMIT),
-        size=format_buffer(one.size_bytes),
-        ranks=counted_nouns.ranks(one.ranks),
+        operation=clipped(collective_point.operation, _NAME_LIMIT),
+        size=format_buffer(collective_point.size_bytes),
+        ranks=counted_nouns.ranks(collective_point.ranks),
     )
 
 
-def slow_rank(one: RankSpeed, world: int) -> str:
+def slow_rank(rank_speed: RankSpeed, world: int) -> str:
     text = (
         _("rank {rank} on host {host} takes {ratio} times as long as the median rank for the same work")
         if world > 2
         else _("rank {rank} on host {host} takes {ratio} times as long as the other rank for the same work")
     )
-    said = text.format(rank=one.rank, host=clipped(one.host, _NAME_LIMIT), ratio=times(one.ratio))
-    if not 0 <= one.cpu_share < _WHOLE_CORE:
+    said = text.format(rank=rank_speed.rank, host=clipped(rank_speed.host, _NAME_LIMIT), ratio=times(rank_speed.ratio))
+    if not 0 <= rank_speed.cpu_share < _WHOLE_CORE:
         return said
     return clauses(
-        [said, _("it got {share} of its core: something else is running there").format(share=percent(one.cpu_share))]
+        [
+            said,
+            _("it got {share} of its core: something else is running there").format(
+                share=percent(rank_speed.cpu_share)
+            ),
+        ]
     )
 
 
-def slow_pair(one: PairSpeed) -> str:
+def slow_pair(pair_speed: PairSpeed) -> str:
     text = _(
         "the link between ranks {first} and {second} is slow: latency {latency}, {more} times the usual; "
         "bandwidth {rate}, {share} of the usual"
     )
     return text.format(
-        first=one.first,
-        second=one.second,
-        latency=format_ns(round(one.latency_ns)),
-        more=times(one.latency_ratio),
-        rate=format_rate(one.bytes_per_s, "B"),
-        share=percent(one.bandwidth_ratio),
+        first=pair_speed.first,
+        second=pair_speed.second,
+        latency=format_ns(round(pair_speed.latency_ns)),
+        more=times(pair_speed.latency_ratio),
+        rate=format_rate(pair_speed.bytes_per_s, "B"),
+        share=percent(pair_speed.bandwidth_ratio),
     )
 
 
 _FEWEST_PAIRS = 2  # a single link has none to be compared with
 
 
-def health(found: Collectives) -> str:
+def health(collectives: Collectives) -> str:
     """Where nothing is wrong."""
-    if len(found.pairs) < _FEWEST_PAIRS:
+    if len(collectives.pairs) < _FEWEST_PAIRS:
         return _("healthy: all results are correct, none of {ranks} is slow").format(
-            ranks=counted_nouns.ranks(found.world)
+            ranks=counted_nouns.ranks(collectives.world)
         )
     text = _("healthy: all results are correct, none of {ranks} and {pairs} is slow")
-    pairs = ngettext("{count:,} pair", "{count:,} pairs", len(found.pairs)).format(count=len(found.pairs))
-    return text.format(ranks=counted_nouns.ranks(found.world), pairs=pairs)
+    pairs = ngettext("{count:,} pair", "{count:,} pairs", len(collectives.pairs)).format(count=len(collectives.pairs))
+    return text.format(ranks=counted_nouns.ranks(collectives.world), pairs=pairs)
 
 
-def group_of_processes(found: Collectives) -> str:
-    hosts = ngettext("{count:,} host", "{count:,} hosts", found.hosts).format(count=found.hosts)
+def group_of_processes(collectives: Collectives) -> str:
+    hosts = ngettext("{count:,} host", "{count:,} hosts", collectives.hosts).format(count=collectives.hosts)
     text = _("{ranks} on {hosts}, backend {backend}")
-    return text.format(ranks=counted_nouns.ranks(found.world), hosts=hosts, backend=clipped(found.backend, 40))
+    return text.format(
+        ranks=counted_nouns.ranks(collectives.world), hosts=hosts, backend=clipped(collectives.backend, 40)
+    )
 
 
 # --- experiments ------------------------------------------------------------------------------------------------------
@@ -311,10 +320,10 @@ def group_of_processes(found: Collectives) -> str:
 
 def ridge(calibration: Calibration) -> str:
     """Where memory ends to be the limit; why that cannot be said, where its interval is too wide."""
-    found = calibration.roofline
-    if found is None:
+    roofline = calibration.roofline
+    if roofline is None:
         return ""
-    why = why_not(found.ridge_flops_per_byte, calibration)
+    why = why_not(roofline.ridge_flops_per_byte, calibration)
     if why:
         return _("The ridge point was measured, but is not usable: {why}.").format(why=why_unusable(why))
     text = _(
@@ -322,21 +331,21 @@ def ridge(calibration: Calibration) -> str:
         "{bandwidth}; loops with more are compute-bound, at {peak} ({dtype}, {method})."
     )
     return text.format(
-        ridge=figure(found.ridge_flops_per_byte, "FLOP/byte"),
-        bandwidth=figure(found.bandwidth_bytes_per_s, "B/s"),
-        peak=figure(found.peak_flops_per_s, "FLOP/s"),
-        dtype=found.dtype,
-        method=clipped(found.method, 100),
+        ridge=figure(roofline.ridge_flops_per_byte, "FLOP/byte"),
+        bandwidth=figure(roofline.bandwidth_bytes_per_s, "B/s"),
+        peak=figure(roofline.peak_flops_per_s, "FLOP/s"),
+        dtype=roofline.dtype,
+        method=clipped(roofline.method, 100),
     )
 
 
 def doubling(calibration: Calibration) -> str:
     """Up to which batch a step is overhead rather than work; why that cannot be said, where it cannot."""
-    ordered = sorted(calibration.doublings, key=lambda one: one.batch)
-    times_ns = [time_ns for one in ordered for time_ns in (one.time_ns, one.doubled_time_ns)]
+    ordered = sorted(calibration.doublings, key=lambda pair: pair.batch)
+    times_ns = [time_ns for pair in ordered for time_ns in (pair.time_ns, pair.doubled_time_ns)]
     if not times_ns:
         return ""
-    why = next((why for one in times_ns if (why := why_not(one, calibration, on_host=True))), "")
+    why = next((why for estimate in times_ns if (why := why_not(estimate, calibration, on_host=True))), "")
     if why:
         return _("The step time was measured, but is not usable: {why}.").format(why=why_unusable(why))
     last, free = ordered[-1], overhead_up_to(ordered)

@@ -77,14 +77,14 @@ def _kernel_row(point: KernelPoint) -> tuple[str, ...]:
 
 def _best(points: Sequence[KernelPoint], with_peak: set[str]) -> list[KernelPoint]:
     """The fastest of each family and type, but of matmuls whose peak was looked for."""
-    found: dict[tuple[str, str], KernelPoint] = {}
+    kernel_points: dict[tuple[str, str], KernelPoint] = {}
     for point in points:
         if point.family == "matmul" and point.dtype in with_peak:
             continue
         key = point.family, point.dtype
-        if key not in found or point.flops_per_s.value > found[key].flops_per_s.value:
-            found[key] = point
-    return list(found.values())
+        if key not in kernel_points or point.flops_per_s.value > kernel_points[key].flops_per_s.value:
+            kernel_points[key] = point
+    return list(kernel_points.values())
 
 
 def laws(calibration: Calibration, *, verbose: bool) -> ReportTable:
@@ -128,8 +128,10 @@ def _doublings(point: BandwidthPoint) -> int:
     return round(log2(max(point.working_bytes, 1)))
 
 
-def _size(found: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
-    return format_buffer(next(found[place, kind].working_bytes for kind in kinds if (place, kind) in found))
+def _size(bandwidth_points: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
+    return format_buffer(
+        next(bandwidth_points[place, kind].working_bytes for kind in kinds if (place, kind) in bandwidth_points)
+    )
 
 
 def _speed(point: BandwidthPoint | None) -> str:
@@ -149,7 +151,7 @@ def movements(calibration: Calibration) -> ReportTable:
     moved: dict[str, BandwidthPoint] = {}
     for point in calibration.bandwidths:
         if point.kind not in (*STREAMS, "allocate"):
-            moved[point.kind] = max(moved.get(point.kind, point), point, key=lambda one: one.working_bytes)
+            moved[point.kind] = max(moved.get(point.kind, point), point, key=lambda other: other.working_bytes)
     rows = [
         *((*_movement(point), "-") for point in allocated),
         *((*_movement(point), say.figure(point.bytes_per_s, "B/s")) for point in moved.values()),
@@ -183,13 +185,13 @@ def _per_s(time_ns: Estimate) -> str:
 def loaders(calibration: Calibration) -> ReportTable:
     rows = (
         (
-            str(one.workers),
-            _("yes") if one.pinned else _("no"),
-            format_buffer(one.batch_bytes),
-            say.figure(one.batch_time_ns, "ns"),
-            say.figure(one.bytes_per_s, "B/s"),
+            str(loader_point.workers),
+            _("yes") if loader_point.pinned else _("no"),
+            format_buffer(loader_point.batch_bytes),
+            say.figure(loader_point.batch_time_ns, "ns"),
+            say.figure(loader_point.bytes_per_s, "B/s"),
         )
-        for one in calibration.loaders
+        for loader_point in calibration.loaders
     )
     head = (_("workers"), _("pinned"), _("batch"), _("time of a batch"), _("rate"))
     return shown(_("data loader, with a dataset that costs nothing"), head, rows)
@@ -197,8 +199,13 @@ def loaders(calibration: Calibration) -> ReportTable:
 
 def doublings(calibration: Calibration) -> ReportTable:
     rows = (
-        (str(one.batch), say.figure(one.time_ns, "ns"), say.figure(one.doubled_time_ns, "ns"), f"{one.ratio:.2f}")
-        for one in calibration.doublings
+        (
+            str(doubling.batch),
+            say.figure(doubling.time_ns, "ns"),
+            say.figure(doubling.doubled_time_ns, "ns"),
+            f"{doubling.ratio:.2f}",
+        )
+        for doubling in calibration.doublings
     )
     return shown(_("doubling the batch"), (_("batch"), _("time"), _("time at twice the batch"), _("ratio")), rows)
 
@@ -209,14 +216,14 @@ def doublings(calibration: Calibration) -> ReportTable:
 _IN_SUBGROUPS = "all_reduce"  # the one operation that says most about a subgroup
 
 
-def collectives(found: Collectives, *, verbose: bool) -> ReportTable:
+def collectives(measured: Collectives, *, verbose: bool) -> ReportTable:
     """One row for each operation and group: the law, and the bandwidth at the largest size."""
     largest: dict[tuple[str, str, int], CollectivePoint] = {}
-    for point in found.points:
+    for point in measured.points:
         key = point.operation, point.group, point.ranks
-        largest[key] = max(largest.get(key, point), point, key=lambda one: one.size_bytes)
-    laws = {(law.operation, law.group, law.ranks): law for law in found.laws}
-    wrong = {(point.operation, point.group, point.ranks) for point in found.points if not point.correct}
+        largest[key] = max(largest.get(key, point), point, key=lambda other: other.size_bytes)
+    laws = {(law.operation, law.group, law.ranks): law for law in measured.laws}
+    wrong = {(point.operation, point.group, point.ranks) for point in measured.points if not point.correct}
     rows = [
         _collective_row(point, laws.get(key), is_right=key not in wrong)
         for key, point in largest.items()
@@ -257,34 +264,36 @@ def bus_bandwidth(point: CollectivePoint) -> Estimate:
     return rate(point.bus_bytes_per_s * point.time_ns.value / 1e9, point.time_ns)
 
 
-def ranks(found: Collectives) -> ReportTable:
+def ranks(measured: Collectives) -> ReportTable:
     rows = (
         (
-            str(one.rank),
-            clipped(one.host, 40),
-            clipped(one.device, 40),
-            say.figure(one.work_ns, "ns"),
-            f"{one.ratio:.2f}",
-            _("slow") if one.slow else "",
+            str(rank.rank),
+            clipped(rank.host, 40),
+            clipped(rank.device, 40),
+            say.figure(rank.work_ns, "ns"),
+            f"{rank.ratio:.2f}",
+            _("slow") if rank.slow else "",
         )
-        for one in found.ranks
+        for rank in measured.ranks
     )
     head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("vs median"), _("remark"))
     return shown(_("ranks"), head, rows)
 
 
-def pairs(found: Collectives) -> ReportTable:
+def pairs(measured: Collectives) -> ReportTable:
     rows = (
         (
-            f"{one.first} - {one.second}",
-            say.named(say.GROUPS, one.level),
-            say.amount(one.latency_ns, "ns"),
-            f"{one.latency_ratio:.2f}",
-            say.amount(one.bytes_per_s, "B/s"),
-            f"{one.bandwidth_ratio:.2f}",
-            _("slow") if one.slow else "",
+            f"{pair_speed.first} - {pair_speed.second}",
+            say.named(say.GROUPS, pair_speed.level),
+            say.amount(pair_speed.latency_ns, "ns"),
+            f"{pair_speed.latency_ratio:.2f}",
+            say.amount(pair_speed.bytes_per_s, "B/s"),
+            f"{pair_speed.bandwidth_ratio:.2f}",
+            _("slow") if pair_speed.slow else "",
         )
-        for one in sorted(found.pairs, key=lambda one: (not one.slow, one.bandwidth_ratio))
+        for pair_speed in sorted(
+            measured.pairs, key=lambda pair_speed: (not pair_speed.slow, pair_speed.bandwidth_ratio)
+        )
     )
     head = (_("ranks"), _("level"), _("latency"), _("vs median"), _("bandwidth"), _("vs median"), _("remark"))
     return shown(_("pairs"), head, rows)

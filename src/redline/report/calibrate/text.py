@@ -25,7 +25,7 @@ def render(calibration: Calibration, machine: Machine, *, unicode: bool = True) 
             *_facts(calibration, machine),
         ],
         list(_troubles(calibration)),
-        *(list(_block(one)) for one in _tables(calibration, machine)),
+        *(list(_block(report_table)) for report_table in _tables(calibration, machine)),
         list(_experiments(calibration)),
         *_collectives(calibration),
         list(_declined(calibration)),
@@ -68,42 +68,42 @@ def _tables(calibration: Calibration, machine: Machine) -> Iterator[ReportTable]
     yield tables.loaders(calibration)
 
 
-def _block(one: ReportTable) -> Iterator[str]:
-    if not one.rows:
+def _block(report_table: ReportTable) -> Iterator[str]:
+    if not report_table.rows:
         return
-    yield one.title
-    yield from (f"  {line}" for line in table(one.head, one.rows))
-    for note in one.notes:
+    yield report_table.title
+    yield from (f"  {line}" for line in table(report_table.head, report_table.rows))
+    for note in report_table.notes:
         yield from wrapped(styled(note, Style.SECONDARY), columns(), "  ")
 
 
 def _experiments(calibration: Calibration) -> Iterator[str]:
-    found: Sequence[tuple[str, str]] = (
+    facts: Sequence[tuple[str, str]] = (
         (_("doubling"), say.doubling(calibration)),
         (_("roofline"), say.ridge(calibration)),
     )
-    if any(text for _label, text in found):
+    if any(text for _label, text in facts):
         yield _("experiments")
-        for label, text in found:
+        for label, text in facts:
             yield from fact(label, text)
 
 
 def _collectives(calibration: Calibration) -> Iterator[list[str]]:
-    found = calibration.collectives
-    if found is None:
+    measured = calibration.collectives
+    if measured is None:
         return
-    shown = tables.collectives(found, verbose=False)
-    about = _("{title}: {group}").format(title=shown.title, group=say.group_of_processes(found))
+    shown = tables.collectives(measured, verbose=False)
+    about = _("{title}: {group}").format(title=shown.title, group=say.group_of_processes(measured))
     lines = [about, *list(_block(shown))[1:]]
-    if not list(say.troubles(found)):
-        lines += wrapped(say.health(found), columns(), "  ")
+    if not list(say.troubles(measured)):
+        lines += wrapped(say.health(measured), columns(), "  ")
     yield lines
 
 
 def _declined(calibration: Calibration) -> Iterator[str]:
-    found = [*calibration.declined, *(calibration.collectives.declined if calibration.collectives else ())]
-    if not found:
+    missing = [*calibration.declined, *(calibration.collectives.declined if calibration.collectives else ())]
+    if not missing:
         return
     yield _("not measured")
-    for one in found:
-        yield from wrapped(styled(say.declined(one), Style.SECONDARY), columns(), "  - ")
+    for declined in missing:
+        yield from wrapped(styled(say.declined(declined), Style.SECONDARY), columns(), "  - ")

@@ -20,52 +20,60 @@ ABSENT: Mapping[str, str] = {
 }
 
 
-def window_line(one: Captured) -> str:
+def window_line(captured: Captured) -> str:
     """Which window of the run, and which of its steps."""
-    if one.is_timed:
+    if captured.is_timed:
         return _(
             "a timed window: no steps were recognised in the run, so shares are of this window, not of a step. "
             "Call redline.step() at the end of each step and run again"
         )
     text = _("window {window:,} of {windows:,}: steps {steps} of {all:,} in the run")
-    if one.restart:
+    if captured.restart:
         text = _("window {window:,} of {windows:,} after restart {restart:,}: steps {steps} of {all:,}")
-    return text.format(window=one.window, windows=one.windows, restart=one.restart, steps=span(one), all=one.run_steps)
+    return text.format(
+        window=captured.window,
+        windows=captured.windows,
+        restart=captured.restart,
+        steps=span(captured),
+        all=captured.run_steps,
+    )
 
 
-def span(one: Captured) -> str:
-    last = max(one.first_step, min(one.first_step + one.steps - 1, one.run_steps))  # a cut one may never have ended
-    return f"{one.first_step:,}" if last == one.first_step else f"{one.first_step:,}-{last:,}"
+def span(captured: Captured) -> str:
+    last = max(
+        captured.first_step, min(captured.first_step + captured.steps - 1, captured.run_steps)
+    )  # a cut one may never have ended
+    return f"{captured.first_step:,}" if last == captured.first_step else f"{captured.first_step:,}-{last:,}"
 
 
-def remarks(one: Captured) -> Iterator[str]:
+def remarks(captured: Captured) -> Iterator[str]:
     """What limits a diagnosis of these steps, one sentence each."""
-    if one.slowdown is not None and one.slowdown > SLOWED:
-        yield _slowed(one)
-    if one.cut_short:
-        yield told(one.cut_short)
-    elif one.steps < one.asked_steps and not one.is_timed:
+    if captured.slowdown is not None and captured.slowdown > SLOWED:
+        yield _slowed(captured)
+    if captured.cut_short:
+        yield told(captured.cut_short)
+    elif captured.steps < captured.asked_steps and not captured.is_timed:
         yield _("the window was cut short: {steps:,} of {asked:,} steps, the last one maybe incomplete").format(
-            steps=one.steps, asked=one.asked_steps
+            steps=captured.steps, asked=captured.asked_steps
         )
-    for absent in one.absent:
+    for absent in captured.absent:
         text = ngettext("no trace of rank {ranks}: {why}", "no trace of ranks {ranks}: {why}", len(absent.ranks))
         yield text.format(ranks=rank_list(absent.ranks), why=_(ABSENT.get(absent.why, absent.why)))
 
 
-def _slowed(one: Captured) -> str:
+def _slowed(captured: Captured) -> str:
     text = _(
         "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
         "recording adds host time"
     )
-    if one.condition:
+    if captured.condition:
         text = _(
             "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
             "they were chosen for being slow"
         )
     return text.format(
-        times=one.slowdown,
-        others=max(0, one.run_steps - one.steps),
-        captured=format_ns(one.captured_step_ns or 0),
-        usual=format_ns(one.usual_step_ns or 0),
+        times=captured.slowdown,
+        others=max(0, captured.run_steps - captured.steps),
+        captured=format_ns(captured.captured_step_ns or 0),
+        usual=format_ns(captured.usual_step_ns or 0),
     )

@@ -119,7 +119,9 @@ def _lengths(steps: StepTimes) -> str:
 
 
 def window_line(steps: StepTimes, *, several: bool) -> str:
-    window_ns, in_steps_ns, trace_ns = (round(one) for one in (steps.window_ns, steps.in_steps_ns, steps.trace_ns))
+    window_ns, in_steps_ns, trace_ns = (
+        round(length) for length in (steps.window_ns, steps.in_steps_ns, steps.trace_ns)
+    )
     text = _("{window} = {inside} in steps + {outside} outside").format(
         window=format_ns(window_ns), inside=format_ns(in_steps_ns), outside=format_ns(window_ns - in_steps_ns)
     )
@@ -181,20 +183,20 @@ def no_mfu_line(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
 
 
 def _why_no_mfu(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
-    found = {remark.what: remark for remark in unseen}
-    if Unseen.NO_PEAK in found:
+    by_kind = {remark.what: remark for remark in unseen}
+    if Unseen.NO_PEAK in by_kind:
         if on_cpu:
             return _("no peaks; run `redline calibrate -o machine.json`, pass `--machine machine.json`")
-        return why_no_peak(found[Unseen.NO_PEAK])
-    if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
+        return why_no_peak(by_kind[Unseen.NO_PEAK])
+    if Unseen.UNKNOWN_WORK in by_kind and by_kind[Unseen.UNKNOWN_WORK].detail:
         return _("no shapes were recorded; profile with record_shapes=True")
-    if Unseen.NO_DTYPE_PEAK in found and Unseen.UNUSABLE_FIGURES in found:
+    if Unseen.NO_DTYPE_PEAK in by_kind and Unseen.UNUSABLE_FIGURES in by_kind:
         text = _("no usable peak for {types} in the profile: {what}")
-        what = unused(found[Unseen.UNUSABLE_FIGURES].detail)
-        return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail, what=what)
-    if Unseen.NO_DTYPE_PEAK in found:
+        what = unused(by_kind[Unseen.UNUSABLE_FIGURES].detail)
+        return text.format(types=by_kind[Unseen.NO_DTYPE_PEAK].detail, what=what)
+    if Unseen.NO_DTYPE_PEAK in by_kind:
         text = _("no peak for {types}; pass a profile with --machine FILE")
-        return text.format(types=found[Unseen.NO_DTYPE_PEAK].detail)
+        return text.format(types=by_kind[Unseen.NO_DTYPE_PEAK].detail)
     return _("no matmul, convolution or attention whose shapes are known")
 
 

@@ -155,15 +155,15 @@ def _unexplained(verdict: Verdict, findings: Sequence[Finding]) -> str:
 
 def cause_text(code: str) -> str:
     """The first sentence of the cause on the finding's page, up to a colon, as plain text."""
-    found = re.split(r"\s*(?:: |:$|：)", first_sentence(page_of(code, spoken()).cause))[0]
-    return _("{cause}.").format(cause=found.rstrip("。."))
+    cause = re.split(r"\s*(?:: |:$|：)", first_sentence(page_of(code, spoken()).cause))[0]
+    return _("{cause}.").format(cause=cause.rstrip("。."))
 
 
 def first_sentence(markdown: str) -> str:
     """As plain text; with the colon where a list or code follows."""
     text = " ".join(_LINK.sub(r"\1", markdown).replace("`", "").split())
-    found = _FIRST_SENTENCE.match(text)
-    return found[0] if found else text
+    match = _FIRST_SENTENCE.match(text)
+    return match[0] if match else text
 
 
 def limit_name(limit: Limit) -> str:
@@ -217,7 +217,7 @@ def phase_text(phases: Mapping[str, int]) -> str:
     names = {"decode": _("{count:,} decode"), "prefill": _("{count:,} prefill")}
     counts = (
         names.get(phase, _("{count:,} of both")).format(count=count)
-        for phase, count in sorted(phases.items(), key=lambda one: -one[1])
+        for phase, count in sorted(phases.items(), key=lambda item: -item[1])
     )
     return _("Serving steps: {phases}.").format(phases=listed(counts))
 

@@ -60,7 +60,10 @@ def site(name: str) -> str:
 
 def kernels_behind(account: Account, shares: Sequence[KernelShare], name_of: Callable[[KernelRow], str]) -> str:
     """The largest rows of kernels behind an account of compute."""
-    parts = [f"{percent(one.share)} {_kernel(account, one.row, name_of(one.row))}" for one in shares[:2]]
+    parts = [
+        f"{percent(kernel_share.share)} {_kernel(account, kernel_share.row, name_of(kernel_share.row))}"
+        for kernel_share in shares[:2]
+    ]
     return _("Largest: {parts}.").format(parts=clauses(parts)) if parts else ""
 
 
@@ -81,13 +84,13 @@ def short_kernels(kernels: int, short: int) -> str:
 
 
 def why_unrated(unseen: Sequence[Remark]) -> str:
-    found = {remark.what: remark for remark in unseen}
-    if Unseen.NO_PEAK in found:
+    by_kind = {remark.what: remark for remark in unseen}
+    if Unseen.NO_PEAK in by_kind:
         return _("No peaks are known, so efficiency is unknown.")
-    if Unseen.UNKNOWN_WORK in found and found[Unseen.UNKNOWN_WORK].detail:
+    if Unseen.UNKNOWN_WORK in by_kind and by_kind[Unseen.UNKNOWN_WORK].detail:
         return _("No shapes were recorded: profile with record_shapes=True.")
-    if Unseen.NO_DTYPE_PEAK in found:
-        return _("No peak is known for {types}.").format(types=found[Unseen.NO_DTYPE_PEAK].detail)
+    if Unseen.NO_DTYPE_PEAK in by_kind:
+        return _("No peak is known for {types}.").format(types=by_kind[Unseen.NO_DTYPE_PEAK].detail)
     return ""
 
 

@@ -87,7 +87,7 @@ def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
 
 def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
     if unseen:
-        title, items = _("not seen"), "".join(f"<li>{_safe(one)}</li>" for one in unseen)
+        title, items = _("not seen"), "".join(f"<li>{_safe(line)}</li>" for line in unseen)
         yield (
             f"<details style='margin-top:8px'><summary>{_safe(title)}</summary>"
             f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul></details>"
@@ -96,10 +96,10 @@ def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
 
 def line_of(result: DiagnoseResult) -> str:
     """ "<diagnosis of 2 ranks: step 8.605 ms, idle 41.7 %; 3 findings, first RL-D01 with at most 26.7 %>"."""
-    found = result.findings.findings
-    first = f", first {found[0].code} with at most {percent(found[0].share)}" if found else ""
+    listed = result.findings.findings
+    first = f", first {listed[0].code} with at most {percent(listed[0].share)}" if listed else ""
     step = format_ns(round(result.outline.steps.median_ns))
     return (
         f"<diagnosis of {plural(len(result.diagnosis.ranks), 'rank')}: step {step}, "
-        f"idle {percent(result.findings.verdict.idle_share)}; {plural(len(found), 'finding')}{first}>"
+        f"idle {percent(result.findings.verdict.idle_share)}; {plural(len(listed), 'finding')}{first}>"
     )

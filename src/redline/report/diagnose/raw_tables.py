@@ -131,7 +131,7 @@ class _Step:
 
 
 def _ranks(diagnosis: Diagnosis) -> Iterator[_Rank]:
-    late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    late = {rank.rank: rank for rank in diagnosis.lateness.ranks} if diagnosis.lateness else {}
     for index, digest in enumerate(diagnosis.ranks):
         yield _Rank(
             digest=digest,
@@ -142,17 +142,17 @@ def _ranks(diagnosis: Diagnosis) -> Iterator[_Rank]:
 
 
 def _steps(diagnosis: Diagnosis) -> Iterator[_Step]:
-    return (_Step(digest=one, number=step) for one in diagnosis.ranks for step in range(len(one.ledger.start_ns)))
+    return (_Step(digest=rank, number=step) for rank in diagnosis.ranks for step in range(len(rank.ledger.start_ns)))
 
 
-def _mean_ns(place: int, one: _Rank) -> float:
+def _mean_ns(place: int, rank: _Rank) -> float:
     """An account in the average step."""
-    ledger = one.digest.ledger
+    ledger = rank.digest.ledger
     return float(ledger.steps[:, place].sum()) / max(len(ledger.steps), 1)
 
 
-def _amount_ns(place: int, one: _Step) -> int:
-    return int(one.digest.ledger.steps[one.number, place])
+def _amount_ns(place: int, step: _Step) -> int:
+    return int(step.digest.ledger.steps[step.number, place])
 
 
 def _accounts() -> Iterator[tuple[int, str]]:
@@ -165,11 +165,11 @@ def _accounts() -> Iterator[tuple[int, str]]:
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "findings": (
         *_texts("code"),
-        _text("title", lambda one: page_of(one.code).title),
+        _text("title", lambda row: page_of(row.code).title),
         *_numbers("bound_ns", "share", "alone_ns", "alone_share", "steady_share", "speedup"),
         *_codes("numerics", "grade"),
         *_whole("ranks"),
-        _text("evidence", lambda one: " ".join(map(sentence, one.evidence))),
+        _text("evidence", lambda row: " ".join(map(sentence, row.evidence))),
     ),
     "kernels": (
         *_texts("operator", "kernel", "shapes", "dtype"),
@@ -186,26 +186,26 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         *_numbers("typical_ns", "algorithm_bytes_per_s", "bus_bytes_per_s"),
     ),
     "ranks": (
-        _count("rank", lambda one: one.digest.origin.rank),
+        _count("rank", lambda row: row.digest.origin.rank),
         *_whole("kind"),
-        _text("host", lambda one: one.digest.origin.host),
-        _text("source", lambda one: one.digest.origin.source),
-        _text("device_name", lambda one: one.digest.facts.device_name),
-        _text("machine", lambda one: one.digest.facts.machine),
-        _count("steps", lambda one: len(one.digest.ledger.start_ns)),
-        _count("window_ns", lambda one: one.digest.ledger.window_ns),
+        _text("host", lambda row: row.digest.origin.host),
+        _text("source", lambda row: row.digest.origin.source),
+        _text("device_name", lambda row: row.digest.facts.device_name),
+        _text("machine", lambda row: row.digest.facts.machine),
+        _count("steps", lambda row: len(row.digest.ledger.start_ns)),
+        _count("window_ns", lambda row: row.digest.ledger.window_ns),
         *_whole("clock_offset_ns"),
-        _count("last_at", lambda one: one.late.last if one.late else 0),
-        _count("caused_ns", lambda one: one.late.caused_ns if one.late else 0),
+        _count("last_at", lambda row: row.late.last if row.late else 0),
+        _count("caused_ns", lambda row: row.late.caused_ns if row.late else 0),
         *_numbers("step_ns"),
         *(_number(name, partial(_mean_ns, place)) for place, name in _accounts()),
     ),
     "steps": (
-        _count("rank", lambda one: one.digest.origin.rank),
-        _count("step", lambda one: one.number),
-        _text("label", lambda one: one.named(one.digest.origin.step_labels)),
-        _text("phase", lambda one: one.named(one.digest.origin.phases)),
-        _count("start_ns", lambda one: int(one.digest.ledger.start_ns[one.number]) - one.digest.window_ns[0]),
+        _count("rank", lambda row: row.digest.origin.rank),
+        _count("step", lambda row: row.number),
+        _text("label", lambda row: row.named(row.digest.origin.step_labels)),
+        _text("phase", lambda row: row.named(row.digest.origin.phases)),
+        _count("start_ns", lambda row: int(row.digest.ledger.start_ns[row.number]) - row.digest.window_ns[0]),
         *_whole("length_ns"),
         *(_count(name, partial(_amount_ns, place)) for place, name in _accounts()),
     ),

@@ -162,7 +162,7 @@ def _facts(diagnosis: Diagnosis, outline: Outline, *, waiting_is_said: bool) -> 
 def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
     """What is said below the waterfall: findings, or where there are none the largest accounts."""
     if findings.findings:
-        return any(Account.PEER_WAIT in one.accounts for one in findings.findings)
+        return any(Account.PEER_WAIT in finding.accounts for finding in findings.findings)
     return Account.PEER_WAIT in {bar.account for bar in outline.largest[:MOST_LOSSES]}
 
 
@@ -172,11 +172,11 @@ def _device(rank: Digest) -> str:
 
 def _coverage(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
-    kernel_ns = max(sum(one.kernel_ns for one in facts), 1)
+    kernel_ns = max(sum(fact.kernel_ns for fact in facts), 1)
     return fact_messages.coverage_line(
-        sum(one.kernels for one in facts),
-        sum(one.known_work_ns for one in facts) / kernel_ns,
-        sum(one.rated_ns for one in facts) / kernel_ns,
+        sum(fact.kernels for fact in facts),
+        sum(fact.known_work_ns for fact in facts) / kernel_ns,
+        sum(fact.rated_ns for fact in facts) / kernel_ns,
         on_cpu=_on_cpu(diagnosis),
     )
 
@@ -224,10 +224,10 @@ def _queue(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
     return loss_messages.queue_text(
         sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
-        sum(one.first_queue_ns for one in facts),
-        max(one.longest_queue_ns for one in facts),
-        sum(one.kernels for one in facts),
-        sum(one.graph_launches for one in facts),
+        sum(fact.first_queue_ns for fact in facts),
+        max(fact.longest_queue_ns for fact in facts),
+        sum(fact.kernels for fact in facts),
+        sum(fact.graph_launches for fact in facts),
     )
 
 

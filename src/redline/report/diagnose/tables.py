@@ -107,8 +107,8 @@ def unwrapped(kernel: str) -> str:
 
 def shapes(json: str) -> str:
     """[[8944, 1024], [1024, 2816], []] -> 8944x1024 1024x2816; the text may be cut, and lists nested."""
-    found = [match.replace(" ", "").replace(",", "x") for match in _ONE_SHAPE.findall(json)]
-    text = " ".join(found)
+    recorded_shapes = [match.replace(" ", "").replace(",", "x") for match in _ONE_SHAPE.findall(json)]
+    text = " ".join(recorded_shapes)
     return text if len(text) <= _SHAPES_LIMIT else f"{text[: _SHAPES_LIMIT - 3].rsplit(' ', 1)[0]} ..."
 
 
@@ -177,14 +177,14 @@ _RANK_HEAD = (
 
 
 def ranks(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    late = {rank.rank: rank for rank in diagnosis.lateness.ranks} if diagnosis.lateness else {}
     usual_ns = _usual_steps_ns(diagnosis)
 
     def suspicion(index: int) -> tuple[int, float]:
         rank = diagnosis.ranks[index]
-        found = late.get(rank.origin.rank)
+        lateness = late.get(rank.origin.rank)
         slower_ns = _median_step_ns(rank) - usual_ns[diagnosis.kinds[index]]  # than those that do the same work
-        return -found.caused_ns if found else 0, -slower_ns
+        return -lateness.caused_ns if lateness else 0, -slower_ns
 
     order = sorted(range(len(diagnosis.ranks)), key=suspicion)
     chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
@@ -218,7 +218,7 @@ def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, LateRank]) ->
     def average(*accounts: Account) -> str:
         return format_ns(round(sum(int(amounts[place(account)]) for account in accounts) / steps))
 
-    found = late.get(rank.origin.rank)
+    late_rank = late.get(rank.origin.rank)
     return (
         str(rank.origin.rank),
         kind_letter(diagnosis.kinds[index]),
@@ -228,8 +228,8 @@ def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, LateRank]) ->
         average(Account.PEER_WAIT),
         average(Account.HOST),
         average(Account.INPUT),
-        format_count(found.last) if found else "0" if diagnosis.lateness else "-",
-        format_ns(found.caused_ns) if found else "-",
+        format_count(late_rank.last) if late_rank else "0" if diagnosis.lateness else "-",
+        format_ns(late_rank.caused_ns) if late_rank else "-",
     )
 
 

@@ -59,130 +59,130 @@ def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
 # --- one sentence each ------------------------------------------------------------------------------------------------
 
 
-def _synthetic(one: Remark) -> str:
+def _synthetic(remark: Remark) -> str:
     text = _("the traces are synthetic (made by {name}), not measured")
-    return text.format(name=clipped(one.detail, 40))
+    return text.format(name=clipped(remark.detail, 40))
 
 
-def _predicted(one: Remark) -> str:
+def _predicted(remark: Remark) -> str:
     text = _("nothing was measured: the step is {name}, and only one rank per stage is drawn")
-    return text.format(name=clipped(one.detail, 40))
+    return text.format(name=clipped(remark.detail, 40))
 
 
-def _no_peak(one: Remark) -> str:
-    return _("no peaks, so no kernel can be rated: {why}").format(why=why_no_peak(one))
+def _no_peak(remark: Remark) -> str:
+    return _("no peaks, so no kernel can be rated: {why}").format(why=why_no_peak(remark))
 
 
-def _no_dtype_peak(one: Remark) -> str:
-    return _("no known peak for {types} on this machine: those kernels are unrated").format(types=one.detail)
+def _no_dtype_peak(remark: Remark) -> str:
+    return _("no known peak for {types} on this machine: those kernels are unrated").format(types=remark.detail)
 
 
-def _unusable_figures(one: Remark) -> str:
-    return _("in the profile, {what}").format(what=unused(one.detail))
+def _unusable_figures(remark: Remark) -> str:
+    return _("in the profile, {what}").format(what=unused(remark.detail))
 
 
-def _unknown_work(one: Remark) -> str:
+def _unknown_work(remark: Remark) -> str:
     text = _("FLOPs unknown for {share} of the kernel time: unrated, not guessed")
-    if one.detail:
+    if remark.detail:
         text = _("FLOPs unknown for {share} of the kernel time (no shapes recorded): unrated, not guessed")
-    return text.format(share=percent(one.share))
+    return text.format(share=percent(remark.share))
 
 
-def _above_roof(one: Remark) -> str:
+def _above_roof(remark: Remark) -> str:
     return ngettext(
         "{count:,} call faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
         "{count:,} calls faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
-        one.count,
-    ).format(count=one.count)
+        remark.count,
+    ).format(count=remark.count)
 
 
-def _no_device_work(one: Remark) -> str:
+def _no_device_work(remark: Remark) -> str:
     return ngettext(
         "{count:,} launch but no device work: cut off, or recorded without the device",
         "{count:,} launches but no device work: cut off, or recorded without the device",
-        one.count,
-    ).format(count=one.count)
+        remark.count,
+    ).format(count=remark.count)
 
 
-def _one_rank(one: Remark) -> str:
+def _one_rank(remark: Remark) -> str:
     text = _("one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)")
-    if one.count > 1:
+    if remark.count > 1:
         text = _(
             "one rank of {world:,} only: waiting for other ranks is counted as transfer ({time} of the whole window)"
         )
-    return text.format(world=one.count, time=format_ns(one.time_ns))
+    return text.format(world=remark.count, time=format_ns(remark.time_ns))
 
 
-def _unmatched(one: Remark) -> str:
+def _unmatched(remark: Remark) -> str:
     return _(
         "{share} of the exposed communication has no partner in the traces: waiting in it is counted as transfer"
-    ).format(share=percent(one.share))
+    ).format(share=percent(remark.share))
 
 
-def _clocks(one: Remark) -> str:
+def _clocks(remark: Remark) -> str:
     return _("the clocks of the ranks disagree by {time}: sends and receives are compared by length only").format(
-        time=format_ns(one.time_ns)
+        time=format_ns(remark.time_ns)
     )
 
 
-def _no_launch(one: Remark) -> str:
+def _no_launch(remark: Remark) -> str:
     return ngettext(
         "{count:,} piece of device work without a launch ({time}): operator unknown",
         "{count:,} pieces of device work without a launch ({time}): operator unknown",
-        one.count,
-    ).format(count=one.count, time=format_ns(one.time_ns))
+        remark.count,
+    ).format(count=remark.count, time=format_ns(remark.time_ns))
 
 
-def _lost_work(one: Remark) -> str:
+def _lost_work(remark: Remark) -> str:
     return ngettext(
         "{count:,} launch without device work: the trace lost some",
         "{count:,} launches without device work: the trace lost some",
-        one.count,
-    ).format(count=one.count)
+        remark.count,
+    ).format(count=remark.count)
 
 
-def _first_queue(one: Remark) -> str:
+def _first_queue(remark: Remark) -> str:
     text = _("{time} of queue time is before the first device work: maybe work launched before recording began")
-    return text.format(time=format_ns(one.time_ns))
+    return text.format(time=format_ns(remark.time_ns))
 
 
-def _other(one: Remark) -> str:
+def _other(remark: Remark) -> str:
     text = _("{time} idle ({share}) is not explained by anything recorded")
-    return text.format(time=format_ns(one.time_ns), share=percent(one.share))
+    return text.format(time=format_ns(remark.time_ns), share=percent(remark.share))
 
 
-def _outside_steps(one: Remark) -> str:
+def _outside_steps(remark: Remark) -> str:
     text = _("{time} ({share} of the window) is outside the steps, so not in these accounts")
-    return text.format(time=format_ns(one.time_ns), share=percent(one.share))
+    return text.format(time=format_ns(remark.time_ns), share=percent(remark.share))
 
 
-def _polling(one: Remark) -> str:
+def _polling(remark: Remark) -> str:
     text = _("{time} before or after the job's own work (threads that only poll) is not in the window")
-    return text.format(time=format_ns(one.time_ns))
+    return text.format(time=format_ns(remark.time_ns))
 
 
-def _dropped(one: Remark) -> str:
+def _dropped(remark: Remark) -> str:
     return ngettext(
         "{count:,} event dropped while reading: `redline inspect` says why",
         "{count:,} events dropped while reading: `redline inspect` says why",
-        one.count,
-    ).format(count=one.count)
+        remark.count,
+    ).format(count=remark.count)
 
 
-def _missing_ranks(one: Remark) -> str:
+def _missing_ranks(remark: Remark) -> str:
     return ngettext(
         "{count:,} rank without a trace ({ranks}): waiting for it is counted as transfer",
         "{count:,} ranks without a trace ({ranks}): waiting for them is counted as transfer",
-        one.count,
-    ).format(count=one.count, ranks=one.detail)
+        remark.count,
+    ).format(count=remark.count, ranks=remark.detail)
 
 
-def _left_out(one: Remark) -> str:
+def _left_out(remark: Remark) -> str:
     return ngettext(
         "{count:,} exchange did not fit into the digests: waiting in it is counted as transfer",
         "{count:,} exchanges did not fit into the digests: waiting in them is counted as transfer",
-        one.count,
-    ).format(count=one.count)
+        remark.count,
+    ).format(count=remark.count)
 
 
 _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
@@ -193,8 +193,8 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.UNUSABLE_FIGURES: _unusable_figures,
     Unseen.UNKNOWN_WORK: _unknown_work,
     Unseen.ABOVE_ROOF: _above_roof,
-    Unseen.NO_HOST: lambda one: _("no launches in the trace: the cause of idle time is unknown"),
-    Unseen.NO_DEVICE: lambda one: _(
+    Unseen.NO_HOST: lambda remark: _("no launches in the trace: the cause of idle time is unknown"),
+    Unseen.NO_DEVICE: lambda remark: _(
         "no device work in the trace: the CPU is the device, and operators are its kernels"
     ),
     Unseen.NO_DEVICE_WORK: _no_device_work,
@@ -205,14 +205,16 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.LOST_WORK: _lost_work,
     Unseen.FIRST_QUEUE: _first_queue,
     Unseen.OTHER: _other,
-    Unseen.NO_STACKS: lambda one: _("no Python stacks: host time has no call site; profile with with_stack=True"),
-    Unseen.NO_STEPS: lambda one: _("no steps recognised: everything counts as one step; mark steps with --step-regex"),
+    Unseen.NO_STACKS: lambda remark: _("no Python stacks: host time has no call site; profile with with_stack=True"),
+    Unseen.NO_STEPS: lambda remark: _(
+        "no steps recognised: everything counts as one step; mark steps with --step-regex"
+    ),
     Unseen.OUTSIDE_STEPS: _outside_steps,
     Unseen.POLLING: _polling,
     Unseen.DROPPED: _dropped,
     Unseen.MISSING_RANKS: _missing_ranks,
-    Unseen.DOUBLE_RANKS: lambda one: _("more than one trace claims rank {rank}: are they of different jobs?").format(
-        rank=one.detail
+    Unseen.DOUBLE_RANKS: lambda remark: _("more than one trace claims rank {rank}: are they of different jobs?").format(
+        rank=remark.detail
     ),
     Unseen.LEFT_OUT: _left_out,
 }

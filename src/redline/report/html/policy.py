@@ -25,8 +25,8 @@ def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible_lines(value)
     if isinstance(value, Mapping):
-        return {_visible(key): _visible(one) for key, one in value.items()}
-    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_visible(key): _visible(member) for key, member in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def shown(value: Any) -> Any:

@@ -179,18 +179,18 @@ def _problems(job: Job) -> Iterator[str]:
         return
     yield "problems"
     worst_first = sorted(
-        by_reason.values(), key=lambda found: list(Effect).index(found[0][1].reason.effect), reverse=True
+        by_reason.values(), key=lambda problems: list(Effect).index(problems[0][1].reason.effect), reverse=True
     )
-    for found in worst_first:
-        yield from fitted(_problem(found, len(job.ranks)), "  ", " " * 21)
+    for problems in worst_first:
+        yield from fitted(_problem(problems, len(job.ranks)), "  ", " " * 21)
     for failure in job.failures:
         yield from fitted(clipped(failure.message.replace("\n", " "), limit=300), "  unread    ")
 
 
-def _problem(found: list[tuple[int, Problem]], ranks: int) -> str:
-    first = found[0][1]
-    count = sum(problem.count for _, problem in found)
-    where = f" (rank {rank_list({rank for rank, _ in found})})" if ranks > 1 else ""
+def _problem(problems: list[tuple[int, Problem]], ranks: int) -> str:
+    first = problems[0][1]
+    count = sum(problem.count for _, problem in problems)
+    where = f" (rank {rank_list({rank for rank, _ in problems})})" if ranks > 1 else ""
     example = f", e.g. {clipped(first.example, 80)}" if first.example else ""
     at = f" at byte {first.first_offset:,}" if first.first_offset >= 0 else ""
     return f"{first.reason.effect:<9} {format_count(count):>7}  {first.reason.sentence}{where}{example}{at}"

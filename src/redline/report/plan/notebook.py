@@ -57,15 +57,15 @@ def serve(plan: ServingPlan) -> str:
     return _whole(say_serve.headline(plan), [*blocks, _folded(tuple(say_serve.trust(plan)))])
 
 
-def validation(found: Validation) -> str:
+def validation(validated: Validation) -> str:
     shown = (
-        validate_tables.steps(found),
-        validate_tables.choices(found),
-        validate_tables.memory(found),
-        validate_tables.verdicts(found),
-        validate_tables.serving(found, brief=True),
+        validate_tables.steps(validated),
+        validate_tables.choices(validated),
+        validate_tables.memory(validated),
+        validate_tables.verdicts(validated),
+        validate_tables.serving(validated, brief=True),
     )
-    return _whole(validate_headline(found), [f"<div>{_safe(split(found))}</div>", *map(_table, shown)])
+    return _whole(validate_headline(validated), [f"<div>{_safe(split(validated))}</div>", *map(_table, shown)])
 
 
 # --- pieces of markup -------------------------------------------------------------------------------------------------
@@ -109,11 +109,13 @@ def _aligned(cells: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _bars(bars: Bars) -> str:
     rows = []
-    for one in bars.bars:
-        start, width = 100 * one.start, max(100 * (one.end - one.start), 0.3)
-        bar = f"margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{_COLOURS[one.code]}"
+    for stacked_part in bars.bars:
+        start, width = 100 * stacked_part.start, max(100 * (stacked_part.end - stacked_part.start), 0.3)
+        bar = f"margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{_COLOURS[stacked_part.code]}"
         drawn = f"<td style='width:60%;border:0;background:none'><div style='{bar}'></div></td>"
-        rows.append(_row([(one.name, "left"), (one.amount, "right"), (one.share, "right")], drawn))
+        rows.append(
+            _row([(stacked_part.name, "left"), (stacked_part.amount, "right"), (stacked_part.share, "right")], drawn)
+        )
     total = [(bars.total_name, "left"), (bars.total, "right"), (bars.total_share, "right"), (bars.of, "left")]
     rows.append(_row(total, style="font-weight:bold"))
     return f"{_titled(bars.title)}<table style='{_TABLE};width:100%'>{''.join(rows)}</table>"
@@ -146,8 +148,8 @@ def serve_line(plan: ServingPlan) -> str:
     return visible(f"<plan of {say_serve.headline(plan)}: {say_serve.verdict(plan)}>")
 
 
-def validation_line(found: Validation) -> str:
-    step, peak = found.step.everything, found.memory.peaks[-1]
+def validation_line(validated: Validation) -> str:
+    step, peak = validated.step.everything, validated.memory.peaks[-1]
     return (
         f"<plans against measurements: step time {percent(step.median)} in the median of {step.runs:,} runs, "
         f"memory {percent(peak.median)} of {peak.rows:,}>"

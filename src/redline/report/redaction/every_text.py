@@ -44,14 +44,14 @@ class _Walk:
         return _without_text(value)
 
     def _sequence(self, value: Any) -> Any:
-        each = list(value)
-        changed = [self.over(one) for one in each]
-        if all(a is b for a, b in zip(each, changed, strict=True)):
+        items = list(value)
+        changed = [self.over(item) for item in items]
+        if all(a is b for a, b in zip(items, changed, strict=True)):
             return value
         return changed if isinstance(value, list) else tuple(changed)
 
     def _mapping(self, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        items = [(self.over(key), self.over(one)) for key, one in value.items()]
+        items = [(self.over(key), self.over(member)) for key, member in value.items()]
         is_same = all(k is a and v is b for (k, v), (a, b) in zip(value.items(), items, strict=True))
         return value if is_same else dict(items)
 
@@ -74,7 +74,7 @@ def _is_record(kind: type) -> bool:
 @cache
 def _text_fields(record: type) -> tuple[str, ...]:
     """Those that may hold a text."""
-    return tuple(one.name for one in fields(record) if one.type not in _NUMBERS)
+    return tuple(field.name for field in fields(record) if field.type not in _NUMBERS)
 
 
 def _without_text(value: Any) -> Any:

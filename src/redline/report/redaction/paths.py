@@ -23,7 +23,7 @@ _HOME = re.compile(r"(?:^|[\s/\\])(?:home|[Uu]sers)[/\\]([^\s/\\:<>()\"']+)")
 
 
 def without_paths(text: str, mark: Mark) -> str:
-    return _ABSOLUTE.sub(lambda found: _shortened(found[0], mark), text)
+    return _ABSOLUTE.sub(lambda match: _shortened(match[0], mark), text)
 
 
 def _shortened(path: str, mark: Mark) -> str:
@@ -39,4 +39,4 @@ def _shortened(path: str, mark: Mark) -> str:
 
 def owners(text: str) -> Iterator[str]:
     """Whose home folders a text names."""
-    return (found[1] for found in _HOME.finditer(text))
+    return (match[1] for match in _HOME.finditer(text))

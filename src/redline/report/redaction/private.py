@@ -61,12 +61,12 @@ _OF_NOBODY = frozenset({"0.0.0.0", "127.0.0.1", "255.255.255.255"})
 def without_secrets(text: str, mark: Mark) -> str:
     """What is masked anywhere, and what would be too much there: customers, and words that look drawn by lot."""
 
-    def secret(found: re.Match[str] | str) -> str:
-        return mark(Private.SECRET, found if isinstance(found, str) else found[0])
+    def secret(secret_text: re.Match[str] | str) -> str:
+        return mark(Private.SECRET, secret_text if isinstance(secret_text, str) else secret_text[0])
 
     text = _CUT_TOKEN.sub(secret, masked(_URL.sub(secret, text), secret))
-    text = _CUSTOMER.sub(lambda found: found["key"] + _unless_marked(found["value"], secret), text)
-    return _WORD.sub(lambda found: secret(found) if is_drawn_by_lot(found[0]) else found[0], text)
+    text = _CUSTOMER.sub(lambda match: match["key"] + _unless_marked(match["value"], secret), text)
+    return _WORD.sub(lambda match: secret(match) if is_drawn_by_lot(match[0]) else match[0], text)
 
 
 def _unless_marked(value: str, secret: Callable[[str], str]) -> str:
@@ -74,12 +74,12 @@ def _unless_marked(value: str, secret: Callable[[str], str]) -> str:
 
 
 def without_people_and_machines(text: str, mark: Mark) -> str:
-    text = _E_MAIL.sub(lambda found: mark(Private.E_MAIL, found[0]), text)
+    text = _E_MAIL.sub(lambda match: mark(Private.E_MAIL, match[0]), text)
     for named, kind in ((_NAMED_USER, Private.USER), (_NAMED_HOST, Private.HOST)):
-        text = named.sub(lambda found, kind=kind: found["key"] + mark(kind, found["value"].lower()), text)  # type: ignore[misc]
-    text = _INNER_HOST.sub(lambda found: mark(Private.HOST, found[0].lower()), text)
+        text = named.sub(lambda match, kind=kind: match["key"] + mark(kind, match["value"].lower()), text)  # type: ignore[misc]
+    text = _INNER_HOST.sub(lambda match: mark(Private.HOST, match[0].lower()), text)
     for shape in (_IPV4, _IPV6, _HARDWARE_ADDRESS):
-        text = shape.sub(lambda found: mark(Private.ADDRESS, found[0]) if _is_address(found[0]) else found[0], text)
+        text = shape.sub(lambda match: mark(Private.ADDRESS, match[0]) if _is_address(match[0]) else match[0], text)
     return text
 
 

@@ -9,7 +9,7 @@ from redline.report.redaction.redactor import Removed
 
 def redacted_text(removed: Sequence[Removed]) -> str:
     """ "redacted: 2 hosts, 14 folders, 1 secret"."""
-    parts = [f"{one.count:,} {_kind(one)}" for one in removed]
+    parts = [f"{kind.count:,} {_kind(kind)}" for kind in removed]
     return _("redacted: {what}").format(what=", ".join(parts) or _("nothing: no text looked private"))
 
 

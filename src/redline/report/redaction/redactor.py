@@ -71,11 +71,13 @@ class Redactor:
     @property
     def removed(self) -> tuple[Removed, ...]:
         """By kind, in the order of kinds."""
-        found: dict[Private, list[str]] = {}
+        by_kind: dict[Private, list[str]] = {}
         for (kind, _), mark in self._marks.items():
-            found.setdefault(kind, []).append(mark)
+            by_kind.setdefault(kind, []).append(mark)
         return tuple(
-            Removed(kind=kind, count=len(found[kind]), example=found[kind][0]) for kind in Private if kind in found
+            Removed(kind=kind, count=len(by_kind[kind]), example=by_kind[kind][0])
+            for kind in Private
+            if kind in by_kind
         )
 
     def redacted(self, value: Value) -> Value:
@@ -127,7 +129,7 @@ class Redactor:
         """A text that names these files."""
         for name in sorted(filter(None, files), key=len, reverse=True):
             whole = rf"(?<![\w.-]){re.escape(name)}(?:![^\s:]+)?(?![\w-])"
-            text = re.sub(whole, lambda found: self.file(found[0]), text)
+            text = re.sub(whole, lambda match: self.file(match[0]), text)
         return self.text(text)
 
     @contextmanager
@@ -142,8 +144,8 @@ class Redactor:
         return name if not name or MARK.fullmatch(name) else self.mark(Private.HOST, name.lower())
 
     def mark(self, kind: Private, original: str) -> str:
-        found = self._marks.get((kind, original))
-        return found if found is not None else self._new_mark(kind, original)
+        mark = self._marks.get((kind, original))
+        return mark if mark is not None else self._new_mark(kind, original)
 
     def _new_mark(self, kind: Private, original: str) -> str:
         """Four digits, more only where those are taken."""
@@ -189,5 +191,5 @@ class Redactor:
         pieces[::2] = [self._find_named.sub(self._marked_name, piece) for piece in pieces[::2]]
         return "".join(pieces)
 
-    def _marked_name(self, found: re.Match[str]) -> str:
-        return self.mark(*self._named[found[0].lower()])
+    def _marked_name(self, match: re.Match[str]) -> str:
+        return self.mark(*self._named[match[0].lower()])

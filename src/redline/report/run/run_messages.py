@@ -96,12 +96,14 @@ def slow(screen: RunScreen) -> str:
     return clauses([said, more.format(count=screen.more_slow)])
 
 
-def _slow_rank(one: SlowRank) -> str:
-    if one.is_waiting:
+def _slow_rank(slow_rank: SlowRank) -> str:
+    if slow_rank.is_waiting:
         text = _("rank {rank} waits {wait} per step for data, the others {others}")
-        return text.format(rank=one.rank, wait=format_ns(one.wait_ns), others=format_ns(one.others_wait_ns))
+        return text.format(
+            rank=slow_rank.rank, wait=format_ns(slow_rank.wait_ns), others=format_ns(slow_rank.others_wait_ns)
+        )
     return _("a step of rank {rank} takes {times:.2f} x as long as on the other ranks").format(
-        rank=one.rank, times=one.step_ratio
+        rank=slow_rank.rank, times=slow_rank.step_ratio
     )
 
 
@@ -192,7 +194,7 @@ def notes(screen: RunScreen) -> Iterator[str]:
         yield from _of_ranks(screen)
     elif not screen.of_the_run:
         yield _("no process of the job was watched: it did not start Python, or started it with -S, -I or -E")
-    yield from (_note(one, screen.ranks) for one in screen.notes)
+    yield from (_note(note_seen, screen.ranks) for note_seen in screen.notes)
     yield from _of_windows(screen)
     yield from (_stalled(number, stall) for number, stall in enumerate(screen.stalls, start=1))
 
@@ -228,12 +230,12 @@ def _of_windows(screen: RunScreen) -> Iterator[str]:
         )
 
 
-def _note(one: NoteSeen, ranks: int) -> str:
-    text = _(NOTES[one.code]) if one.code in NOTES else told(one.text)
-    if one.code == "failed":
+def _note(note_seen: NoteSeen, ranks: int) -> str:
+    text = _(NOTES[note_seen.code]) if note_seen.code in NOTES else told(note_seen.text)
+    if note_seen.code == "failed":
         text = _("capturing failed, and the job went on: {why}").format(why=text)
-    if ranks > 1 and len(one.ranks) < ranks:
-        return _("{text} (rank {ranks})").format(text=text, ranks=rank_list(one.ranks))
+    if ranks > 1 and len(note_seen.ranks) < ranks:
+        return _("{text} (rank {ranks})").format(text=text, ranks=rank_list(note_seen.ranks))
     return text
 
 
@@ -246,7 +248,7 @@ def more_notes(count: int) -> str:
 
 
 def _stalled(number: int, stall: Mapping[str, Any]) -> str:
-    quiet_s = {one["rank"]: one["quiet_s"] for one in stall.get("ranks", ())}
+    quiet_s = {of_rank["rank"]: of_rank["quiet_s"] for of_rank in stall.get("ranks", ())}
     text = standstill(stall.get("after_s", 0.0), stall.get("held_by", ()), quiet_s)
     return _("{text}: stall-{number}.txt").format(text=text, number=number)
 

@@ -103,8 +103,8 @@ class RunScreen:
 
 def run_screen(record: RunRecord) -> RunScreen:
     last = _last_attempt(record.ranks)
-    newest = {id(one) for one in last}
-    lengths = [one.step_ns for one in last if one.step_ns is not None]
+    newest = {id(rank_record) for rank_record in last}
+    lengths = [rank_record.step_ns for rank_record in last if rank_record.step_ns is not None]
     slow = sorted(_slow(last), key=_excess, reverse=True)
     windows = _windows(record.ranks)
     return RunScreen(
@@ -114,10 +114,13 @@ def run_screen(record: RunRecord) -> RunScreen:
         wall_ns=record.wall_ns,
         ranks=len(last),
         world=record.world,
-        restarts=max((one.restart for one in record.ranks), default=0),
-        steps=(min((one.steps for one in last), default=0), max((one.steps for one in last), default=0)),
-        steps_before=max((one.steps for one in record.ranks if id(one) not in newest), default=0),
-        kinds=tuple(dict.fromkeys(one.step_kind for one in last if one.steps)),
+        restarts=max((rank.restart for rank in record.ranks), default=0),
+        steps=(
+            min((rank_record.steps for rank_record in last), default=0),
+            max((rank_record.steps for rank_record in last), default=0),
+        ),
+        steps_before=max((rank.steps for rank in record.ranks if id(rank) not in newest), default=0),
+        kinds=tuple(dict.fromkeys(rank_record.step_kind for rank_record in last if rank_record.steps)),
         step_ns=round(median(lengths)) if lengths else None,
         spread_ns=_spread(last),
         waiting_share=_waiting_share(last),
@@ -125,12 +128,18 @@ def run_screen(record: RunRecord) -> RunScreen:
         more_slow=max(0, len(slow) - MOST_SLOW),
         windows=tuple(windows[-MOST_WINDOWS:]),
         earlier_windows=max(0, len(windows) - MOST_WINDOWS),
-        peak=max(((one.rank, one.peak_bytes) for one in last if one.peak_bytes), key=lambda it: it[1], default=None),
-        unfinished=tuple(one.rank for one in last if not one.finished),
-        missing=max(0, record.world - len({one.rank for one in record.ranks})),
-        without_torch=tuple(one.rank for one in last if "versions" not in one.facts),
+        peak=max(
+            ((rank_record.rank, rank_record.peak_bytes) for rank_record in last if rank_record.peak_bytes),
+            key=lambda it: it[1],
+            default=None,
+        ),
+        unfinished=tuple(rank_record.rank for rank_record in last if not rank_record.finished),
+        missing=max(0, record.world - len({rank.rank for rank in record.ranks})),
+        without_torch=tuple(rank_record.rank for rank_record in last if "versions" not in rank_record.facts),
         after=_ended_before(record, last),
-        least_after=max(0, max((one.steps for one in last), default=0) - 1 - int(record.settings.get("steps", 0))),
+        least_after=max(
+            0, max((rank_record.steps for rank_record in last), default=0) - 1 - int(record.settings.get("steps", 0))
+        ),
         condition=str(record.settings.get("when", "")) if not windows else "",
         watch_only=record.settings.get("capture") is False,
         notes=tuple(_notes(record.ranks)),
@@ -142,41 +151,45 @@ def run_screen(record: RunRecord) -> RunScreen:
 def _last_attempt(ranks: Iterable[RankRecord]) -> list[RankRecord]:
     """Of each rank, the record of the process that was started last."""
     newest: dict[int, RankRecord] = {}
-    for one in sorted(ranks, key=lambda one: one.restart):
-        newest[one.rank] = one
+    for rank_record in sorted(ranks, key=lambda rank_record: rank_record.restart):
+        newest[rank_record.rank] = rank_record
     return [newest[rank] for rank in sorted(newest)]
 
 
 def _spread(ranks: Sequence[RankRecord]) -> tuple[int, int] | None:
-    low = [one.step_p10_ns for one in ranks if one.step_p10_ns is not None]
-    high = [one.step_p90_ns for one in ranks if one.step_p90_ns is not None]
+    low = [rank_record.step_p10_ns for rank_record in ranks if rank_record.step_p10_ns is not None]
+    high = [rank_record.step_p90_ns for rank_record in ranks if rank_record.step_p90_ns is not None]
     return (min(low), max(high)) if low and high else None
 
 
 def _waiting_share(ranks: Sequence[RankRecord]) -> float | None:
     """Of the time of usual steps, over all ranks; None where nobody used a loader."""
-    known = [one for one in ranks if one.batches and one.step_mean_ns and one.step_wait_ns is not None]
-    whole_ns = sum(one.step_mean_ns or 0 for one in known)
-    return sum(one.step_wait_ns or 0 for one in known) / whole_ns if whole_ns else None
+    known = [
+        rank_record
+        for rank_record in ranks
+        if rank_record.batches and rank_record.step_mean_ns and rank_record.step_wait_ns is not None
+    ]
+    whole_ns = sum(rank.step_mean_ns or 0 for rank in known)
+    return sum(rank.step_wait_ns or 0 for rank in known) / whole_ns if whole_ns else None
 
 
 # --- ranks that stand out ---------------------------------------------------------------------------------------------
 
 
 def _slow(ranks: Sequence[RankRecord]) -> Iterable[SlowRank]:
-    timed = [one for one in ranks if one.step_ns and one.steps >= _ENOUGH_STEPS]
+    timed = [rank_record for rank_record in ranks if rank_record.step_ns and rank_record.steps >= _ENOUGH_STEPS]
     if len(timed) < 2:
         return
-    usual_ns = median_low(one.step_ns or 0 for one in timed)
-    usual_wait_ns = median_low(one.step_wait_ns or 0 for one in timed)
-    for one in timed:
-        ratio = (one.step_ns or 0) / usual_ns
-        wait_ns = one.step_wait_ns or 0
+    usual_ns = median_low(rank.step_ns or 0 for rank in timed)
+    usual_wait_ns = median_low(rank.step_wait_ns or 0 for rank in timed)
+    for rank in timed:
+        ratio = (rank.step_ns or 0) / usual_ns
+        wait_ns = rank.step_wait_ns or 0
         is_waiting = wait_ns - usual_wait_ns > (_STANDS_OUT - 1) * usual_ns
-        is_slow = ratio > _STANDS_OUT and (one.step_p10_ns or 0) > usual_ns  # nearly always, not now and then
+        is_slow = ratio > _STANDS_OUT and (rank.step_p10_ns or 0) > usual_ns  # nearly always, not now and then
         if is_waiting or is_slow:
             yield SlowRank(
-                rank=one.rank,
+                rank=rank.rank,
                 step_ratio=ratio,
                 wait_ns=wait_ns,
                 others_wait_ns=usual_wait_ns,
@@ -184,33 +197,33 @@ def _slow(ranks: Sequence[RankRecord]) -> Iterable[SlowRank]:
             )
 
 
-def _excess(one: SlowRank) -> tuple[float, int]:
-    return one.step_ratio, one.wait_ns
+def _excess(slow_rank: SlowRank) -> tuple[float, int]:
+    return slow_rank.step_ratio, slow_rank.wait_ns
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
 def _windows(ranks: Sequence[RankRecord]) -> list[WindowSeen]:
-    found: dict[tuple[int, int], list[tuple[RankRecord, WindowRecord]]] = {}
-    for one in ranks:
-        for window in one.windows:
-            found.setdefault((one.restart, window.number), []).append((one, window))
-    return [_window(restart, number, found[restart, number]) for restart, number in sorted(found)]
+    by_window: dict[tuple[int, int], list[tuple[RankRecord, WindowRecord]]] = {}
+    for rank_record in ranks:
+        for window in rank_record.windows:
+            by_window.setdefault((rank_record.restart, window.number), []).append((rank_record, window))
+    return [_window(restart, number, by_window[restart, number]) for restart, number in sorted(by_window)]
 
 
 def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowRecord]]) -> WindowSeen:
     lost: dict[str, list[int]] = {}
-    for one, window in parts:
+    for record, window in parts:
         if window.state != "written":
-            lost.setdefault(window.state, []).append(one.rank)
+            lost.setdefault(window.state, []).append(record.rank)
     slowdowns = [window.slowdown for _, window in parts if window.slowdown]
     first = min(window.first_step for _, window in parts)
     return WindowSeen(
         number=number,
         restart=restart,
         # The last step of a window that was cut short may never have ended.
-        steps=range(first, max(min(window.first_step + window.steps, one.steps + 1) for one, window in parts)),
+        steps=range(first, max(min(window.first_step + window.steps, record.steps + 1) for record, window in parts)),
         written=sum(window.state == "written" for _, window in parts),
         lost=tuple((state, tuple(ranks)) for state, ranks in lost.items()),
         slowdown=median(slowdowns) if slowdowns else None,
@@ -226,10 +239,10 @@ def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowR
 def _ended_before(record: RunRecord, last: Sequence[RankRecord]) -> int | None:
     """How many steps the first window was to wait for, where the job did not make as many."""
     settings = record.settings
-    if not settings.get("capture", True) or settings.get("when") or any(one.windows for one in record.ranks):
+    if not settings.get("capture", True) or settings.get("when") or any(rank.windows for rank in record.ranks):
         return None
     after = int(settings.get("after", 0))
-    return after if last and 0 < max(one.steps for one in last) <= after + 1 else None
+    return after if last and 0 < max(rank_record.steps for rank_record in last) <= after + 1 else None
 
 
 def _notes(ranks: Sequence[RankRecord]) -> Iterable[NoteSeen]:
@@ -237,11 +250,11 @@ def _notes(ranks: Sequence[RankRecord]) -> Iterable[NoteSeen]:
     texts: dict[str, str] = {}
     counts: dict[str, int] = {}
     by_rank: dict[str, dict[int, None]] = {}
-    for one in ranks:
-        for note in one.notes:
+    for rank_record in ranks:
+        for note in rank_record.notes:
             code = str(note.get("code", ""))
             texts.setdefault(code, str(note.get("text", "")))
             counts[code] = counts.get(code, 0) + int(note.get("count", 1))
-            by_rank.setdefault(code, {})[one.rank] = None
+            by_rank.setdefault(code, {})[rank_record.rank] = None
     for code, text in texts.items():
         yield NoteSeen(code=code, text=text, count=counts[code], ranks=tuple(by_rank[code]))

@@ -77,11 +77,11 @@ def _shown(path: Path) -> str:
 
 def render_stall(stall: Stall, path: Path | None) -> str:
     """Who holds the job up, and where each rank stands; ranks at the same place stand together."""
-    quiet_s = {one.rank: one.quiet_s for one in stall.ranks}
+    quiet_s = {rank.rank: rank.quiet_s for rank in stall.ranks}
     lines = _head(say.standstill(stall.after_s, stall.held_by, quiet_s))
     places = _places(stall.ranks)
-    for one, ranks in places[:_MOST_PLACES]:
-        lines += wrapped(_place(one, ranks), columns(), "  ", "    ")
+    for standing, ranks in places[:_MOST_PLACES]:
+        lines += wrapped(_place(standing, ranks), columns(), "  ", "    ")
     if len(places) > _MOST_PLACES:
         lines += [f"  {say.more_places(len(places) - _MOST_PLACES)}"]
     if stall.recordings:
@@ -93,15 +93,17 @@ def render_stall(stall: Stall, path: Path | None) -> str:
 
 def _places(ranks: Sequence[Standing]) -> list[tuple[Standing, list[int]]]:
     """The rarest place first: who stands alone is of most interest."""
-    found: dict[tuple[int, str, str, str], tuple[Standing, list[int]]] = {}
-    for one in ranks:
-        found.setdefault((one.steps, one.state, one.user, one.where), (one, []))[1].append(one.rank)
-    return sorted(found.values(), key=lambda place: (len(place[1]), place[1]))
+    by_place: dict[tuple[int, str, str, str], tuple[Standing, list[int]]] = {}
+    for standing in ranks:
+        by_place.setdefault((standing.steps, standing.state, standing.user, standing.where), (standing, []))[1].append(
+            standing.rank
+        )
+    return sorted(by_place.values(), key=lambda place: (len(place[1]), place[1]))
 
 
-def _place(one: Standing, ranks: Sequence[int]) -> str:
-    where = [clipped(one.user, 200)] if one.user else []
-    if one.where and one.where != one.user:
-        where.append(_("inside {place}").format(place=clipped(one.where, 200)))
-    said = say.standing(rank_list(ranks), len(ranks), one.steps, one.state)
+def _place(standing: Standing, ranks: Sequence[int]) -> str:
+    where = [clipped(standing.user, 200)] if standing.user else []
+    if standing.where and standing.where != standing.user:
+        where.append(_("inside {place}").format(place=clipped(standing.where, 200)))
+    said = say.standing(rank_list(ranks), len(ranks), standing.steps, standing.state)
     return clauses([said, *where])

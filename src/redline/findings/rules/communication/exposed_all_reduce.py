@@ -33,7 +33,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, chosen)
     last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     figures = {
-        "buckets": float(sum(begun_in_steps(*one).sum() for one in zip(diagnosis.ranks, chosen, strict=True))),
+        "buckets": float(sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))),
         "smallest_bytes": float(min(sizes, default=0)),
         "largest_bytes": float(max(sizes, default=0)),
         "exposed_ns": float(sum(time.length_ns for time in claims)),

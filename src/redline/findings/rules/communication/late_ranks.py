@@ -52,7 +52,7 @@ def _names(lateness: Lateness) -> dict[str, str]:
 
 
 def _also(lateness: Lateness) -> LateRank | None:
-    return next((one for one in lateness.ranks[1:] if one.share >= ALSO_SHARE), None)
+    return next((rank for rank in lateness.ranks[1:] if rank.share >= ALSO_SHARE), None)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -43,11 +43,11 @@ def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:
 
 def _neighbours(ranks: Sequence[Digest]) -> Neighbours:
     """With whom each rank exchanges by sends and receives."""
-    found: Neighbours = {}
-    for one, other in {edge for rank in ranks for edge in _edges(rank)}:
-        found.setdefault(one, set()).add(other)
-        found.setdefault(other, set()).add(one)
-    return found
+    neighbours: Neighbours = {}
+    for first, other in {edge for rank in ranks for edge in _edges(rank)}:
+        neighbours.setdefault(first, set()).add(other)
+        neighbours.setdefault(other, set()).add(first)
+    return neighbours
 
 
 def _connected(neighbours: Neighbours) -> list[Neighbours]:

@@ -38,8 +38,8 @@ class _Slow:
 _Kind = tuple[str, int, int]
 
 
-def _kind(one: CollectiveSeries | CollectiveRow) -> _Kind:
-    return one.collective, one.group_size, one.payload_bytes
+def _kind(exchange: CollectiveSeries | CollectiveRow) -> _Kind:
+    return exchange.collective, exchange.group_size, exchange.payload_bytes
 
 
 def _is_of(kind: _Kind, series: CollectiveSeries) -> bool:
@@ -52,7 +52,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     if not slow:
         return None
     claims = [_claim(rank, waiting, slow) for rank, waiting in zip(diagnosis.ranks, diagnosis.waiting, strict=True)]
-    worst = max(slow.values(), key=lambda one: one.row.exposed_ns * one.saved_share)
+    worst = max(slow.values(), key=lambda slow: slow.row.exposed_ns * slow.saved_share)
     return JobMatch(claims=claims, figures=_figures(worst), names={"collective": worst.row.collective})
 
 
@@ -67,19 +67,20 @@ def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Int
 def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     """By kind, in the order of the table."""
     facts = {
-        (one.facts.fabric_bytes_per_s, one.facts.pair_bytes_per_s, one.facts.fabric_devices) for one in diagnosis.ranks
+        (rank.facts.fabric_bytes_per_s, rank.facts.pair_bytes_per_s, rank.facts.fabric_devices)
+        for rank in diagnosis.ranks
     }
     if len(facts) > 1:
         return {}
     (machine,) = facts
-    found = {}
+    by_kind = {}
     for row in diagnosis.collectives:
         if row.collective not in ENDS_TOGETHER or row.payload_bytes < LARGE_BYTES or not row.matched:
             continue
-        one = _Slow(row, _link(row.group_size, *machine))
-        if one.link_bytes_per_s and 0 < one.bus_bytes_per_s < SLOW_SHARE * one.link_bytes_per_s:
-            found[_kind(row)] = one
-    return _in_one_node(found, diagnosis) if found else {}
+        slow = _Slow(row, _link(row.group_size, *machine))
+        if slow.link_bytes_per_s and 0 < slow.bus_bytes_per_s < SLOW_SHARE * slow.link_bytes_per_s:
+            by_kind[_kind(row)] = slow
+    return _in_one_node(by_kind, diagnosis) if by_kind else {}
 
 
 def _link(group_size: int, fabric: float, pair: float, devices: int) -> float:
@@ -102,8 +103,8 @@ def _in_one_node(slow: Mapping[_Kind, _Slow], diagnosis: Diagnosis) -> dict[_Kin
     anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
     hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks}
     return {
-        kind: one
-        for kind, one in slow.items()
+        kind: speed
+        for kind, speed in slow.items()
         if all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups[kind])
     }
 

@@ -52,8 +52,8 @@ def _sizes(analysis: RankAnalysis) -> tuple[I64, Floats]:
     shapes = operators.shapes[np.searchsorted(operators.row, row)]
     keys, which = distinct(timeline.spans.name[row], shapes)
     products = [product_of(timeline.text(name), timeline.text(shape)) for name, shape in keys.T.tolist()]
-    rows = np.array([_batch_rows(one) for one in products], np.int64)
-    rest = np.array([_without_weights(one) for one in products], np.float64)
+    rows = np.array([_batch_rows(product) for product in products], np.int64)
+    rest = np.array([_without_weights(product) for product in products], np.float64)
     return rows[which], rest[which]
 
 

@@ -19,17 +19,19 @@ _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    found = attentions_of(analysis.timeline) if analysis.on_gpu else []
-    if not found:
+    attention_spans = attentions_of(analysis.timeline) if analysis.on_gpu else []
+    if not attention_spans:
         return None
-    group = _launched_by(analysis, found)
+    group = _launched_by(analysis, attention_spans)
     attention_ns = int(analysis.activity.compute.dur_ns[group != NONE].sum())
     if attention_ns < STEP_SHARE * analysis.steps_ns:
         return None
-    kept_ns = np.array([_least_ns(analysis, one) for one in found])
-    _, queries, keys = max((one.scores for one in found), key=lambda scores: scores[1] * scores[2])
+    kept_ns = np.array([_least_ns(analysis, attention_span) for attention_span in attention_spans])
+    _, queries, keys = max(
+        (attention_span.scores for attention_span in attention_spans), key=lambda scores: scores[1] * scores[2]
+    )
     figures = {
-        "attentions": float(len(found)),
+        "attentions": float(len(attention_spans)),
         "attention_ns": float(attention_ns),
         "unrated": float(not kept_ns.all()),
     }
@@ -37,12 +39,15 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     return RuleMatch(claim=savings(analysis, beyond(analysis, group, kept_ns)), figures=figures, names=names)
 
 
-def _launched_by(analysis: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
+def _launched_by(analysis: RankAnalysis, attention_spans: Sequence[AttentionSpan]) -> I64:
     """For each piece of compute the attention that launched it."""
     work, spans, compute = analysis.timeline.device_work, analysis.timeline.spans, analysis.activity.compute
     launch = work.launch[np.searchsorted(work.row, compute.row)]
-    lane = np.array([one.lane for one in found])
-    start_ns, end_ns = (np.array([getattr(one, edge) for one in found]) for edge in ("start_ns", "end_ns"))
+    lane = np.array([attention_span.lane for attention_span in attention_spans])
+    start_ns, end_ns = (
+        np.array([getattr(attention_span, edge) for attention_span in attention_spans])
+        for edge in ("start_ns", "end_ns")
+    )
     group = np.full(len(compute), NONE, np.int64)
     for number in np.unique(lane).tolist():
         index = np.flatnonzero(lane == number)
@@ -54,22 +59,24 @@ def _launched_by(analysis: RankAnalysis, found: Sequence[AttentionSpan]) -> I64:
     return group
 
 
-def _least_ns(analysis: RankAnalysis, one: AttentionSpan) -> float:
+def _least_ns(analysis: RankAnalysis, attention_span: AttentionSpan) -> float:
     """What a fused attention needs at best; 0 where that is not known. A causal mask may hide half of the pairs."""
     machine, calls = analysis.machine, analysis.kernels.calls
-    call = int(np.searchsorted(calls.row, one.product))
-    known = machine is not None and call < len(calls) and calls.row[call] == one.product
-    if machine is None or not known or machine.memory_bytes_per_s is None or one.scores == UNKNOWN:
+    call = int(np.searchsorted(calls.row, attention_span.product))
+    known = machine is not None and call < len(calls) and calls.row[call] == attention_span.product
+    if machine is None or not known or machine.memory_bytes_per_s is None or attention_span.scores == UNKNOWN:
         return 0.0
     dtype = str(calls.dtype[call])
-    peaks = [machine.peak_flops_per_s(each) for each in (("fp32", "tf32") if dtype == "fp32" else (dtype,)) if each]
-    peak = max((each.value for each in peaks if each is not None), default=0.0)
+    peaks = [machine.peak_flops_per_s(name) for name in (("fp32", "tf32") if dtype == "fp32" else (dtype,)) if name]
+    peak = max((peak.value for peak in peaks if peak is not None), default=0.0)
     if not peak or dtype not in _WIDTH_BYTES:
         return 0.0
-    heads, queries, keys = one.scores
+    heads, queries, keys = attention_span.scores
     pairs = heads * queries * keys * (0.5 if queries == keys else 1.0)
-    flops = (10 if one.backward else 4) * pairs * one.size
-    size_bytes = (4 if one.backward else 2) * heads * (queries + keys) * one.size * _WIDTH_BYTES[dtype]
+    flops = (10 if attention_span.backward else 4) * pairs * attention_span.size
+    size_bytes = (
+        (4 if attention_span.backward else 2) * heads * (queries + keys) * attention_span.size * _WIDTH_BYTES[dtype]
+    )
     return max(flops / peak, size_bytes / machine.memory_bytes_per_s.value) * NS_PER_S
 
 

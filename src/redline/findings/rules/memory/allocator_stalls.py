@@ -58,8 +58,8 @@ def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
 def _memory(analysis: RankAnalysis) -> dict[str, float]:
     """The allocator of the fullest device when most was allocated; nothing where that is no trouble or not known."""
     marks = analysis.timeline.memory
-    known = {one.id: one.memory_bytes for one in analysis.timeline.metadata.devices if one.memory_bytes}
-    found: dict[str, float] = {}
+    known = {device.id: device.memory_bytes for device in analysis.timeline.metadata.devices if device.memory_bytes}
+    figures: dict[str, float] = {}
     for device, memory_bytes in known.items():
         rows = np.flatnonzero(marks.device == device)
         if not len(rows):
@@ -68,8 +68,8 @@ def _memory(analysis: RankAnalysis) -> dict[str, float]:
         reserved_bytes = int(marks.reserved_bytes[peak])
         unusable_bytes = reserved_bytes - int(marks.allocated_bytes[peak])
         if reserved_bytes > RESERVED_SHARE * memory_bytes and unusable_bytes > UNUSABLE_SHARE * memory_bytes:
-            found = dict(zip(_MEMORY, (1.0, memory_bytes, unusable_bytes), strict=True))
-    return found
+            figures = dict(zip(_MEMORY, (1.0, memory_bytes, unusable_bytes), strict=True))
+    return figures
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -11,7 +11,7 @@ CHANGING = (Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
 
 
 def match_findings(findings: Sequence[Finding]) -> JobMatch | None:
-    codes = sorted(one.code for one in findings if one.numerics in CHANGING)
+    codes = sorted(finding.code for finding in findings if finding.numerics in CHANGING)
     return JobMatch(names={"codes": ", ".join(codes)}) if codes else None
 
 

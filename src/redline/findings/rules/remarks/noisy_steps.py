@@ -17,8 +17,10 @@ SPREAD = 0.1  # standard deviation of steps of usual length, as a share of their
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     lengths_ns = [rank.ledger.end_ns - rank.ledger.start_ns for rank in diagnosis.ranks]
     steps = min(map(len, lengths_ns))
-    usual_ns = [one[is_usual(one)] for one in lengths_ns]
-    spread = float(np.mean([one.std() / one.mean() for one in usual_ns if len(one) and one.mean()] or [0.0]))
+    usual_ns = [of_rank[is_usual(of_rank)] for of_rank in lengths_ns]
+    spread = float(
+        np.mean([of_rank.std() / of_rank.mean() for of_rank in usual_ns if len(of_rank) and of_rank.mean()] or [0.0])
+    )
     if not steps or (steps >= FEWEST_STEPS and spread <= SPREAD):
         return None
     return JobMatch(figures={"steps": float(steps), "spread": spread})

@@ -57,7 +57,7 @@ class ReferenceLine:
 
 
 def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> MeasuredPoint:
-    low, value, high = (_digits(one) for one in (estimate.low, estimate.value, estimate.high))
+    low, value, high = (_digits(value_of) for value_of in (estimate.low, estimate.value, estimate.high))
     return MeasuredPoint(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
 
 
@@ -94,26 +94,26 @@ class RoofsFigure:
 
 def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
     """None where neither kernels nor the experiment were measured."""
-    found = calibration.roofline
-    if not calibration.kernels and found is None:
+    roofline = calibration.roofline
+    if not calibration.kernels and roofline is None:
         return None
-    bandwidth = memory_bytes_per_s(calibration.bandwidths) or (found.bandwidth_bytes_per_s if found else None)
+    bandwidth = memory_bytes_per_s(calibration.bandwidths) or (roofline.bandwidth_bytes_per_s if roofline else None)
     return RoofsFigure(
         kernels=_kernels(calibration.kernels),
         peaks=[
             ReferenceLine(
-                name=f"{one.dtype} {say.amount(one.burst_flops_per_s.value, work_unit(one.dtype))}",
-                value=_digits(one.burst_flops_per_s.value),
+                name=f"{peak.dtype} {say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype))}",
+                value=_digits(peak.burst_flops_per_s.value),
             )
-            for one in calibration.peaks
+            for peak in calibration.peaks
         ],
         bytes_per_s=_digits(bandwidth.value) if bandwidth else None,
         bandwidth=say.amount(bandwidth.value, "B/s") if bandwidth else "",
-        experiment=[_intensity(point) for point in found.points] if found else [],
+        experiment=[_intensity(point) for point in roofline.points] if roofline else [],
         experiment_name=_("the experiment: {dtype}, {method}").format(
-            dtype=found.dtype, method=clipped(found.method, _NAME_LIMIT)
+            dtype=roofline.dtype, method=clipped(roofline.method, _NAME_LIMIT)
         )
-        if found
+        if roofline
         else "",
         ridge=_ridge(calibration),
     )
@@ -152,11 +152,11 @@ def _intensity(point: IntensityPoint) -> MeasuredPoint:
 
 
 def _ridge(calibration: Calibration) -> MeasuredPoint | None:
-    found = calibration.roofline
-    if found is None:
+    roofline = calibration.roofline
+    if roofline is None:
         return None
-    text = _("ridge of the experiment: {ridge}").format(ridge=say.figure(found.ridge_flops_per_byte, "FLOP/byte"))
-    return _mark(found.ridge_flops_per_byte.value, found.peak_flops_per_s, text)
+    text = _("ridge of the experiment: {ridge}").format(ridge=say.figure(roofline.ridge_flops_per_byte, "FLOP/byte"))
+    return _mark(roofline.ridge_flops_per_byte.value, roofline.peak_flops_per_s, text)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -174,7 +174,8 @@ def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
     curves = []
     for kind in STREAMS:
         points = sorted(
-            (point for point in calibration.bandwidths if point.kind == kind), key=lambda one: one.working_bytes
+            (point for point in calibration.bandwidths if point.kind == kind),
+            key=lambda bandwidth_point: bandwidth_point.working_bytes,
         )
         if points:
             curves.append(
@@ -237,21 +238,27 @@ class BusFigure:
     curves: list[CollectiveCurve]
 
 
-def bus_figure(found: Collectives | None) -> BusFigure | None:
+def bus_figure(collectives: Collectives | None) -> BusFigure | None:
     """None where no collective with a size was measured."""
-    if found is None:
+    if collectives is None:
         return None
-    pair = pair_law(found)
-    operations = dict.fromkeys(point.operation for point in found.points if point.group == "world")
+    pair = pair_law(collectives)
+    operations = dict.fromkeys(point.operation for point in collectives.points if point.group == "world")
     curves = []
     for operation in operations:
         points = sorted(
-            (one for one in found.points if one.operation == operation and one.group == "world" and _moves(one)),
-            key=lambda one: one.size_bytes,
+            (
+                point
+                for point in collectives.points
+                if point.operation == operation and point.group == "world" and _moves(point)
+            ),
+            key=lambda point: point.size_bytes,
         )
         if points:
             ring = [_ring(point, pair) for point in points] if pair else []
-            curves.append(CollectiveCurve(name=clipped(operation, 40), marks=[_bus(one) for one in points], ring=ring))
+            curves.append(
+                CollectiveCurve(name=clipped(operation, 40), marks=[_bus(point) for point in points], ring=ring)
+            )
     return BusFigure(curves=curves) if curves else None
 
 
@@ -259,14 +266,16 @@ def _moves(point: CollectivePoint) -> bool:
     return point.size_bytes > 0 and point.bus_bytes_per_s > 0 and point.algorithm_bytes_per_s > 0
 
 
-def pair_law(found: Collectives) -> tuple[float, float] | None:
+def pair_law(collectives: Collectives) -> tuple[float, float] | None:
     """Latency in ns and rate of a message between two ranks: of all ranks at once, else of the median pair alone."""
-    laws = [law for law in found.laws if law.operation == "send_recv" and law.group == "world"]
+    laws = [law for law in collectives.laws if law.operation == "send_recv" and law.group == "world"]
     if laws:
         return laws[0].latency_ns, laws[0].bytes_per_s
-    if not found.pairs:
+    if not collectives.pairs:
         return None
-    return median(one.latency_ns for one in found.pairs), median(one.bytes_per_s for one in found.pairs)
+    return median(pair_speed.latency_ns for pair_speed in collectives.pairs), median(
+        pair_speed.bytes_per_s for pair_speed in collectives.pairs
+    )
 
 
 def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:

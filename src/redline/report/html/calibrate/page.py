@@ -28,42 +28,44 @@ _MOST_FACTS = 6
 
 def render(calibration: Calibration, machine: Machine) -> str:
     shown = dict(_tables(calibration, machine))
-    found = calibration.collectives
+    collectives = calibration.collectives
     return template("calibrate/page.html.j2").render(
         **frame(
             clipped(machine.name, 80),
             charts=_charts(calibration),
-            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
             words=script_messages(),
             drawers=["calibrate/charts.js"],
         ),
-        titles={name: one.title for name, one in shown.items()},
+        titles={name: table.title for name, table in shown.items()},
         headline=_headline(calibration),
         unusable=unusable(machine),
         second=say.headline(calibration),
         noise=say.noise(calibration.conditions),
-        troubles=list(say.troubles(found)),
-        health=say.health(found) if found is not None else "",
-        group=say.group_of_processes(found) if found is not None else "",
+        troubles=list(say.troubles(collectives)),
+        health=say.health(collectives) if collectives is not None else "",
+        group=say.group_of_processes(collectives) if collectives is not None else "",
         facts=list(_facts(calibration))[:_MOST_FACTS],
         ridge=say.ridge(calibration),
         doubling=say.doubling(calibration),
         has_record=catalogue.record(machine.base) is not None,
         is_synthetic=machine.synthetic,
         about=list(_about(calibration)),
-        declined=[say.declined(one) for one in (*calibration.declined, *(found.declined if found else ()))],
+        declined=[
+            say.declined(missing) for missing in (*calibration.declined, *(collectives.declined if collectives else ()))
+        ],
         definitions=definitions(),
     )
 
 
 def _charts(calibration: Calibration) -> dict[str, Any]:
-    found = {
+    pictures = {
         "roofs": figures.roofs_figure(calibration),
         "bandwidths": figures.bandwidths_figure(calibration),
         "sustained": figures.sustained_figure(calibration),
         "bus": figures.bus_figure(calibration.collectives),
     }
-    return {name: asdict(figure) for name, figure in found.items() if figure is not None}
+    return {name: asdict(figure) for name, figure in pictures.items() if figure is not None}
 
 
 def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, ReportTable]]:
@@ -82,7 +84,7 @@ def _tables(calibration: Calibration, machine: Machine) -> Iterator[tuple[str, R
         made["collectives"] = tables.collectives(calibration.collectives, verbose=True)
         made["ranks"] = tables.ranks(calibration.collectives)
         made["pairs"] = tables.pairs(calibration.collectives)
-    yield from ((name, one) for name, one in made.items() if one is not None and one.rows)
+    yield from ((name, table) for name, table in made.items() if table is not None and table.rows)
 
 
 # --- the first screen -------------------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ def _headline(calibration: Calibration) -> str:
     if rates:
         return _("{name} reaches at most {rates}.").format(name=name, rates=listed(rates))
     measured = [*(peak.burst_flops_per_s for peak in calibration.peaks), *([memory] if memory else [])]
-    why = next((why for one in measured if (why := why_not(one, calibration))), "")
+    why = next((why for estimate in measured if (why := why_not(estimate, calibration))), "")
     if not why:
         return name
     text = _("{name} could not be measured well enough: {why}. Calibrate again on a quiet machine.")
@@ -127,9 +129,11 @@ def _facts(calibration: Calibration) -> Iterator[Fact]:
     memory = memory_bytes_per_s(calibration.bandwidths)
     if memory is not None and not why_not(memory, calibration):
         yield _fact(_("memory bandwidth"), memory, "B/s", _("beyond the caches"))
-    found = calibration.roofline
-    if found is not None and not why_not(found.ridge_flops_per_byte, calibration):
-        yield _fact(_("ridge"), found.ridge_flops_per_byte, "", _("FLOP per byte in {dtype}").format(dtype=found.dtype))
+    roofline = calibration.roofline
+    if roofline is not None and not why_not(roofline.ridge_flops_per_byte, calibration):
+        yield _fact(
+            _("ridge"), roofline.ridge_flops_per_byte, "", _("FLOP per byte in {dtype}").format(dtype=roofline.dtype)
+        )
     for point in calibration.overheads:
         if point.name in ("launch", "dispatch") and not why_not(point.time_ns, calibration, on_host=True):
             yield _fact(label_of(f"{point.name}_ns"), point.time_ns, "ns", _("of one operator"))
@@ -147,7 +151,7 @@ def _largest_all_reduce(calibration: Calibration) -> CollectivePoint | None:
 
 
 def _fact(name: str, estimate: Estimate, unit: str, detail: str = "") -> Fact:
-    details = [one for one in (say.interval(estimate), detail) if one]
+    details = [text for text in (say.interval(estimate), detail) if text]
     return Fact(name=name, value=say.amount(estimate.value, unit), detail=listed(details))
 
 

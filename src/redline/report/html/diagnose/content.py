@@ -30,7 +30,7 @@ class PageContent:
 
 
 def content_of(diagnosis: Diagnosis, view: StepView | None) -> PageContent:
-    found = {
+    by_name = {
         "steps": figures.steps_figure(diagnosis) if _most_steps(diagnosis) > 1 else None,
         "strip": strip_figure(view) if view is not None else None,
         "ranks": figures.ranks_figure(diagnosis) if len(diagnosis.ranks) > 1 else None,
@@ -38,9 +38,9 @@ def content_of(diagnosis: Diagnosis, view: StepView | None) -> PageContent:
         "collectives": figures.collectives_figure(diagnosis),
     }
     return PageContent(
-        charts={name: asdict(figure) for name, figure in found.items() if figure is not None},
+        charts={name: asdict(figure) for name, figure in by_name.items() if figure is not None},
         tables={name: asdict(table) for name, table in _tables(diagnosis)},
-        missing=tuple(_why_missing(name) for name, figure in found.items() if figure is None),
+        missing=tuple(_why_missing(name) for name, figure in by_name.items() if figure is None),
     )
 
 

@@ -102,4 +102,7 @@ def definitions() -> list[tuple[str, str]]:
 
 def account_definitions(*, on_cpu: bool) -> list[tuple[str, str, str]]:
     """Code, name and meaning of every account."""
-    return [(account_names.code(one), account_names.name(one), meaning(one, on_cpu=on_cpu)) for one in ACCOUNTS]
+    return [
+        (account_names.code(account), account_names.name(account), meaning(account, on_cpu=on_cpu))
+        for account in ACCOUNTS
+    ]

@@ -114,20 +114,20 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
     averages = np.array([rank.ledger.steps.sum(axis=0) / max(len(rank.ledger.steps), 1) for rank in ranks])
     amounts = np.array([averages[list(column)].mean(axis=0) for column in columns])
     step_ns = sum(diagnosis.per_step.values()) or 1.0
-    shown = [one for one in ACCOUNTS if amounts[:, place(one)].max() >= _LEAST_SHARE * step_ns]
+    shown = [account for account in ACCOUNTS if amounts[:, place(account)].max() >= _LEAST_SHARE * step_ns]
     caused, unit, texts = _caused(diagnosis, columns)
     return RanksFigure(
         unit=_("% of the average step"),
         labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
         percent=[
             StackedSeries(
-                code=account_names.code(one),
-                name=account_names.name(one),
-                values=[round(100 * value / step_ns, 2) for value in amounts[:, place(one)].tolist()],
+                code=account_names.code(account),
+                name=account_names.name(account),
+                values=[round(100 * value / step_ns, 2) for value in amounts[:, place(account)].tolist()],
             )
-            for one in shown
+            for account in shown
         ],
-        times=[[format_ns(round(value)) for value in amounts[:, place(one)].tolist()] for one in shown],
+        times=[[format_ns(round(value)) for value in amounts[:, place(account)].tolist()] for account in shown],
         caused=caused,
         caused_unit=unit,
         caused_texts=texts,
@@ -137,17 +137,17 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
 
 def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float], str, list[str]]:
     """How long all others waited for the ranks of each column, and for whom of them longest."""
-    late = {one.rank: one for one in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    late = {rank.rank: rank for rank in diagnosis.lateness.ranks} if diagnosis.lateness else {}
     of_column = [
         [late[rank] for rank in (diagnosis.ranks[index].origin.rank for index in column) if rank in late]
         for column in columns
     ]
-    sums = [sum(one.caused_ns for one in found) for found in of_column]
+    sums = [sum(late.caused_ns for late in column) for column in of_column]
     if not any(sums):
         return [], "", []
     unit, unit_ns = time_unit(max(sums))
-    worst = [max(found, key=lambda one: one.caused_ns, default=None) for found in of_column]
-    texts = ["" if one is None else late_line(one) for one in worst]
+    worst = [max(column, key=lambda late: late.caused_ns, default=None) for column in of_column]
+    texts = ["" if late is None else late_line(late) for late in worst]
     return scaled(sums, unit_ns), unit, texts
 
 
@@ -212,7 +212,9 @@ def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
     if not rows or not bytes_per_s:
         return None
     longest_ns = max(row.time_ns for row in rows)
-    peaks = {one.dtype: one.peak_flops_per_s for rank in diagnosis.ranks for one in rank.arithmetic}
+    peaks = {
+        arithmetic.dtype: arithmetic.peak_flops_per_s for rank in diagnosis.ranks for arithmetic in rank.arithmetic
+    }
     return RooflineFigure(
         points=[
             ScatterPoint(
@@ -244,7 +246,7 @@ def _bandwidth(rated: Sequence[KernelRow]) -> float:
 
 
 def _kernel_text(row: KernelRow) -> str:
-    name = " ".join(one for one in (clipped(row.operator, _NAME_LIMIT), shapes_or_kernel(row)) if one)
+    name = " ".join(text for text in (clipped(row.operator, _NAME_LIMIT), shapes_or_kernel(row)) if text)
     share = _("above its roof") if row.share is None else _("{share} of its roof").format(share=percent(row.share))
     return _("{name}\n{calls}, {time}\n{rate}, {share}").format(
         name=name,
@@ -340,9 +342,9 @@ def _links(diagnosis: Diagnosis) -> list[CeilingLine]:
     machine = catalogue.record(machines.pop()) if len(machines) == 1 else None
     if machine is None:
         return []
-    found = ((machine.link or _("link"), machine.fabric_bytes_per_s), (_("network"), machine.nic_bytes_per_s))
+    links = ((machine.link or _("link"), machine.fabric_bytes_per_s), (_("network"), machine.nic_bytes_per_s))
     return [
         CeilingLine(name=f"{name} {format_rate(figure.value, 'B')}", value=figure.value)
-        for name, figure in found
+        for name, figure in links
         if figure is not None
     ]

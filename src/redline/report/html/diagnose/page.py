@@ -57,7 +57,7 @@ def _notes(content: PageContent) -> dict[str, Any]:
 
 
 def _findings(findings: Findings, ranks: int) -> dict[str, Any]:
-    codes = {one.code for one in (*findings.findings, *findings.remarks)}
+    codes = {finding.code for finding in (*findings.findings, *findings.remarks)}
     cards = page_cards(findings.findings, ranks, codes)
     return {
         "cards": cards[:_OPEN_CARDS],

@@ -184,7 +184,7 @@ def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator
     for box in boxes:
         groups.setdefault((box.colour, box.name), []).append(box)
     order = [*map(account_names.code, ACCOUNTS), *_COLOURS.values()]
-    for (colour, name), group in sorted(groups.items(), key=lambda one: order.index(one[0][0])):
+    for (colour, name), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         yield Boxes(
             colour=colour,
             name=name,
@@ -201,7 +201,7 @@ def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     if lane.device == NONE:
         return clipped(lane.label or _("thread {thread}").format(thread=lane.thread), _NAME_LIMIT)
     name = clipped(lane.label or _("stream {stream}").format(stream=lane.stream), _NAME_LIMIT)
-    several = len({one.device for one in lanes if one.device != NONE}) > 1
+    several = len({strip_lane.device for strip_lane in lanes if strip_lane.device != NONE}) > 1
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 
 

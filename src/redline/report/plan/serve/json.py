@@ -28,20 +28,20 @@ def as_record(plan: ServingPlan) -> dict[str, Any]:
         "machine": plan.machine.name,
         **{name: plain(getattr(plan, name)) for name in _PLAIN},
         "best": None if plan.best is None else _point(plan, plan.best),
-        "frontier": [_point(plan, one) for one in plan.frontier],
-        "points": [_point(plan, one) for one in plan.points],
+        "frontier": [_point(plan, point) for point in plan.frontier],
+        "points": [_point(plan, point) for point in plan.points],
         "refused": [{"tp": tp, "dtype": dtype, "weights_bytes": plain(size)} for tp, dtype, size in plan.refused],
     }
 
 
-def _point(plan: ServingPlan, one: ServingPoint) -> dict[str, Any]:
+def _point(plan: ServingPlan, serving_point: ServingPoint) -> dict[str, Any]:
     parts = ("compute_s", "memory_s", "communication_s", "overhead_s")
     return {
-        **plain(one),
-        "step_s": dict(zip(parts, plain(one.step_s), strict=True)),
-        "prompt_s": dict(zip(parts, plain(one.prompt_s), strict=True)),
-        "tokens_per_s_device": plain(one.tokens_per_s_device),
-        "tokens_per_s_user": plain(one.tokens_per_s_user),
-        "cost_per_million": plain(plan.cost_per_million(one)),
-        "limit": one.step_limit.name.lower(),
+        **plain(serving_point),
+        "step_s": dict(zip(parts, plain(serving_point.step_s), strict=True)),
+        "prompt_s": dict(zip(parts, plain(serving_point.prompt_s), strict=True)),
+        "tokens_per_s_device": plain(serving_point.tokens_per_s_device),
+        "tokens_per_s_user": plain(serving_point.tokens_per_s_user),
+        "cost_per_million": plain(plan.cost_per_million(serving_point)),
+        "limit": serving_point.step_limit.name.lower(),
     }

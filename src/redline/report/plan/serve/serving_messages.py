@@ -42,40 +42,46 @@ def verdict(plan: ServingPlan) -> str:
             way=way(plan.best), speed=count(plan.best.tokens_per_s_device), interval=_speeds(plan.best)
         )
     if not plan.points:
-        tp, dtype, weights = min(plan.refused, key=lambda one: one[2])
+        tp, dtype, weights = min(plan.refused, key=lambda refusal: refusal[2])
         text = _("Nothing fits. Even tp {tp} in {dtype} needs {weights} of {device} on each GPU for weights alone.")
         return text.format(tp=tp, dtype=dtype, weights=gigabytes(weights), device=gigabytes(plan.device_bytes))
-    nearest = min(plan.points, key=lambda one: _beyond(plan, one))
+    nearest = min(plan.points, key=lambda point: _beyond(plan, point))
     text = _("No configuration meets the limits. The closest, {way}, has a TTFT of {first} and a TPOT of {each}.")
     return text.format(way=way(nearest), first=seconds(nearest.ttft_s.value), each=seconds(nearest.tpot_s.value))
 
 
-def _speeds(one: ServingPoint) -> str:
+def _speeds(serving_point: ServingPoint) -> str:
     """The interval of the throughput of a GPU, where it is known."""
-    figure = one.tokens_per_s
+    figure = serving_point.tokens_per_s
     if figure.low is None or figure.high is None:
         return ""
-    return _(" ({low} to {high})").format(low=count(figure.low / one.tp), high=count(figure.high / one.tp))
+    return _(" ({low} to {high})").format(
+        low=count(figure.low / serving_point.tp), high=count(figure.high / serving_point.tp)
+    )
 
 
-def _beyond(plan: ServingPlan, one: ServingPoint) -> float:
+def _beyond(plan: ServingPlan, serving_point: ServingPoint) -> float:
     """By which factor the worst limit is missed."""
-    wanted = ((one.ttft_s.value, plan.most_ttft_s), (one.tpot_s.value, plan.most_tpot_s))
+    wanted = ((serving_point.ttft_s.value, plan.most_ttft_s), (serving_point.tpot_s.value, plan.most_tpot_s))
     return max(value / most for value, most in wanted if most is not None)
 
 
-def way(one: ServingPoint) -> str:
+def way(serving_point: ServingPoint) -> str:
     text = ngettext(
         "{size} in {dtype} with {load:,} concurrent request",
         "{size} in {dtype} with {load:,} concurrent requests",
-        one.concurrency,
+        serving_point.concurrency,
     )
-    return text.format(size=size(one), dtype=one.dtype, load=one.concurrency)
+    return text.format(size=size(serving_point), dtype=serving_point.dtype, load=serving_point.concurrency)
 
 
-def size(one: ServingPoint) -> str:
+def size(serving_point: ServingPoint) -> str:
     """How the GPUs of a copy share it."""
-    return f"tp {one.tp}" if one.attention_dp == 1 else _("ep {size} with replicated attention").format(size=one.tp)
+    return (
+        f"tp {serving_point.tp}"
+        if serving_point.attention_dp == 1
+        else _("ep {size} with replicated attention").format(size=serving_point.tp)
+    )
 
 
 def limits(plan: ServingPlan) -> str:
@@ -119,27 +125,27 @@ def ranged(figure: Ranged) -> str:
         return _("{value}; no interval: no published measurements of this engine on this GPU").format(
             value=seconds(figure.value)
         )
-    found = interval(seconds(figure.low), seconds(figure.high))
-    return _("{value}; 80 % interval: {interval}").format(value=seconds(figure.value), interval=found)
+    text = interval(seconds(figure.low), seconds(figure.high))
+    return _("{value}; 80 % interval: {interval}").format(value=seconds(figure.value), interval=text)
 
 
-def memory(plan: ServingPlan, one: ServingPoint) -> str:
+def memory(plan: ServingPlan, serving_point: ServingPoint) -> str:
     text = _("{weights} weights and {cache} KV cache of {device}; room for {most:,.0f} concurrent sequences")
     return text.format(
-        weights=gigabytes(one.weights_bytes),
-        cache=gigabytes(one.cache_bytes),
+        weights=gigabytes(serving_point.weights_bytes),
+        cache=gigabytes(serving_point.cache_bytes),
         device=gigabytes(plan.device_bytes),
-        most=one.most,
+        most=serving_point.most,
     )
 
 
-def copies(plan: ServingPlan, one: ServingPoint) -> str:
+def copies(plan: ServingPlan, serving_point: ServingPoint) -> str:
     text = _("{copies:,} on {devices:,} GPUs: {speed} tokens/s and {load:,} concurrent requests in total")
     return text.format(
-        copies=one.copies,
+        copies=serving_point.copies,
         devices=plan.devices,
-        speed=count(one.copies * one.tokens_per_s.value),
-        load=one.copies * one.concurrency,
+        speed=count(serving_point.copies * serving_point.tokens_per_s.value),
+        load=serving_point.copies * serving_point.concurrency,
     )
 
 
@@ -155,13 +161,13 @@ def refused(plan: ServingPlan) -> Iterator[str]:
 def trust(plan: ServingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} held-out runs of {engine}")
-    for one in plan.evidence:
+    for evidence in plan.evidence:
         yield text.format(
-            metric=_(METRICS[one.metric]),
-            rows=one.rows,
+            metric=_(METRICS[evidence.metric]),
+            rows=evidence.rows,
             engine=clipped(plan.engine, 40),
-            median=share(one.median),
-            p90=share(one.p90),
+            median=share(evidence.median),
+            p90=share(evidence.p90),
         )
     if not plan.measured_here:
         text = _("No published runs of {engine} on {machine}: constants are from other GPUs, without an interval.")

@@ -26,14 +26,14 @@ def _pass_row(name: str, parts: Sequence[float], limit: ServingLimit) -> tuple[s
     return (name, *(seconds(part) if part else "-" for part in parts), seconds(sum(parts)), _(say.LIMITS[limit]))
 
 
-def points(plan: ServingPlan, found: Sequence[ServingPoint], title: str, *, brief: bool) -> ReportTable:
+def points(plan: ServingPlan, serving_points: Sequence[ServingPoint], title: str, *, brief: bool) -> ReportTable:
     """Ways to serve, with what a user and a GPU get. `brief` is narrow enough for a terminal."""
     columns = [name for name in _columns(plan) if not brief or name not in _WIDE]
-    rows = tuple(tuple(_columns(plan)[name](one) for name in columns) for one in found)
+    rows = tuple(tuple(_columns(plan)[name](serving_point) for name in columns) for serving_point in serving_points)
     notes = [_("per user, per GPU: output tokens per second; limited by: what takes most of a decode step")]
-    if any(one.attention_dp > 1 for one in found):
+    if any(serving_point.attention_dp > 1 for serving_point in serving_points):
         notes.append(_("ep 8, dp 8: experts are split over 8 GPUs, attention is replicated on each"))
-    if any(not one.meets for one in found):
+    if any(not serving_point.meets for serving_point in serving_points):
         notes.append(_("*: misses a limit"))
     return ReportTable(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
 
@@ -45,24 +45,28 @@ def _columns(plan: ServingPlan) -> dict[str, Callable[[ServingPoint], str]]:
     """By head."""
     columns: dict[str, Callable[[ServingPoint], str]] = {
         marked("replica"): _size,
-        marked("format"): lambda one: one.dtype,
-        marked("concurrency"): lambda one: f"{one.concurrency:,}" if one.meets else f"{one.concurrency:,}*",
-        _WIDE[0]: lambda one: f"{one.batch:,.0f}",
-        _WIDE[1]: lambda one: f"{one.most:,.0f}",
-        marked("TTFT"): lambda one: seconds(one.ttft_s.value),
-        marked("TPOT"): lambda one: seconds(one.tpot_s.value),
-        marked("per user"): lambda one: count(one.tokens_per_s_user),
-        marked("per GPU"): lambda one: count(one.tokens_per_s_device),
-        _WIDE[2]: lambda one: gigabytes(one.weights_bytes + one.cache_bytes),
+        marked("format"): lambda point: point.dtype,
+        marked("concurrency"): lambda point: f"{point.concurrency:,}" if point.meets else f"{point.concurrency:,}*",
+        _WIDE[0]: lambda point: f"{point.batch:,.0f}",
+        _WIDE[1]: lambda point: f"{point.most:,.0f}",
+        marked("TTFT"): lambda point: seconds(point.ttft_s.value),
+        marked("TPOT"): lambda point: seconds(point.tpot_s.value),
+        marked("per user"): lambda point: count(point.tokens_per_s_user),
+        marked("per GPU"): lambda point: count(point.tokens_per_s_device),
+        _WIDE[2]: lambda point: gigabytes(point.weights_bytes + point.cache_bytes),
     }
     if plan.price is not None:
-        columns[marked("per million")] = lambda one: f"{plan.cost_per_million(one):.3g}"
-    columns[marked("limited by")] = lambda one: _(say.LIMITS[one.step_limit])
+        columns[marked("per million")] = lambda point: f"{plan.cost_per_million(point):.3g}"
+    columns[marked("limited by")] = lambda point: _(say.LIMITS[point.step_limit])
     return columns
 
 
-def _size(one: ServingPoint) -> str:
-    return f"tp {one.tp}" if one.attention_dp == 1 else f"ep {one.tp}, dp {one.attention_dp}"
+def _size(serving_point: ServingPoint) -> str:
+    return (
+        f"tp {serving_point.tp}"
+        if serving_point.attention_dp == 1
+        else f"ep {serving_point.tp}, dp {serving_point.attention_dp}"
+    )
 
 
 def frontier(plan: ServingPlan, *, brief: bool) -> ReportTable:

@@ -33,33 +33,37 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
         _("failure rate of"), _("MTBF"), _("recovery"), _("restart"), _("checkpoint"), _("best interval"),
         _("goodput"), _("time"),
     )  # fmt: skip
-    shown = [one for one in cost.cases if one.in_band or not brief]
-    rows = tuple(_row(one) for one in shown)
+    shown = [case for case in cost.cases if case.in_band or not brief]
+    rows = tuple(_row(scenario) for scenario in shown)
     text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
     title = text.format(tokens=count(cost.job.tokens))
     note = _("range: the interval of the step time, and all of these failure rates and recoveries")
     return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty="")
 
 
-def _row(one: FailureScenario) -> tuple[str, ...]:
+def _row(failure_scenario: FailureScenario) -> tuple[str, ...]:
     return (
-        clipped(one.rate.id, 30),
-        duration(one.mean_time_between_failures_s),
-        clipped(one.recovery.id, 30),
-        duration(one.recovery.restart_s),
-        duration(one.recovery.checkpoint_s),
-        duration(one.interval_s),
-        share(one.goodput),
-        days(one.time_s / _DAY),
+        clipped(failure_scenario.rate.id, 30),
+        duration(failure_scenario.mean_time_between_failures_s),
+        clipped(failure_scenario.recovery.id, 30),
+        duration(failure_scenario.recovery.restart_s),
+        duration(failure_scenario.recovery.checkpoint_s),
+        duration(failure_scenario.interval_s),
+        share(failure_scenario.goodput),
+        days(failure_scenario.time_s / _DAY),
     )
 
 
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 
-def span(found: ThreePointEstimate, shown: Callable[[float], str]) -> str:
+def span(three_point_estimate: ThreePointEstimate, shown: Callable[[float], str]) -> str:
     """The likely value, from the least to the most."""
-    low, likely, high = shown(found.low), shown(found.likely), shown(found.high)
+    low, likely, high = (
+        shown(three_point_estimate.low),
+        shown(three_point_estimate.likely),
+        shown(three_point_estimate.high),
+    )
     return (
         likely if low == likely == high else _("{likely} ({low} to {high})").format(likely=likely, low=low, high=high)
     )

@@ -37,13 +37,16 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Tr
         "tokens_per_step": plain(plan.tokens_per_step),
         "best": _candidate(plan.best),
         "safer": None if plan.safer is None else _candidate(plan.safer),
-        "ranked": [_candidate(one) for one in plan.ranked],
-        "frontier": [_candidate(one) for one in plan.frontier],
-        "overlaps": [_overlap(one) for one in plan.overlaps],
-        "alternatives": [_with_layout(one) for one in plan.alternatives],
-        "changes": [_with_layout(one) for one in plan.changes],
+        "ranked": [_candidate(candidate) for candidate in plan.ranked],
+        "frontier": [_candidate(candidate) for candidate in plan.frontier],
+        "overlaps": [_overlap(overlap) for overlap in plan.overlaps],
+        "alternatives": [_with_layout(alternative) for alternative in plan.alternatives],
+        "changes": [_with_layout(change) for change in plan.changes],
         "evidence": plain(plan.evidence),
-        "sizes": [{"devices": one.devices, "fits": one.fits, "best": _candidate(one.best)} for one in sizes],
+        "sizes": [
+            {"devices": training_plan.devices, "fits": training_plan.fits, "best": _candidate(training_plan.best)}
+            for training_plan in sizes
+        ],
         "job": None if job is None else _job(job),
     }
 
@@ -54,8 +57,8 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def _candidate(one: Candidate) -> dict[str, Any]:
-    return {**plain(one), "layout": _layout(one.layout)}
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {**plain(candidate), "layout": _layout(candidate.layout)}
 
 
 def _layout(layout: Layout) -> dict[str, Any]:
@@ -67,29 +70,29 @@ def _layout(layout: Layout) -> dict[str, Any]:
     return {**plain(layout), **names}
 
 
-def _overlap(one: Overlap) -> dict[str, Any]:
-    return {**plain(one), "ratio": plain(one.ratio), "hidden": one.is_hidden}
+def _overlap(overlap: Overlap) -> dict[str, Any]:
+    return {**plain(overlap), "ratio": plain(overlap.ratio), "hidden": overlap.is_hidden}
 
 
-def _with_layout(one: Alternative | Change) -> dict[str, Any]:
-    return {**plain(one), "layout": _layout(one.layout)}
+def _with_layout(other: Alternative | Change) -> dict[str, Any]:
+    return {**plain(other), "layout": _layout(other.layout)}
 
 
 def _job(cost: JobCost) -> dict[str, Any]:
     derived = ("ideal_days", "days", "device_hours", "money", "energy_wh")
     cases = [
         {
-            "failures": one.rate.id,
-            "recovery": one.recovery.id,
-            "restart_s": plain(one.recovery.restart_s),
-            "checkpoint_s": plain(one.recovery.checkpoint_s),
-            "in_band": one.in_band,
-            "mean_time_between_failures_s": plain(one.mean_time_between_failures_s),
-            "interval_s": plain(one.interval_s),
-            "goodput": plain(one.goodput),
-            "time_s": plain(one.time_s),
+            "failures": case.rate.id,
+            "recovery": case.recovery.id,
+            "restart_s": plain(case.recovery.restart_s),
+            "checkpoint_s": plain(case.recovery.checkpoint_s),
+            "in_band": case.in_band,
+            "mean_time_between_failures_s": plain(case.mean_time_between_failures_s),
+            "interval_s": plain(case.interval_s),
+            "goodput": plain(case.goodput),
+            "time_s": plain(case.time_s),
         }
-        for one in cost.cases
+        for case in cost.cases
     ]
     return {
         "tokens": plain(cost.job.tokens),

@@ -42,11 +42,12 @@ def _facts(screen: TrainScreen) -> Iterator[str]:
 def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
     yield bars.title
     width = _BAR_WIDTH + columns() - PLAIN_COLUMNS
-    names = max(width_of(one.name) for one in bars.bars)
-    amounts = max(width_of(amount) for amount in (bars.total, *(one.amount for one in bars.bars)))
-    for one in bars.bars:
-        drawn = styled(bar(one.start, one.end, unicode=unicode, width=width), Style.LABEL)
-        yield f"  {left(one.name, names)}  {right(one.amount, amounts)}  {one.share:>7}  {drawn}".rstrip()
+    names = max(width_of(stacked_part.name) for stacked_part in bars.bars)
+    amounts = max(width_of(amount) for amount in (bars.total, *(stacked_part.amount for stacked_part in bars.bars)))
+    for stacked_part in bars.bars:
+        drawn = styled(bar(stacked_part.start, stacked_part.end, unicode=unicode, width=width), Style.LABEL)
+        amount = right(stacked_part.amount, amounts)
+        yield f"  {left(stacked_part.name, names)}  {amount}  {stacked_part.share:>7}  {drawn}".rstrip()
     total = f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}  {bars.total_share:>7}  {bars.of}"
     yield total.rstrip()
 

@@ -114,40 +114,42 @@ def batch(plan: TrainingPlan) -> str:
     )  # fmt: skip
 
 
-def step(plan: TrainingPlan, one: Candidate) -> str:
+def step(plan: TrainingPlan, candidate: Candidate) -> str:
     if units.counts_samples(plan):
-        return _("{step}; no interval: no custom modules were measured").format(step=seconds(one.step_s))
-    found = interval(seconds(one.step_low_s), seconds(one.step_high_s))
-    return _("{step}; 80 % interval: {interval}").format(step=seconds(one.step_s), interval=found)
+        return _("{step}; no interval: no custom modules were measured").format(step=seconds(candidate.step_s))
+    text = interval(seconds(candidate.step_low_s), seconds(candidate.step_high_s))
+    return _("{step}; 80 % interval: {interval}").format(step=seconds(candidate.step_s), interval=text)
 
 
-def speed(plan: TrainingPlan, one: Candidate) -> str:
+def speed(plan: TrainingPlan, candidate: Candidate) -> str:
     text = _("{all} {unit}, {each} per GPU; MFU {mfu}")
     return text.format(
         unit=units.per_second(plan),
-        all=count(one.tokens_per_s), each=count(one.tokens_per_s / plan.devices), mfu=share(one.mfu)
+        all=count(candidate.tokens_per_s), each=count(candidate.tokens_per_s / plan.devices), mfu=share(candidate.mfu)
     )  # fmt: skip
 
 
-def memory(plan: TrainingPlan, one: Candidate) -> str:
+def memory(plan: TrainingPlan, candidate: Candidate) -> str:
     text = (
         _("{peak} of {device} at the peak; OOM probability {chance}")
         if units.counts_samples(plan)
         else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
     )
     return text.format(
-        peak=gigabytes(one.peak_bytes),
+        peak=gigabytes(candidate.peak_bytes),
         device=gigabytes(plan.device_bytes),
-        interval=interval(gigabytes(one.peak_low_bytes), gigabytes(one.peak_high_bytes)),
-        chance=chance(one.chance),
+        interval=interval(gigabytes(candidate.peak_low_bytes), gigabytes(candidate.peak_high_bytes)),
+        chance=chance(candidate.chance),
     )
 
 
-def safer(plan: TrainingPlan, one: Candidate) -> str:
+def safer(plan: TrainingPlan, candidate: Candidate) -> str:
     text = _("{layout}: {slower} slower, {peak} at the peak, OOM probability {chance}")
     return text.format(
-        layout=layouts.as_text(one.layout, one.micro_batches),
-        slower=share(one.step_s / plan.best.step_s - 1), peak=gigabytes(one.peak_bytes), chance=chance(one.chance)
+        layout=layouts.as_text(candidate.layout, candidate.micro_batches),
+        slower=share(candidate.step_s / plan.best.step_s - 1),
+        peak=gigabytes(candidate.peak_bytes),
+        chance=chance(candidate.chance),
     )  # fmt: skip
 
 
@@ -175,7 +177,7 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
             if units.counts_samples(plan)
             else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation reduce that.")
         )
-    more = next((one for one in plan.changes if one.what == "memory"), None)
+    more = next((better for better in plan.changes if better.what == "memory"), None)
     if more is not None and more.differs:
         yield _("It would fit with {factor} the memory per GPU.").format(factor=f"{more.factor:g}x")
 
@@ -183,70 +185,72 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
 # --- traffic and compute ----------------------------------------------------------------------------------------------
 
 
-def overlap(one: Overlap) -> str:
+def overlap(pair: Overlap) -> str:
     """Whether traffic hides."""
-    return _("hidden") if one.is_hidden else _("exposed: {time}").format(time=seconds(one.exposed_s))
+    return _("hidden") if pair.is_hidden else _("exposed: {time}").format(time=seconds(pair.exposed_s))
 
 
 # --- other layouts ----------------------------------------------------------------------------------------------------
 
 
-def slower(one: Alternative, plan: TrainingPlan) -> str:
-    if not one.fits and plan.fits:
+def slower(alternative: Alternative, plan: TrainingPlan) -> str:
+    if not alternative.fits and plan.fits:
         return _("does not fit")
-    if abs(one.slower - 1) < _FAINT:
+    if abs(alternative.slower - 1) < _FAINT:
         return _("no slower")
-    if one.slower < 1:
-        return _("{share} faster").format(share=share(1 / one.slower - 1))
-    if one.slower < _TWICE:
-        return _("{share} slower").format(share=share(one.slower - 1))
-    return _("{times} as long").format(times=times(one.slower))
+    if alternative.slower < 1:
+        return _("{share} faster").format(share=share(1 / alternative.slower - 1))
+    if alternative.slower < _TWICE:
+        return _("{share} slower").format(share=share(alternative.slower - 1))
+    return _("{times} as long").format(times=times(alternative.slower))
 
 
-def why(one: Alternative, plan: TrainingPlan) -> str:
+def why(alternative: Alternative, plan: TrainingPlan) -> str:
     """What is worse about it."""
-    if one.cause == "memory":
-        return _("the smallest needs {times} the memory of a GPU").format(times=times(one.grown))
-    if one.slower < 1 - _FAINT:
+    if alternative.cause == "memory":
+        return _("the smallest needs {times} the memory of a GPU").format(times=times(alternative.grown))
+    if alternative.slower < 1 - _FAINT:
         return _("but it needs more memory")
-    if one.slower < 1 + _FAINT:
+    if alternative.slower < 1 + _FAINT:
         return _("the difference is within the prediction error")
-    part = _(PARTS[f"{one.cause}_s"])
-    if isinf(one.grown):
-        said = _("{part}: {time}, up from 0").format(part=part, time=seconds(one.grown_s))
+    part = _(PARTS[f"{alternative.cause}_s"])
+    if isinf(alternative.grown):
+        said = _("{part}: {time}, up from 0").format(part=part, time=seconds(alternative.grown_s))
     else:
-        said = _("{part}: {times}, {time} more").format(part=part, times=times(one.grown), time=seconds(one.grown_s))
-    return clauses([said, _("crosses nodes")]) if _leaves_the_node(one, plan) else said
+        said = _("{part}: {times}, {time} more").format(
+            part=part, times=times(alternative.grown), time=seconds(alternative.grown_s)
+        )
+    return clauses([said, _("crosses nodes")]) if _leaves_the_node(alternative, plan) else said
 
 
-def _leaves_the_node(one: Alternative, plan: TrainingPlan) -> bool:
+def _leaves_the_node(alternative: Alternative, plan: TrainingPlan) -> bool:
     """Whether the traffic that grew now passes between nodes, and did not in the best layout."""
-    groups = {"tensor": ("tp",), "context": ("tp", "cp"), "expert": ("tp", "ep")}.get(one.cause)
+    groups = {"tensor": ("tp",), "context": ("tp", "cp"), "expert": ("tp", "ep")}.get(alternative.cause)
     if groups is None:
         return False
     before = after = 1.0
     for name in groups:
-        before, after = before * getattr(plan.best.layout, name), after * getattr(one.layout, name)
+        before, after = before * getattr(plan.best.layout, name), after * getattr(alternative.layout, name)
     return before <= plan.devices_per_node < after
 
 
-def change(one: Change) -> str:
+def change(better: Change) -> str:
     """What a better machine would change."""
     text = _("{what}: {effect}")
-    return text.format(what=_(BETTER[one.what]).format(factor=f"{one.factor:g}x"), effect=effect(one))
+    return text.format(what=_(BETTER[better.what]).format(factor=f"{better.factor:g}x"), effect=effect(better))
 
 
-def effect(one: Change) -> str:
-    if not isfinite(one.faster) or one.faster <= 0:
+def effect(better: Change) -> str:
+    if not isfinite(better.faster) or better.faster <= 0:
         return _("still nothing would fit")
-    is_faster = one.faster - 1 >= _FAINT
-    gain = _("{share} faster").format(share=share(one.faster - 1)) if is_faster else _("hardly faster")
-    if not one.differs:
+    is_faster = better.faster - 1 >= _FAINT
+    gain = _("{share} faster").format(share=share(better.faster - 1)) if is_faster else _("hardly faster")
+    if not better.differs:
         return _("{gain}, the same layout").format(gain=gain)
-    micro_batch = _("micro-batch {size}").format(size=int(one.layout.micro_batch))
-    kept = [layouts.split(one.layout), micro_batch]
-    kept += [layouts.sharding(one.layout)] if one.layout.zero else []
-    policy = _("recomputation: {policy}").format(policy=layouts.recompute(one.layout))
+    micro_batch = _("micro-batch {size}").format(size=int(better.layout.micro_batch))
+    kept = [layouts.split(better.layout), micro_batch]
+    kept += [layouts.sharding(better.layout)] if better.layout.zero else []
+    policy = _("recomputation: {policy}").format(policy=layouts.recompute(better.layout))
     return _("{gain}, with {layout}").format(gain=gain, layout=_(", ").join([*kept, policy]))
 
 
@@ -256,8 +260,8 @@ def effect(one: Change) -> str:
 def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
-        found = next((one for one in plan.evidence if one.what == what), None)
-        yield _("{name}: {evidence}").format(name=name, evidence=evidence(found, plan.stack))
+        known = next((candidate for candidate in plan.evidence if candidate.what == what), None)
+        yield _("{name}: {evidence}").format(name=name, evidence=evidence(known, plan.stack))
     if plan.evidence:
         yield held_out()
     yield not_modelled(plan)
@@ -270,17 +274,19 @@ def held_out() -> str:
     )
 
 
-def evidence(found: MeasuredAccuracy | None, stack: str) -> str:
-    if found is None or not found.rows:
+def evidence(measured_accuracy: MeasuredAccuracy | None, stack: str) -> str:
+    if measured_accuracy is None or not measured_accuracy.rows:
         return _("not backed by any measured run; treat it as a guess")
     text = ngettext(
         "median error {median}, p90 {p90}, on {rows:,} held-out run",
         "median error {median}, p90 {p90}, on {rows:,} held-out runs",
-        found.rows,
+        measured_accuracy.rows,
     )
-    said = text.format(rows=found.rows, median=share(found.median), p90=share(found.p90))
-    own = found.stack == stack
-    whose = _("of {stack}").format(stack=stack_name(found.stack)) if own else _("of all software stacks")
+    said = text.format(
+        rows=measured_accuracy.rows, median=share(measured_accuracy.median), p90=share(measured_accuracy.p90)
+    )
+    own = measured_accuracy.stack == stack
+    whose = _("of {stack}").format(stack=stack_name(measured_accuracy.stack)) if own else _("of all software stacks")
     return _("{said} ({whose})").format(said=said, whose=whose)
 
 

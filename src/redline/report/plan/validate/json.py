@@ -11,13 +11,13 @@ KIND = "plan-validation"
 SCHEMA_VERSION = 2
 
 
-def render(found: Validation) -> str:
-    return json_text(as_record(found))
+def render(validation: Validation) -> str:
+    return json_text(as_record(validation))
 
 
-def as_record(found: Validation) -> dict[str, Any]:
+def as_record(validation: Validation) -> dict[str, Any]:
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline plan validate")
-    step, memory = found.step, found.memory
+    step, memory = validation.step, validation.memory
     return {
         **envelope.to_dict(),
         "step": {
@@ -32,5 +32,5 @@ def as_record(found: Validation) -> dict[str, Any]:
             "verdicts": plain(memory.verdicts),
             "left_out": [{"reason": reason, "runs": count} for reason, count in memory.left_out.items()],
         },
-        "serving": plain(found.serving),
+        "serving": plain(validation.serving),
     }

@@ -38,8 +38,8 @@ def render(plan: ServingPlan) -> str:
     return template("plan/serve/page.html.j2").render(
         **frame(
             say.headline(plan),
-            charts={"serving": {"curves": [asdict(one) for one in curves(plan)]}} if plan.points else {},
-            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            charts={"serving": {"curves": [asdict(curve) for curve in curves(plan)]}} if plan.points else {},
+            tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
             words=script_messages(),
             drawers=["plan/charts.js"],
         ),
@@ -79,22 +79,24 @@ def _tables(plan: ServingPlan) -> Iterator[tuple[str, ReportTable]]:
         "frontier": tables.frontier(plan, brief=False),
         "every": tables.every(plan),
     }
-    yield from ((name, one) for name, one in made.items() if one.rows)
+    yield from ((name, table) for name, table in made.items() if table.rows)
 
 
 def curves(plan: ServingPlan) -> list[Curve]:
     """Of each size and format that fits."""
     groups: dict[str, list[LoadPoint]] = {}
-    for one in plan.points:
+    for serving_point in plan.points:
         text = _("{way}\nTTFT {first}, TPOT {each}\n{user} tokens/s per user, {gpu} per GPU").format(
-            way=say.way(one),
-            first=seconds(one.ttft_s.value),
-            each=seconds(one.tpot_s.value),
-            user=count(one.tokens_per_s_user),
-            gpu=count(one.tokens_per_s_device),
+            way=say.way(serving_point),
+            first=seconds(serving_point.ttft_s.value),
+            each=seconds(serving_point.tpot_s.value),
+            user=count(serving_point.tokens_per_s_user),
+            gpu=count(serving_point.tokens_per_s_device),
         )
-        point = LoadPoint(x=_digits(one.tokens_per_s_user), y=_digits(one.tokens_per_s_device), text=text)
-        groups.setdefault(f"{say.size(one)}, {one.dtype}", []).append(point)
+        point = LoadPoint(
+            x=_digits(serving_point.tokens_per_s_user), y=_digits(serving_point.tokens_per_s_device), text=text
+        )
+        groups.setdefault(f"{say.size(serving_point)}, {serving_point.dtype}", []).append(point)
     return [Curve(name=name, points=points) for name, points in groups.items()]
 
 

@@ -46,40 +46,40 @@ class FrontierFigure:
 
 def frontier_figure(plan: TrainingPlan) -> FrontierFigure | None:
     """None where there is nothing to choose from."""
-    if len({id(one) for one in (*plan.frontier, *plan.ranked)}) < 2:
+    if len({id(candidate) for candidate in (*plan.frontier, *plan.ranked)}) < 2:
         return None
-    on_frontier = [one.layout for one in plan.frontier]
+    on_frontier = [candidate.layout for candidate in plan.frontier]
     return FrontierFigure(
         frontier=_points(plan, plan.frontier),
-        others=_points(plan, [one for one in plan.ranked if one.layout not in on_frontier]),
+        others=_points(plan, [candidate for candidate in plan.ranked if candidate.layout not in on_frontier]),
         best=_point(plan, plan.best),
         device=_digits(plan.device_bytes / 1e9),
         device_name=_("memory of a GPU, {size}").format(size=gigabytes(plan.device_bytes)),
     )
 
 
-def _points(plan: TrainingPlan, found: Sequence[Candidate]) -> list[LayoutPoint]:
-    return [_point(plan, one) for one in found]
+def _points(plan: TrainingPlan, candidates: Sequence[Candidate]) -> list[LayoutPoint]:
+    return [_point(plan, candidate) for candidate in candidates]
 
 
-def _point(plan: TrainingPlan, one: Candidate) -> LayoutPoint:
+def _point(plan: TrainingPlan, candidate: Candidate) -> LayoutPoint:
     tokens = plan.tokens_per_step / plan.devices
     text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
-        layout=layouts.as_text(one.layout, one.micro_batches),
-        step=seconds(one.step_s),
-        speed=count(tokens / one.step_s),
+        layout=layouts.as_text(candidate.layout, candidate.micro_batches),
+        step=seconds(candidate.step_s),
+        speed=count(tokens / candidate.step_s),
         unit=units.per_second_and_gpu(plan),
-        memory=gigabytes(one.peak_bytes),
-        chance=chance(one.chance),
+        memory=gigabytes(candidate.peak_bytes),
+        chance=chance(candidate.chance),
     )
     return LayoutPoint(
-        x=_digits(one.peak_bytes / 1e9),
-        x_low=_digits(one.peak_low_bytes / 1e9),
-        x_high=_digits(one.peak_high_bytes / 1e9),
-        y=_digits(tokens / one.step_s),
-        y_low=_digits(tokens / one.step_high_s),
-        y_high=_digits(tokens / one.step_low_s),
-        name=layouts.in_brief(one.layout),
+        x=_digits(candidate.peak_bytes / 1e9),
+        x_low=_digits(candidate.peak_low_bytes / 1e9),
+        x_high=_digits(candidate.peak_high_bytes / 1e9),
+        y=_digits(tokens / candidate.step_s),
+        y_low=_digits(tokens / candidate.step_high_s),
+        y_high=_digits(tokens / candidate.step_low_s),
+        name=layouts.in_brief(candidate.layout),
         text=text,
     )
 

@@ -43,12 +43,12 @@ def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Train
         **frame(
             say.headline(plan),
             charts={} if figure is None else {"frontier": asdict(figure)},
-            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
             words={**script_messages(), "speed": units.speed_axis(plan)},
             drawers=["plan/charts.js"],
         ),
         screen=screen,
-        titles={name: one.title for name, one in shown.items()},
+        titles={name: table.title for name, table in shown.items()},
         headline=_headline(plan),
         second=sentences([say.headline(plan), *screen.advice]),
         facts=list(_facts(plan, job)),
@@ -113,14 +113,14 @@ def _active(plan: TrainingPlan) -> str:
 
 
 def _rows(bars: Bars) -> Iterator[BarRow]:
-    for one in bars.bars:
+    for stacked_part in bars.bars:
         yield BarRow(
-            colour=COLOURS[one.code],
-            name=one.name,
-            amount=one.amount,
-            share=one.share,
-            start=round(100 * one.start, 3),
-            width=round(100 * (one.end - one.start), 3),
+            colour=COLOURS[stacked_part.code],
+            name=stacked_part.name,
+            amount=stacked_part.amount,
+            share=stacked_part.share,
+            start=round(100 * stacked_part.start, 3),
+            width=round(100 * (stacked_part.end - stacked_part.start), 3),
         )
 
 
@@ -135,4 +135,6 @@ def _tables(
         "job": screen.job,
         "sizes": sizes_table(sizes, (), plan) if len(sizes) > 1 else None,
     }
-    yield from ((name, one) for name, one in made.items() if one is not None and one.rows)
+    yield from (
+        (name, report_table) for name, report_table in made.items() if report_table is not None and report_table.rows
+    )

@@ -15,9 +15,11 @@ from redline.report.language import _
 from redline.report.plan.validate import tables, text
 
 
-def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]) -> str:
+def render(
+    validation: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]
+) -> str:
     """The last three are the points of the charts."""
-    shown = tables.every(found, brief=False)
+    shown = tables.every(validation, brief=False)
     return template("plan/validate/page.html.j2").render(
         **frame(
             _("How well plans predict"),
@@ -26,25 +28,27 @@ def render(found: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter
                 "memory_seen": figure(memory, "GB", 1e9),
                 "serving_seen": figure(serving, "ms", 1e-3),
             },
-            tables={name: asdict(sorted_table(one)) for name, one in shown.items()},
+            tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
             words=script_messages(),
             drawers=["plan/charts.js"],
         ),
-        titles={name: one.title for name, one in shown.items()},
-        headline=_headline(found),
-        second=text.headline(found),
-        third=text.split(found),
-        facts=list(_facts(found)),
+        titles={name: table.title for name, table in shown.items()},
+        headline=_headline(validation),
+        second=text.headline(validation),
+        third=text.split(validation),
+        facts=list(_facts(validation)),
     )
 
 
-def _headline(found: Validation) -> str:
+def _headline(validation: Validation) -> str:
     said = _("Median error on held-out runs: step time {step}, peak memory {peak}.")
-    return said.format(step=tables.share(found.step.dense.median), peak=tables.share(found.memory.peaks[-1].median))
+    return said.format(
+        step=tables.share(validation.step.dense.median), peak=tables.share(validation.memory.peaks[-1].median)
+    )
 
 
-def _facts(found: Validation) -> list[Fact]:
-    step, peaks, verdicts = found.step, found.memory.peaks[-1], found.memory.verdicts
+def _facts(validation: Validation) -> list[Fact]:
+    step, peaks, verdicts = validation.step, validation.memory.peaks[-1], validation.memory.verdicts
     below = _("p90 {share}")
     lost = _("median throughput loss")
     return [
@@ -60,25 +64,25 @@ def _facts(found: Validation) -> list[Fact]:
     ]  # fmt: skip
 
 
-def figure(found: Sequence[Scatter], unit: str, scale: float) -> dict[str, Any]:
+def figure(scatters: Sequence[Scatter], unit: str, scale: float) -> dict[str, Any]:
     """Points by group, the largest group first so that small ones lie above it."""
-    ordered = sorted(found, key=lambda one: -len(one.measured))
-    return {"unit": unit, "groups": [_group(one, unit, scale) for one in ordered]}
+    ordered = sorted(scatters, key=lambda scatter: -len(scatter.measured))
+    return {"unit": unit, "groups": [_group(scatter, unit, scale) for scatter in ordered]}
 
 
-def _group(one: Scatter, unit: str, scale: float) -> dict[str, Any]:
+def _group(scatter: Scatter, unit: str, scale: float) -> dict[str, Any]:
     points = [
         {
             "x": _digits(measured / scale),
             "y": _digits(predicted / scale),
             "text": _("{name}\nmeasured {measured:.4g} {unit}, predicted {predicted:.4g} {unit}").format(
-                name=one.name, measured=measured / scale, predicted=predicted / scale, unit=unit
+                name=scatter.name, measured=measured / scale, predicted=predicted / scale, unit=unit
             ),
         }
-        for measured, predicted in zip(one.measured.tolist(), one.predicted.tolist(), strict=True)
+        for measured, predicted in zip(scatter.measured.tolist(), scatter.predicted.tolist(), strict=True)
         if np.isfinite(measured) and measured > 0
     ]
-    return {"name": one.name, "points": points}
+    return {"name": scatter.name, "points": points}
 
 
 def _digits(value: float) -> float:
