@@ -47,7 +47,7 @@ def listed_in(text: str) -> list[str]:
     ("language", "first", "line"),
     [
         ("en", "Loading data", "  RL-H01   Replay the launches of a step as a CUDA graph"),
-        ("zh", "数据加载", "  RL-H03   不要每一步都从设备读取数值"),
+        ("zh", "数据加载", "  RL-H03   不要每个 step 都从设备读取数值"),
     ],
 )
 def test_without_a_code_all_are_listed_by_what_limits(
