@@ -1,5 +1,6 @@
 """From what the user named to the files to read."""
 
+import json
 import os
 from pathlib import Path
 
@@ -137,5 +138,25 @@ def test_of_a_run_the_newest_window_is_taken(tmp_path: Path) -> None:
 
 def test_a_run_without_traces_is_no_folder_of_traces(tmp_path: Path) -> None:
     touch(tmp_path, "run.json", "steps/rank-0.json")
-    with pytest.raises(InputError, match=r"no step of this run was captured, so there is no trace; its run\.json says"):
+    with pytest.raises(InputError, match=r"nothing of this run was captured: .*run\.json says why"):
         find_traces([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "why"),
+    [
+        (0, {}, r"in 9 s no steps were recognised .*Call redline\.step\(\) at the end of each step"),
+        (5, {}, "it took 5 steps, and the first window follows 8"),
+        (40, {"capture": False}, "it ran with --watch-only"),
+    ],
+)
+def test_a_run_without_traces_says_why(tmp_path: Path, steps: int, settings: dict[str, object], why: str) -> None:
+    touch(tmp_path, "run.json", "steps/rank-0.json")
+    record = {
+        "ranks": [{"steps": steps, "facts": {"versions": {}}}],
+        "settings": {"capture": True, "after": 8, "when": "", **settings},
+        "wall_ns": 9_000_000_000,
+    }
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=why):
+        find_traces(tmp_path)

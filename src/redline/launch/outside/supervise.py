@@ -26,10 +26,12 @@ from redline.launch.shared_state import (
     EXPORTING,
     KIND,
     LOST_KILLED,
+    NUMBER,
     OFFSPRING,
     PID,
     STATE,
     STEPS,
+    TIMED_WINDOW,
     WRITING_NS,
     ProcessSlot,
     SharedState,
@@ -174,7 +176,7 @@ class Supervisor:
         some train, those that only call a model help them: they make data, or evaluate.
         """
         taken = self._taken()
-        with_steps = [slot for slot in taken if slot.words[STEPS] or _was_captured(slot)]
+        with_steps = [slot for slot in taken if slot.words[STEPS] or _has_timed_window(slot)]
         if not any(slot.words[OFFSPRING] for slot in with_steps):
             return [slot for slot in taken if not slot.words[OFFSPRING]]
         return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
@@ -190,9 +192,10 @@ class Supervisor:
         return [slot for slot in self._slots if slot.words[PID]]
 
 
-def _was_captured(slot: ProcessSlot) -> bool:
-    """Perhaps without a step: in a window of fixed duration."""
-    return any(window[STATE] != DISOWNED for window in slot.windows())
+def _has_timed_window(slot: ProcessSlot) -> bool:
+    """Whether it was captured, though it took no step that was recognised."""
+    window = slot.window(TIMED_WINDOW)
+    return bool(window[NUMBER]) and window[STATE] != DISOWNED
 
 
 def _give_up(window: memoryview[int]) -> None:
