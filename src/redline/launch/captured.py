@@ -71,19 +71,19 @@ def captured_of(traces: Sequence[Path]) -> Captured | None:
 
 def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | None:
     """One window, over all ranks; None where the record knows nothing of it."""
-    ranks = [one for one in record.ranks if one.restart == restart]
-    parts = [(one, window) for one in ranks for window in one.windows if window.number == number]
+    ranks = [rank for rank in record.ranks if rank.restart == restart]
+    parts = [(rank, window) for rank in ranks for window in rank.windows if window.number == number]
     if not parts:
         return None
     middle = _middle(parts)
     return Captured(
         window=number,
-        windows=max(one.windows[-1].number for one in ranks if one.windows),
+        windows=max(rank.windows[-1].number for rank in ranks if rank.windows),
         restart=restart,
         first_step=min(window.first_step for _, window in parts),
         steps=min(window.steps for _, window in parts),
         asked_steps=int(record.settings.get("steps", 0)),
-        run_steps=max(one.steps for one in ranks),
+        run_steps=max(rank.steps for rank in ranks),
         slowdown=middle[1].slowdown if middle else None,
         captured_step_ns=middle[1].length_ns // middle[1].steps if middle else None,
         usual_step_ns=middle[0].step_ns if middle else None,
@@ -100,26 +100,31 @@ def _middle(parts: Sequence[tuple[RankRecord, WindowRecord]]) -> tuple[RankRecor
 
 
 def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:
-    texts = [str(note.get("text", "")) for one in ranks for note in one.notes if note.get("code") == "cut-short"]
+    texts = [
+        str(note.get("text", ""))
+        for rank_record in ranks
+        for note in rank_record.notes
+        if note.get("code") == "cut-short"
+    ]
     return next((text for text in texts if text.startswith(f"window {number} ")), "")
 
 
 def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tuple[Absent, ...]:
     reasons: dict[str, list[int]] = {}
-    for one in ranks:
-        why = _why_absent(one, number)
+    for rank_record in ranks:
+        why = _why_absent(rank_record, number)
         if why:
-            reasons.setdefault(why, []).append(one.rank)
-    unknown = set(range(record.world)) - {one.rank for one in ranks}
+            reasons.setdefault(why, []).append(rank_record.rank)
+    unknown = set(range(record.world)) - {rank_record.rank for rank_record in ranks}
     if unknown and len(ranks) < record.world:  # processes that the job started may have other numbers
         reasons.setdefault("not watched", []).extend(sorted(unknown))
-    return tuple(Absent(why=why, ranks=tuple(sorted(found))) for why, found in reasons.items())
+    return tuple(Absent(why=why, ranks=tuple(sorted(reason))) for why, reason in reasons.items())
 
 
-def _why_absent(one: RankRecord, number: int) -> str:
-    window = next((window for window in one.windows if window.number == number), None)
+def _why_absent(rank_record: RankRecord, number: int) -> str:
+    window = next((window for window in rank_record.windows if window.number == number), None)
     if window is not None:
         return "" if window.state == "written" else window.state
-    if not one.finished:
+    if not rank_record.finished:
         return "killed"
-    return "not reached" if not one.notes else "not captured"
+    return "not reached" if not rank_record.notes else "not captured"

@@ -97,7 +97,7 @@ class RunRecord:
 
     @property
     def has_traces(self) -> bool:
-        return any(window.state == "written" for one in self.ranks for window in one.windows)
+        return any(window.state == "written" for rank in self.ranks for window in rank.windows)
 
 
 def to_json(record: RunRecord) -> dict[str, object]:
@@ -130,8 +130,8 @@ def _unsound(record: RunRecord) -> Iterator[str]:
     steps = record.settings.get("steps", 0)
     if not isinstance(steps, int) or not 0 <= steps <= _MOST:
         yield f"settings.steps is {steps!r:.40}"
-    for number, one in enumerate(record.ranks):
-        amounts = [(f"ranks[{number}]", vars(one)), *((f"ranks[{number}].windows", vars(of)) for of in one.windows)]
+    for number, rank in enumerate(record.ranks):
+        amounts = [(f"ranks[{number}]", vars(rank)), *((f"ranks[{number}].windows", vars(of)) for of in rank.windows)]
         for where, values in amounts:
             for name, value in values.items():
                 if isinstance(value, int | float) and abs(value) > _MOST:

@@ -40,9 +40,13 @@ def largest_tensors() -> list[dict[str, object]]:
     import gc
 
     found: dict[tuple[tuple[int, ...], str, int], int] = {}
-    for one in gc.get_objects():
-        if type(one) in (torch.Tensor, torch.nn.Parameter):
-            key = (tuple(one.shape), str(one.dtype).removeprefix("torch."), one.element_size() * one.numel())
+    for get_object in gc.get_objects():
+        if type(get_object) in (torch.Tensor, torch.nn.Parameter):
+            key = (
+                tuple(get_object.shape),
+                str(get_object.dtype).removeprefix("torch."),
+                get_object.element_size() * get_object.numel(),
+            )
             found[key] = found.get(key, 0) + 1
     largest = sorted(found.items(), key=lambda item: -item[0][2] * item[1])[:_MOST_TENSORS]
     return [

@@ -98,14 +98,14 @@ def _versions() -> dict[str, object]:
 def _model(optimizers: list[Optimizer], module: str | None) -> dict[str, object]:
     parameters = [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]]
     by_type: dict[str, int] = {}
-    for one in parameters:
-        key = str(one.dtype).removeprefix("torch.")
-        by_type[key] = by_type.get(key, 0) + one.numel()
+    for parameter in parameters:
+        key = str(parameter.dtype).removeprefix("torch.")
+        by_type[key] = by_type.get(key, 0) + parameter.numel()
     return {
         "parameters": sum(by_type.values()),
         "parameters_by_type": by_type,
-        "devices": sorted({str(one.device.type) for one in parameters}),
-        "optimizers": sorted({type(one).__name__ for one in optimizers[:_MOST_OPTIMIZERS]}),
+        "devices": sorted({str(parameter.device.type) for parameter in parameters}),
+        "optimizers": sorted({type(optimizer).__name__ for optimizer in optimizers[:_MOST_OPTIMIZERS]}),
         "module": module,
     }
 

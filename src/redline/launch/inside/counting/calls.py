@@ -191,7 +191,7 @@ class _Seen:
         return max(self._alive(), key=lambda one: one[1])
 
     def most_used_class(self) -> tuple[type, int]:
-        return max(self._kinds.items(), key=lambda one: one[1])
+        return max(self._kinds.items(), key=lambda item: item[1])
 
     def gone(self, kind: type) -> int:
         """Calls of modules of this class that are not alive any more."""
@@ -213,7 +213,9 @@ def _is_tracing() -> bool:
 
 def _is_one_made(kind: type[Optimizer]) -> bool:
     """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
-    return any(getattr(one.step, "hooked", False) or _is_one_made(one) for one in kind.__subclasses__())
+    return any(
+        getattr(subclasse.step, "hooked", False) or _is_one_made(subclasse) for subclasse in kind.__subclasses__()
+    )
 
 
 class _Called:

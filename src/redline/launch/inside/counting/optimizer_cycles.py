@@ -24,29 +24,31 @@ class Cycle:
     """Optimizers that step in turn. The last one of the first cycle is the one that ends each."""
 
     def __init__(self, first_cycle: list[OptimizerStep]) -> None:
-        self.members = {one.optimizer: one.number for one in first_cycle}  # each with the number of its last step
+        self.members = {
+            optimizer_step.optimizer: optimizer_step.number for optimizer_step in first_cycle
+        }  # each with the number of its last step
         self.size = len(first_cycle)  # of the last cycle, with the steps of others than the members
         self.may_grow = _REGROUPS
         self._closing, self._closed_at = first_cycle[-1][:2] if first_cycle else (0, 0)
         self._times: dict[int, int] = {}  # that each has stepped in this cycle
         self._most = 1  # times that one has stepped in a cycle
 
-    def stepped(self, one: OptimizerStep) -> bool:
+    def stepped(self, optimizer_step: OptimizerStep) -> bool:
         """Whether that ends a cycle."""
-        optimizer = one.optimizer
-        self.members[optimizer] = one.number
+        optimizer = optimizer_step.optimizer
+        self.members[optimizer] = optimizer_step.number
         times = self._times[optimizer] = self._times.get(optimizer, 0) + 1
         if optimizer != self._closing and times <= _PATIENCE * self._most + 1:
             return False
         self._most = max(self._most, min(max(self._times.values()), _REMEMBERED))
-        self.size = min(one.number - self._closed_at, _REMEMBERED)
-        self._closing, self._closed_at = one[:2]
+        self.size = min(optimizer_step.number - self._closed_at, _REMEMBERED)
+        self._closing, self._closed_at = optimizer_step[:2]
         self._times.clear()
         return True
 
     def admit(self, newcomers: list[OptimizerStep]) -> None:
         if len(self.members) < _REMEMBERED:
-            self.members.update((one.optimizer, one.number) for one in newcomers)
+            self.members.update((optimizer_step.optimizer, optimizer_step.number) for optimizer_step in newcomers)
 
     def be_closed_by(self, newcomer: OptimizerStep, steps: int) -> None:
         """It steps in each cycle as well, and ends it: each of the `steps` until now was a part of one."""
@@ -94,25 +96,29 @@ class OptimizerCycles:
         self._cycle.skip()
         return ended
 
-    def _count(self, one: OptimizerStep, steps: int, *, in_backward: bool) -> tuple[int, ...]:
-        if one.optimizer in self._cycle.members:
+    def _count(self, optimizer_step: OptimizerStep, steps: int, *, in_backward: bool) -> tuple[int, ...]:
+        if optimizer_step.optimizer in self._cycle.members:
             self._fresh = 0
             ended = self._join(steps) if self._newcomers else ()
-            return (*ended, one.ns) if self._cycle.stepped(one) else ended
-        restored = self._restore(one, steps)
-        return restored + self._count_newcomer(one, steps, in_backward=in_backward)
+            return (*ended, optimizer_step.ns) if self._cycle.stepped(optimizer_step) else ended
+        restored = self._restore(optimizer_step, steps)
+        return restored + self._count_newcomer(optimizer_step, steps, in_backward=in_backward)
 
-    def _count_newcomer(self, one: OptimizerStep, steps: int, *, in_backward: bool) -> tuple[int, ...]:
+    def _count_newcomer(self, optimizer_step: OptimizerStep, steps: int, *, in_backward: bool) -> tuple[int, ...]:
         """A step of an optimizer that is no member yet."""
-        is_again = one.optimizer in self._newcomer_ids
-        self._fresh = 0 if is_again or one.optimizer in self._former else self._fresh + 1
+        is_again = optimizer_step.optimizer in self._newcomer_ids
+        self._fresh = 0 if is_again or optimizer_step.optimizer in self._former else self._fresh + 1
         if len(self._newcomers) > _MOST_NEWCOMERS:
             self._dismiss()
-        self._newcomers.append(one)
-        self._newcomer_ids.add(one.optimizer)
+        self._newcomers.append(optimizer_step)
+        self._newcomer_ids.add(optimizer_step.optimizer)
         some_again = len(self._newcomers) > len(self._newcomer_ids)
         if some_again and len(self._newcomers) > self._cycle.size:  # by now a member would have stepped
-            return self._gather(one, steps) if self._are_steps else self._take_over(steps, in_backward=in_backward)
+            return (
+                self._gather(optimizer_step, steps)
+                if self._are_steps
+                else self._take_over(steps, in_backward=in_backward)
+            )
         if self._fresh > _FRESH_IN_A_ROW and not in_backward:
             return self._count_each()
         return ()
@@ -125,12 +131,12 @@ class OptimizerCycles:
         self._are_steps = True
         return tuple(ended)
 
-    def _gather(self, one: OptimizerStep, steps: int) -> tuple[int, ...]:
+    def _gather(self, optimizer_step: OptimizerStep, steps: int) -> tuple[int, ...]:
         """Guests that were counted each for itself begin another cycle."""
         is_early = not self._cycle.members and steps < _REGROUP_UNTIL
         ended = self._take_over(steps)
         self.regrouped = is_early and len(self._cycle.members) > 1
-        return ended if self.regrouped else tuple(ns for ns in ended if ns == one.ns)
+        return ended if self.regrouped else tuple(ns for ns in ended if ns == optimizer_step.ns)
 
     def _take_over(self, steps: int, *, in_backward: bool = False) -> tuple[int, ...]:
         """The newcomers are the members from now on. When the cycles ended that they have made."""
@@ -144,18 +150,18 @@ class OptimizerCycles:
         if 1 < end < len(newcomers) and newcomers[end].optimizer == newcomers[end - 1].optimizer and not in_backward:
             begin = end - 1  # alone: those before it were no part of its cycle
             ended = (newcomers[begin - 1].ns, *ended)
-            self._replace({one.optimizer: one.number for one in newcomers[:begin]})
+            self._replace({optimizer_step.optimizer: optimizer_step.number for optimizer_step in newcomers[:begin]})
         self._cycle = Cycle(newcomers[begin:end])
-        for one in newcomers[end:]:
-            ended += self._count(one, steps + len(ended), in_backward=in_backward)
+        for optimizer_step in newcomers[end:]:
+            ended += self._count(optimizer_step, steps + len(ended), in_backward=in_backward)
         return ended
 
-    def _restore(self, one: OptimizerStep, steps: int) -> tuple[int, ...]:
+    def _restore(self, optimizer_step: OptimizerStep, steps: int) -> tuple[int, ...]:
         """One that was replaced came back for a single step, and now others step: those are parts of its cycles."""
         if len(self._newcomers) != 1 or self._are_steps:
             return ()
         newcomer = self._newcomers[0]
-        if newcomer.optimizer not in self._former or newcomer.optimizer == one.optimizer:
+        if newcomer.optimizer not in self._former or newcomer.optimizer == optimizer_step.optimizer:
             return ()
         size = newcomer.number - self._former[newcomer.optimizer]
         ended = self._take_over(steps)
@@ -193,8 +199,8 @@ class OptimizerCycles:
 def _first_again(steps: list[OptimizerStep]) -> int:
     """Where an optimizer steps for the second time; the end, if none does."""
     known: set[int] = set()
-    for at, one in enumerate(steps):
-        if one.optimizer in known:
+    for at, optimizer_step in enumerate(steps):
+        if optimizer_step.optimizer in known:
             return at
-        known.add(one.optimizer)
+        known.add(optimizer_step.optimizer)
     return len(steps)

@@ -17,11 +17,11 @@ class Condition:
     """Whether the step that has just ended is one to look at."""
 
     def __init__(self, text: str) -> None:
-        found = _GRAMMAR.fullmatch(text)
-        if found is None:
+        match = _GRAMMAR.fullmatch(text)
+        if match is None:
             raise ValueError(f"{text!r} is no condition; write 'step_time>1.5*median' or 'step_time>200ms'")
-        self._factor = float(found["number"])
-        self._limit_ns = self._factor * _NS[found["unit"]] if found["unit"] else 0.0
+        self._factor = float(match["number"])
+        self._limit_ns = self._factor * _NS[match["unit"]] if match["unit"] else 0.0
         self._recent: list[int] = []
         self._sorted: list[int] = []
 
