@@ -213,9 +213,7 @@ def _is_tracing() -> bool:
 
 def _is_one_made(kind: type[Optimizer]) -> bool:
     """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
-    return any(
-        getattr(subclasse.step, "hooked", False) or _is_one_made(subclasse) for subclasse in kind.__subclasses__()
-    )
+    return any(getattr(subclass.step, "hooked", False) or _is_one_made(subclass) for subclass in kind.__subclasses__())
 
 
 class _Called:
