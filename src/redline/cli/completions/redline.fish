@@ -38,7 +38,7 @@ complete -c redline -n '__fish_seen_subcommand_from run' -F
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -s h -l help -d 'show this help message and exit'
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -s o -l output -r -F -d 'the profile (.json'
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -l force -d 'replace files even if they are not Redline reports'
-complete -c redline -n '__fish_seen_subcommand_from calibrate' -l quick -d 'about a minute fewer repetitions, shapes and sizes'
+complete -c redline -n '__fish_seen_subcommand_from calibrate' -l quick -d 'about half a minute of CPU time fewer repetitions, shapes and sizes'
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -l budget -x -d 'wall-time limit'
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -l only -x -d 'which measurements compute,memory,overhead,roofline,collectives'
 complete -c redline -n '__fish_seen_subcommand_from calibrate' -l json -d 'print JSON instead of text'

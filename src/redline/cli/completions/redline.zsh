@@ -40,7 +40,7 @@ _shtab_redline_calibrate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*"{-o,--output}"[the profile (.json]:output:_files"
   "--force[replace files even if they are not Redline reports]"
-  "--quick[about a minute fewer repetitions, shapes and sizes]"
+  "--quick[about half a minute of CPU time fewer repetitions, shapes and sizes]"
   "--budget[wall-time limit]:budget:"
   "--only[which measurements compute,memory,overhead,roofline,collectives]:only:"
   "--json[print JSON instead of text]"
