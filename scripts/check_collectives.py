@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from redline.probes.collectives import worker
-from redline.probes.collectives.agree import largest, told
+from redline.probes.collectives.agree import broadcast_numbers, largest
 from redline.probes.collectives.harness import Harness
 from redline.probes.collectives.operations import Buffers, Circle, prepared
 from redline.probes.device import ProbeDevice
@@ -66,7 +66,7 @@ def bare_ns(call: Call, repeats: int) -> float:
 def compare(harness: Harness, ours: Call, bare: Call, rounds: int, device: ProbeDevice) -> list[tuple[float, float]]:
     """Ours / bare and, for what chance does, bare / bare: in every round, in which the three take turns."""
     once_ns = min(bare_ns(bare, 1) for _ in range(3))
-    repeats = told([max(1, round(SAMPLE_NS / once_ns))], device)[0]
+    repeats = broadcast_numbers([max(1, round(SAMPLE_NS / once_ns))], device)[0]
     measures: list[Callable[[], float]] = [
         lambda: harness.sample_ns(ours, repeats),
         lambda: bare_ns(bare, repeats),

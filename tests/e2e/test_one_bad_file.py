@@ -141,7 +141,7 @@ def test_a_drawing_that_fails_costs_the_drawing(folder: Path, monkeypatch: pytes
     def fails(*_: object) -> None:
         raise LookupError("planted by a test")
 
-    monkeypatch.setattr("redline.analysis.rank.step_view.strip_of", fails)
+    monkeypatch.setattr("redline.analysis.rank.step_view.step_view_of", fails)
     found = diagnose([folder / "good.json"], options=JobOptions(use_cache=False), draw_step=True)
     assert found.step_view is None
     assert [Path(failure.path).name for failure in found.failures] == ["good.json"]

@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the profile (.json; default: {PROFILE}), the page (.html) or the text (.txt); may be repeated",
     )
     parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
-    parser.add_argument("--quick", action="store_true", help="about half a minute of CPU time: fewer repetitions, shapes and sizes")
+    parser.add_argument(
+        "--quick", action="store_true", help="about half a minute of CPU time: fewer repetitions, shapes and sizes"
+    )
     parser.add_argument(
         "--budget",
         type=_seconds,

@@ -107,7 +107,7 @@ def _lengths(start_ns: I64, end_ns: I64, operation: I32, first: I64, by_clock: M
     return shortest_ns, wait_ns
 
 
-def waiting_time(meetings: MatchedCollectives, start_ns: I64, rows: I64) -> Intervals:
+def waiting_time(shared_calls: MatchedCollectives, start_ns: I64, rows: I64) -> Intervals:
     """When a rank was waiting for others, on the clock of `start_ns`: when its arrivals began; `rows` are its own."""
-    began_ns = start_ns[meetings.place[rows]]
-    return Intervals.union_of(began_ns, began_ns + meetings.wait_ns[rows])
+    began_ns = start_ns[shared_calls.place[rows]]
+    return Intervals.union_of(began_ns, began_ns + shared_calls.wait_ns[rows])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.digests import digest_job, scene_again
+from redline.analysis.job.digests import analysis_again, digest_job
 from redline.analysis.job.first_screen import outline_of
 from redline.analysis.job.typical_rank import typical_place
 from redline.analysis.rank.digest_file import is_digest
@@ -67,14 +67,14 @@ def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
 ) -> tuple["StepView | None", tuple[Failure, ...]]:
     """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
-    from redline.analysis.rank.step_view import strip_of
+    from redline.analysis.rank.step_view import step_view_of
 
     place = typical_place(diagnosis)
     rank = diagnosis.ranks[place]
 
     def drawn(_: Path) -> "StepView | None":
-        analysis = scene_again(rank, files, machine, options)
-        return None if analysis is None else strip_of(analysis, diagnosis.waiting[place], rank.origin.rank)
+        analysis = analysis_again(rank, files, machine, options)
+        return None if analysis is None else step_view_of(analysis, diagnosis.waiting[place], rank.origin.rank)
 
     source = Path(rank.origin.source)
     view = attempted(drawn, source)

@@ -22,7 +22,7 @@ from redline.launch.outside.rank_records import rank_record
 from redline.launch.outside.requests import Requests
 from redline.launch.outside.run_folder import leave_behind, make_folder, remove_if_nothing_happened
 from redline.launch.outside.stall import Stall, StallWatch
-from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_board
+from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_shared_state
 from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 from redline.launch.shared_state import SharedState
@@ -62,7 +62,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     where = None if command.elastic else position()
     folder, notes = _prepared(command, named, where)
     settings.follow = where is None and not command.elastic
-    shared = None if command.blind else make_board(_slots(command, settings))
+    shared = None if command.blind else make_shared_state(_slots(command, settings))
     if shared is None and not command.blind:
         notes.append("no shared memory available; the job ran unwatched")
     _tell(settings, command, where, folder, shared)

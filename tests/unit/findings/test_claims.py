@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
+from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.findings.aggregate import findings_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -96,7 +96,7 @@ def union_of(parts: Sequence[Intervals]) -> Intervals:
 
 @given(many_claims)
 def test_a_rank_s_claims_are_disjoint_and_leave_nothing_out(wanted: list[tuple[Intervals, bool]]) -> None:
-    analysis: RankAnalysis = scene_of(timeline(), None)
+    analysis: RankAnalysis = analysis_of(timeline(), None)
     rules = rules_for([(claim, False) for claim, _ in wanted])
     seen = matches_of(analysis, rules)
     start_ns, end_ns = analysis.ledger.start_ns, analysis.ledger.end_ns

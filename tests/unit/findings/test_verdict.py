@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from redline.analysis.job.first_screen import outline_of
-from redline.analysis.rank.rank_analysis import scene_of
+from redline.analysis.rank.rank_analysis import analysis_of
 from redline.findings.done_well import praise_of
 from redline.findings.finding import Limit, Verdict
 from redline.findings.usual_steps import is_usual, without_warm_up
@@ -92,5 +92,5 @@ def test_a_first_step_with_more_of_something_warms_up(amounts: Sequence[int], st
     events = [step(number, 200 * number, STEP_US) for number in range(len(amounts))]
     events += [kernel("gemm", 200 * number, 50, correlation=number) for number in range(len(amounts))]
     with TemporaryDirectory() as folder:
-        analysis = scene_of(read_one(document(events), Path(folder)), None)
+        analysis = analysis_of(read_one(document(events), Path(folder)), None)
     assert len(without_warm_up(analysis, np.array(amounts))) == steps

@@ -56,11 +56,11 @@ class CollectiveRow:
         return self.hidden_ns / self.residence_ns if self.residence_ns else 0.0
 
 
-def collective_table(ranks: Sequence[Digest], meetings: MatchedCollectives) -> tuple[CollectiveRow, ...]:
+def collective_table(ranks: Sequence[Digest], shared_calls: MatchedCollectives) -> tuple[CollectiveRow, ...]:
     """All rows, the longest first."""
     calls_by_key: dict[tuple[str, int, int], _Calls] = {}
-    for digest, rows in zip(ranks, rows_by_rank(meetings.rank, len(ranks)), strict=True):
-        calls, sums = _calls(digest, meetings, rows)
+    for digest, rows in zip(ranks, rows_by_rank(shared_calls.rank, len(ranks)), strict=True):
+        calls, sums = _calls(digest, shared_calls, rows)
         for number, series in enumerate(digest.series):
             key = (series.collective, series.group_size, series.payload_bytes)
             mine = digest.exchanges.series == number
@@ -90,14 +90,14 @@ class _Calls:
 _SUMS = 6
 
 
-def _calls(digest: Digest, meetings: MatchedCollectives, rows: I64) -> tuple[I64, I64]:
+def _calls(digest: Digest, shared_calls: MatchedCollectives, rows: I64) -> tuple[I64, I64]:
     """Of each exchange of a rank its length, the shortest part in it, and if it met others; and sums by series: calls,
     length, hidden, exposed, waiting, met."""
-    exchanges, place = digest.exchanges, meetings.place[rows]
+    exchanges, place = digest.exchanges, shared_calls.place[rows]
     dur_ns = exchanges.end_ns - exchanges.start_ns
     wait_ns, shortest_ns, is_met = np.zeros((3, len(exchanges)), np.int64)
-    wait_ns[place], is_met[place] = meetings.wait_ns[rows], 1
-    shortest_ns[place] = meetings.shortest_ns[meetings.operation[rows]]
+    wait_ns[place], is_met[place] = shared_calls.wait_ns[rows], 1
+    shortest_ns[place] = shared_calls.shortest_ns[shared_calls.operation[rows]]
     amounts = (np.ones(len(exchanges), np.int64), dur_ns, exchanges.hidden_ns, exchanges.exposed_ns, wait_ns, is_met)
     by_series = np.zeros((_SUMS, len(digest.series)), np.int64)
     for total, amount in zip(by_series, amounts, strict=True):

@@ -66,10 +66,14 @@ class Diagnosis:
 def combine(digests: Sequence[Digest]) -> Diagnosis:
     order = rank_order([_claim(digest) for digest in digests])
     ranks = _in_order(digests, order)
-    meetings = shared_collectives(ranks)
-    lateness, collectives, clocks = lateness_of(meetings, ranks), collective_table(ranks, meetings), meetings.clocks
-    ranks, waiting, unmatched_ns = _resolved(ranks, meetings)
-    del meetings  # as large as all digests
+    shared_calls = shared_collectives(ranks)
+    lateness, collectives, clocks = (
+        lateness_of(shared_calls, ranks),
+        collective_table(ranks, shared_calls),
+        shared_calls.clocks,
+    )
+    ranks, waiting, unmatched_ns = _resolved(ranks, shared_calls)
+    del shared_calls  # as large as all digests
     return Diagnosis(
         ranks=ranks,
         kinds=kinds_of([rank.signature for rank in ranks], [_kernels_per_step(rank) for rank in ranks]),
@@ -101,16 +105,16 @@ def _in_order(digests: Sequence[Digest], order: RankOrder) -> tuple[Digest, ...]
 
 
 def _resolved(
-    ranks: Sequence[Digest], meetings: MatchedCollectives
+    ranks: Sequence[Digest], shared_calls: MatchedCollectives
 ) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
     """Ledgers in which waiting has left the transfer account, when that was, and exposed time of exchanges seen on one
     rank only."""
     resolved, waited = [], []
     met_ns = 0
-    rows_of = rows_by_rank(meetings.rank, len(ranks))
+    rows_of = rows_by_rank(shared_calls.rank, len(ranks))
     for digest, rows in zip(ranks, rows_of, strict=True):
-        met_ns += int(digest.exchanges.exposed_ns[meetings.place[rows]].sum())
-        waited.append(digest.exposed & waiting_time(meetings, digest.exchanges.start_ns, rows))
+        met_ns += int(digest.exchanges.exposed_ns[shared_calls.place[rows]].sum())
+        waited.append(digest.exposed & waiting_time(shared_calls, digest.exchanges.start_ns, rows))
         ledger = _without_waiting(digest.ledger, waited[-1])
         ledger.self_check()
         resolved.append(replace(digest, ledger=ledger))

@@ -46,13 +46,15 @@ def digest_job(
     return Digested(digests=digests, failures=tuple(failures))
 
 
-def scene_again(digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions) -> RankAnalysis | None:
+def analysis_again(
+    digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions
+) -> RankAnalysis | None:
     """The trace of one rank, opened again; None where none of these files is the trace that was digested."""
     source = digest.origin.source
     for path in paths:
         if is_digest(path) or not (source == str(path) or source.startswith(f"{path}!")):
             continue
-        analysis = _digesting([path], machine, options).scene_of(digest, path)
+        analysis = _digesting([path], machine, options).analysis_of(digest, path)
         if analysis is not None:
             return analysis
     return None

@@ -52,49 +52,49 @@ class Lateness:
     first_step_share: float  # of the waiting
 
 
-def lateness_of(meetings: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
+def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
     """Of exchanges that nobody can leave before all have come; None where there are none.
 
     Ranks leave together, so how long each was in an exchange says who came last and by how much; no clock is needed.
     """
-    if not meetings.together.any():
+    if not shared_calls.together.any():
         return None
-    meetings = meetings.those_together()
-    first = meetings.first
-    compared = _median_and_last(meetings)
+    shared_calls = shared_calls.those_together()
+    first = shared_calls.first
+    compared = _median_and_last(shared_calls)
     last = compared[1]
-    wait_ns = np.add.reduceat(meetings.wait_ns, first)
-    order = np.argsort(meetings.start_ns[last], kind="stable")
+    wait_ns = np.add.reduceat(shared_calls.wait_ns, first)
+    order = np.argsort(shared_calls.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
-    steps = _steps(meetings, digests, last)
-    first_share, pattern = _pattern(wait_ns, steps, meetings.rank[last])
+    steps = _steps(shared_calls, digests, last)
+    first_share, pattern = _pattern(wait_ns, steps, shared_calls.rank[last])
     return Lateness(
         operations=len(first),
-        residence_ns=int(meetings.end_ns.sum() - meetings.start_ns.sum()),
+        residence_ns=int(shared_calls.end_ns.sum() - shared_calls.start_ns.sum()),
         wait_ns=int(wait_ns.sum()),
-        intrinsic_ns=int(meetings.shortest_ns.sum()),
-        last_ranks=tuple(numbers[meetings.rank[last[order]]].tolist()),
-        ranks=_late_ranks(meetings, digests, compared),
+        intrinsic_ns=int(shared_calls.shortest_ns.sum()),
+        last_ranks=tuple(numbers[shared_calls.rank[last[order]]].tolist()),
+        ranks=_late_ranks(shared_calls, digests, compared),
         pattern=pattern,
         first_step_share=first_share,
     )
 
 
-def _median_and_last(meetings: MatchedCollectives) -> tuple[I64, I64]:
+def _median_and_last(shared_calls: MatchedCollectives) -> tuple[I64, I64]:
     """For each operation the row of median length (of two, the longer), and the shortest: who came last."""
-    first = meetings.first
-    order = np.lexsort((meetings.end_ns - meetings.start_ns, meetings.operation))
+    first = shared_calls.first
+    order = np.lexsort((shared_calls.end_ns - shared_calls.start_ns, shared_calls.operation))
     count = np.diff(np.append(first, len(order)))
     return order[first + count // 2], order[first]
 
 
 def _late_ranks(
-    meetings: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64]
+    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64]
 ) -> tuple[LateRank, ...]:
     usual, last = compared
-    late_ns = _lengths_ns(meetings, usual) - _lengths_ns(meetings, last)
-    more = _excess(meetings, digests, compared, late_ns)
-    who, mine = np.unique(meetings.rank[last], return_inverse=True)
+    late_ns = _lengths_ns(shared_calls, usual) - _lengths_ns(shared_calls, last)
+    more = _excess(shared_calls, digests, compared, late_ns)
+    who, mine = np.unique(shared_calls.rank[last], return_inverse=True)
     notable = late_ns > _NOTABLE_NS
 
     def total(amount: I64) -> I64:
@@ -102,7 +102,7 @@ def _late_ranks(
 
     causes = np.stack([total(more[cause] * notable) for cause in CAUSES])
     worst = causes.argmax(axis=0)
-    caused_ns = _caused_ns(meetings, len(digests), mine, len(who))
+    caused_ns = _caused_ns(shared_calls, len(digests), mine, len(who))
     all_caused_ns = max(int(caused_ns.sum()), 1)
     late_times = np.maximum(total(notable.astype(np.int64)), 1)
     late_sums = total(late_ns * notable)
@@ -123,16 +123,16 @@ def _late_ranks(
     return tuple(sorted(late_ranks, key=lambda late_rank: (-late_rank.caused_ns, late_rank.rank)))
 
 
-def _lengths_ns(meetings: MatchedCollectives, rows: I64) -> I64:
-    return meetings.end_ns[rows] - meetings.start_ns[rows]
+def _lengths_ns(shared_calls: MatchedCollectives, rows: I64) -> I64:
+    return shared_calls.end_ns[rows] - shared_calls.start_ns[rows]
 
 
 def _excess(
-    meetings: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64
+    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64
 ) -> dict[str, I64]:
     """For each operation how its lateness came about: by cause, what its last rank did more than the median one."""
-    level = _level_rows(meetings, len(digests))
-    usual, last = (_spent_since(meetings, digests, rows, level[rows]) for rows in compared)
+    level = _level_rows(shared_calls, len(digests))
+    usual, last = (_spent_since(shared_calls, digests, rows, level[rows]) for rows in compared)
     more = {name: last[name] - usual[name] for name in SPENT}
     unexplained_ns = late_ns - sum(more.values())
     more[BEFORE] = np.where(level[compared[1]] == NONE, unexplained_ns, 0)
@@ -140,20 +140,20 @@ def _excess(
     return more
 
 
-def _caused_ns(meetings: MatchedCollectives, ranks: int, culprit: I64, culprits: int) -> I64:
+def _caused_ns(shared_calls: MatchedCollectives, ranks: int, culprit: I64, culprits: int) -> I64:
     """What all ranks waited for each culprit, who is known of each operation; an instant in which a rank waited in two
     exchanges counts once."""
     caused_ns = np.zeros(culprits, np.int64)
-    for block in blocks_by_rank(meetings.rank, ranks):
-        rows = block[meetings.wait_ns[block] > 0]
+    for block in blocks_by_rank(shared_calls.rank, ranks):
+        rows = block[shared_calls.wait_ns[block] > 0]
         if len(rows):
-            caused_ns += _caused_on(meetings, rows, culprit[meetings.operation[rows]], culprits)
+            caused_ns += _caused_on(shared_calls, rows, culprit[shared_calls.operation[rows]], culprits)
     return caused_ns
 
 
-def _caused_on(meetings: MatchedCollectives, rows: I64, culprit: I64, culprits: int) -> I64:
-    start_ns, wait_ns = meetings.start_ns[rows] + meetings.shift_ns[rows], meetings.wait_ns[rows]
-    _, group = np.unique(meetings.rank[rows].astype(np.int64) * culprits + culprit, return_inverse=True)
+def _caused_on(shared_calls: MatchedCollectives, rows: I64, culprit: I64, culprits: int) -> I64:
+    start_ns, wait_ns = shared_calls.start_ns[rows] + shared_calls.shift_ns[rows], shared_calls.wait_ns[rows]
+    _, group = np.unique(shared_calls.rank[rows].astype(np.int64) * culprits + culprit, return_inverse=True)
     # Each waiting rank and culprit gets a stretch of time to itself, so that one pass tells all of them apart.
     start_ns = start_ns - int(start_ns.min())
     begin_ns = start_ns + group * (int((start_ns + wait_ns).max()) + 1)
@@ -161,85 +161,85 @@ def _caused_on(meetings: MatchedCollectives, rows: I64, culprit: I64, culprits: 
     return np.bincount(owned.row, weights=owned.dur_ns, minlength=culprits).astype(np.int64)
 
 
-def _level_rows(meetings: MatchedCollectives, ranks: int) -> I32:
+def _level_rows(shared_calls: MatchedCollectives, ranks: int) -> I32:
     """For each row the last earlier one of its rank that all ranks of its operation had left when this one began.
 
     From there on, what a rank does more than others makes it late. NONE where the window holds no such exchange.
     Exchanges that are in flight at the same time say nothing about each other, so one looks back until none is. Where
     ranks have exchanged much with others in between, one looks at exchanges of the same ranks only.
     """
-    level = np.full(len(meetings.rank), NONE, np.int32)
-    undecided = np.ones(len(meetings.first), bool)
-    company = _company(meetings)
-    _look_back(level, undecided, meetings, ranks, np.zeros_like(company))
+    level = np.full(len(shared_calls.rank), NONE, np.int32)
+    undecided = np.ones(len(shared_calls.first), bool)
+    company = _company(shared_calls)
+    _look_back(level, undecided, shared_calls, ranks, np.zeros_like(company))
     if undecided.any() and company.any():
-        _look_back(level, undecided, meetings, ranks, company)
+        _look_back(level, undecided, shared_calls, ranks, company)
     return level
 
 
-def _company(meetings: MatchedCollectives) -> I32:
+def _company(shared_calls: MatchedCollectives) -> I32:
     """For each operation a number of the ranks that meet; they are known well enough by the first and the sum."""
-    total = np.add.reduceat(meetings.rank, meetings.first, dtype=np.int64)
-    lowest = np.minimum.reduceat(meetings.rank, meetings.first)
+    total = np.add.reduceat(shared_calls.rank, shared_calls.first, dtype=np.int64)
+    lowest = np.minimum.reduceat(shared_calls.rank, shared_calls.first)
     return np.unique(lowest * (total.max() + 1) + total, return_inverse=True)[1].astype(np.int32)
 
 
-def _look_back(level: I32, undecided: Mask, meetings: MatchedCollectives, ranks: int, company: I32) -> None:
+def _look_back(level: I32, undecided: Mask, shared_calls: MatchedCollectives, ranks: int, company: I32) -> None:
     """Fill in the level of undecided operations from exchanges of the same rank in the same company."""
-    order = _lines(meetings, ranks, company)
+    order = _lines(shared_calls, ranks, company)
     position = np.empty(len(order), np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)
-    borders = np.append(meetings.first[::_OPERATIONS_AT_ONCE], len(order)).tolist()
+    borders = np.append(shared_calls.first[::_OPERATIONS_AT_ONCE], len(order)).tolist()
     for begin, end in pairwise(borders):
-        _look_back_from(np.arange(begin, end), level, undecided, meetings, (order, position, company))
+        _look_back_from(np.arange(begin, end), level, undecided, shared_calls, (order, position, company))
 
 
-def _lines(meetings: MatchedCollectives, ranks: int, company: I32) -> I32:
+def _lines(shared_calls: MatchedCollectives, ranks: int, company: I32) -> I32:
     """All rows in order of rank, of company, and of start on the clock of the rank."""
-    order = np.empty(len(meetings.rank), np.int32)
+    order = np.empty(len(shared_calls.rank), np.int32)
     done = 0
-    for rows in blocks_by_rank(meetings.rank, ranks):
-        start_ns = meetings.start_ns[rows] + meetings.shift_ns[rows]
-        by = np.lexsort((start_ns, company[meetings.operation[rows]], meetings.rank[rows]))
+    for rows in blocks_by_rank(shared_calls.rank, ranks):
+        start_ns = shared_calls.start_ns[rows] + shared_calls.shift_ns[rows]
+        by = np.lexsort((start_ns, company[shared_calls.operation[rows]], shared_calls.rank[rows]))
         order[done : done + len(rows)] = rows[by]
         done += len(rows)
     return order
 
 
 def _look_back_from(
-    rows: I64, level: I32, undecided: Mask, meetings: MatchedCollectives, lines: tuple[I32, I32, I32]
+    rows: I64, level: I32, undecided: Mask, shared_calls: MatchedCollectives, lines: tuple[I32, I32, I32]
 ) -> None:
     order, position, company = lines
-    asked = undecided[meetings.operation[rows]]
+    asked = undecided[shared_calls.operation[rows]]
     for back in range(1, _MOST_IN_FLIGHT + 1):
         rows = rows[asked]
         if not len(rows):
             return
-        operation, first = numbered(meetings.operation[rows])
+        operation, first = numbered(shared_calls.operation[rows])
         before = order[np.maximum(position[rows] - back, 0)]
-        met = meetings.operation[before]
-        exists = (position[rows] >= back) & (meetings.rank[before] == meetings.rank[rows])
-        exists &= company[met] == company[meetings.operation[rows]]
-        left_ns = meetings.end_ns[before] + meetings.shift_ns[before]
-        left = exists & (left_ns <= meetings.start_ns[rows] + meetings.shift_ns[rows])
+        met = shared_calls.operation[before]
+        exists = (position[rows] >= back) & (shared_calls.rank[before] == shared_calls.rank[rows])
+        exists &= company[met] == company[shared_calls.operation[rows]]
+        left_ns = shared_calls.end_ns[before] + shared_calls.shift_ns[before]
+        left = exists & (left_ns <= shared_calls.start_ns[rows] + shared_calls.shift_ns[rows])
         # All ranks must look back to one and the same exchange.
         decided = np.logical_and.reduceat(left, first)
         decided &= np.minimum.reduceat(met, first) == np.maximum.reduceat(met, first)
         chosen = decided[operation]
         level[rows[chosen]] = before[chosen]
-        undecided[meetings.operation[rows[first]][decided]] = False
+        undecided[shared_calls.operation[rows[first]][decided]] = False
         asked = (~decided & np.logical_and.reduceat(exists, first))[operation]  # else nothing is farther back
 
 
-def _spent_since(meetings: MatchedCollectives, digests: Sequence[Digest], rows: I64, level: I32) -> dict[str, I64]:
+def _spent_since(shared_calls: MatchedCollectives, digests: Sequence[Digest], rows: I64, level: I32) -> dict[str, I64]:
     """What each row's rank did between the row that it was level at, or the start of its window, and this one; ns."""
     columns = {name: np.empty(len(rows), np.int64) for name in SPENT}
-    for digest, here in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
+    for digest, here in zip(digests, rows_by_rank(shared_calls.rank[rows], len(digests)), strict=True):
         if not len(here):
             continue
-        place = meetings.place[rows[here]]
+        place = shared_calls.place[rows[here]]
         from_start = level[here] == NONE
-        before = np.where(from_start, place, meetings.place[level[here]])  # another rank's where there is none
+        before = np.where(from_start, place, shared_calls.place[level[here]])  # another rank's where there is none
         spent = digest.spent.unpacked()
         for name in SPENT:
             until_us = getattr(spent, f"{name}_at_start_us")[place]
@@ -248,12 +248,12 @@ def _spent_since(meetings: MatchedCollectives, digests: Sequence[Digest], rows: 
     return columns
 
 
-def _steps(meetings: MatchedCollectives, digests: Sequence[Digest], rows: I64) -> I64:
+def _steps(shared_calls: MatchedCollectives, digests: Sequence[Digest], rows: I64) -> I64:
     """The step of its rank in which each row began."""
     step = np.empty(len(rows), np.int64)
-    for digest, mine in zip(digests, rows_by_rank(meetings.rank[rows], len(digests)), strict=True):
+    for digest, mine in zip(digests, rows_by_rank(shared_calls.rank[rows], len(digests)), strict=True):
         if len(mine):
-            start_ns = digest.exchanges.start_ns[meetings.place[rows[mine]]]
+            start_ns = digest.exchanges.start_ns[shared_calls.place[rows[mine]]]
             step[mine] = np.searchsorted(digest.ledger.start_ns, start_ns, side="right") - 1
     return step
 

@@ -16,7 +16,7 @@ from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.packing import PackedIntervals
-from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
+from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.analysis.rank.rank_match import RankMatch
 from redline.hardware.machine import Machine
 from redline.timeline import timeline as timelines
@@ -123,7 +123,7 @@ def digest_of(
     timeline: Timeline, machine: Machine | None, why_no_machine: str = "", match: RuleMatcher | None = None
 ) -> Digest:
     """`match` looks for causes while the trace is open."""
-    analysis = scene_of(timeline, machine)
+    analysis = analysis_of(timeline, machine)
     activity, idle, kernels, ledger = analysis.activity, analysis.idle, analysis.kernels, analysis.ledger
     exchanges, spent, series = exchanges_of(timeline, activity, idle, analysis.passes)
     table = kernel_table(timeline, activity, kernels)

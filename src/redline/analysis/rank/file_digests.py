@@ -9,7 +9,7 @@ from pathlib import Path
 from redline.analysis.rank.digest import Digest, RuleMatcher, digest_of
 from redline.analysis.rank.digest_cache import DigestCache, kept_digests
 from redline.analysis.rank.digest_file import is_digest, load_digest
-from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
+from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine, why_unusable
 from redline.hardware.profile import choose
@@ -57,10 +57,10 @@ class Digesting:
             self.kept.save(state, digests)
         return OfFile(ranks=digests, failures=reading.failures)
 
-    def scene_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
+    def analysis_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
         """What the digest was made of, read again from its file; None where the file holds something else now."""
         for timeline in read_cached(path, self.reading, self.folder).timelines:
-            analysis = scene_of(timeline, self._machine(timeline)[0])
+            analysis = analysis_of(timeline, self._machine(timeline)[0])
             if (timeline.zero_ns, analysis.activity.window_ns) == (digest.zero_ns, digest.window_ns):
                 return analysis
         return None

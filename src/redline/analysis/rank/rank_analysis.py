@@ -157,7 +157,7 @@ class RankAnalysis:
         return chosen
 
 
-def scene_of(timeline: Timeline, machine: Machine | None) -> RankAnalysis:
+def analysis_of(timeline: Timeline, machine: Machine | None) -> RankAnalysis:
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
     kernels = kernels_of(timeline, activity, machine)

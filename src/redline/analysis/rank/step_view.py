@@ -97,7 +97,7 @@ class StepView:
     more_pieces: int
 
 
-def strip_of(analysis: RankAnalysis, waiting: Intervals, rank: int) -> StepView | None:
+def step_view_of(analysis: RankAnalysis, waiting: Intervals, rank: int) -> StepView | None:
     """The step of median length; `waiting` is the communication that was waiting for others. None without steps.
 
     A step without length has nothing to draw and is not looked at.

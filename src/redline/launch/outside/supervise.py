@@ -266,7 +266,7 @@ def die_like(ended: Ended) -> int:
     return 128 + number
 
 
-def make_board(slots: int) -> SharedState | None:
+def make_shared_state(slots: int) -> SharedState | None:
     """The shared memory; None where the system has none to give, and the job runs unwatched."""
     try:
         return SharedState.make(slots)

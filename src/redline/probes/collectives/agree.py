@@ -13,7 +13,7 @@ from redline.probes.device import ProbeDevice
 T = TypeVar("T")
 
 
-def told(numbers: Sequence[int], device: ProbeDevice) -> list[int]:
+def broadcast_numbers(numbers: Sequence[int], device: ProbeDevice) -> list[int]:
     """What the first rank says."""
     table = torch.tensor(numbers, dtype=torch.int64, device=device.torch_device)
     dist.broadcast(table, 0)

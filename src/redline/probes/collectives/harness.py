@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from redline.probes.collectives.agree import largest, told
+from redline.probes.collectives.agree import broadcast_numbers, largest
 from redline.probes.collectives.operations import Buffers, Call, Circle, barrier, fill, is_right, prepared, result
 from redline.probes.collectives.results import CollectiveCase, CollectiveTimings, repeats
 from redline.probes.device import ProbeDevice
@@ -102,7 +102,7 @@ class Harness:
         least_ns, most_ns = _SAMPLE_NS
         sample_ns = min(most_ns, max(least_ns, spare_ns / _WANTED_ROUNDS / max(1, len(calls))))
         wanted = [repeats(once_ns, sample_ns) for once_ns in slowest_ns]
-        return told(wanted, self._device)
+        return broadcast_numbers(wanted, self._device)
 
     def _rounds(self, calls: Sequence[Call | None], counts: Sequence[int], until_s: float) -> list[list[float]]:
         """The slowest rank's time of one call, by round and case."""
@@ -113,7 +113,7 @@ class Harness:
             rows.append(self._row(calls, counts, len(rows)))
             is_time = time.monotonic() + (time.monotonic() - began_s) < until_s
             wanted = len(rows) < _FEWEST_ROUNDS or (is_time and len(rows) < _MOST_ROUNDS)
-            goes_on = bool(told([int(wanted)], self._device)[0])
+            goes_on = bool(broadcast_numbers([int(wanted)], self._device)[0])
         return largest(rows, self._device)
 
     def _row(self, calls: Sequence[Call | None], counts: Sequence[int], turn: int) -> list[float]:

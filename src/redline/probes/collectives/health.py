@@ -57,7 +57,7 @@ def _rank_speed(times: RankTimes, speed: Estimate, usual: Estimate) -> RankSpeed
 Pair = tuple[int, int]
 
 
-def meetings(nodes: Sequence[int]) -> list[list[Pair]]:
+def pairings(nodes: Sequence[int]) -> list[list[Pair]]:
     """Rounds in which each rank meets another one, until all have met, or each has met so many.
 
     Where all nodes have equally many ranks, a round is inside the nodes or between them. So a link shares the network
@@ -109,7 +109,7 @@ def tournament(count: int) -> list[list[Pair]]:
 
 
 def pairs_declined(ranks: int, pairs: int) -> tuple[Declined, ...]:
-    """What the meetings left out."""
+    """What the pairings left out."""
     if pairs >= ranks * (ranks - 1) // 2:
         return ()
     why = f"there are {ranks:,} ranks: each was measured with at most {_MOST_ROUNDS} of the others"

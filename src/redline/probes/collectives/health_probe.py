@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from redline.probes.collectives.agree import everyones, largest, told
-from redline.probes.collectives.health import Pair, PairTimes, RankTimes, meetings
+from redline.probes.collectives.agree import broadcast_numbers, everyones, largest
+from redline.probes.collectives.health import Pair, PairTimes, RankTimes, pairings
 from redline.probes.collectives.operations import Call, Circle, barrier, exchange
 from redline.probes.device import ProbeDevice
 from redline.probes.matmuls import varied
@@ -38,7 +38,7 @@ def work_samples(world: Circle, device: ProbeDevice, count: int) -> Samples:
     work = _work(device)
     work()
     once_ns = max(1.0, min(device.timed_ns(work, 1) for _ in range(5)))
-    repeats = told([max(1, round(_WORK_NS / once_ns))], device)[0]
+    repeats = broadcast_numbers([max(1, round(_WORK_NS / once_ns))], device)[0]
     meet = barrier(world)
     own: Samples = []
     for _ in range(count):
@@ -79,7 +79,7 @@ def pair_times(
     world: Circle, nodes: Sequence[int], device: ProbeDevice, transfer_bytes: int, passes: int
 ) -> dict[Pair, PairTimes]:
     """Everybody meets everybody, several times over; fewer times where a link is very slow."""
-    rounds = meetings(nodes)
+    rounds = pairings(nodes)
     small, large = (torch.zeros(2, count, device=device.torch_device) for count in (1, transfer_bytes // 4))
     meet = barrier(world)
     own: list[list[tuple[float, float]]] = []

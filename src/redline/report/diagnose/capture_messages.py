@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from redline.launch.captured import Captured
 from redline.report.language import _, marked, ngettext
-from redline.report.run.run_messages import LOST, told
+from redline.report.run.run_messages import LOST, translated_note
 from redline.report.text_parts import rank_list
 from redline.units import format_ns
 
@@ -51,7 +51,7 @@ def remarks(captured: Captured) -> Iterator[str]:
     if captured.slowdown is not None and captured.slowdown > SLOWED:
         yield _slowed(captured)
     if captured.cut_short:
-        yield told(captured.cut_short)
+        yield translated_note(captured.cut_short)
     elif captured.steps < captured.asked_steps and not captured.is_timed:
         yield _("the window was cut short: {steps:,} of {asked:,} steps, the last one maybe incomplete").format(
             steps=captured.steps, asked=captured.asked_steps

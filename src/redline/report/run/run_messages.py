@@ -189,7 +189,7 @@ TOLD: Sequence[str] = (
 
 def notes(screen: RunScreen) -> Iterator[str]:
     """Everything that is not as one might wish, the gravest first."""
-    yield from (told(text) for text in screen.of_the_run)
+    yield from (translated_note(text) for text in screen.of_the_run)
     if screen.ranks:
         yield from _of_ranks(screen)
     elif not screen.of_the_run:
@@ -231,7 +231,7 @@ def _of_windows(screen: RunScreen) -> Iterator[str]:
 
 
 def _note(note_seen: NoteSeen, ranks: int) -> str:
-    text = _(NOTES[note_seen.code]) if note_seen.code in NOTES else told(note_seen.text)
+    text = _(NOTES[note_seen.code]) if note_seen.code in NOTES else translated_note(note_seen.text)
     if note_seen.code == "failed":
         text = _("capturing failed, and the job went on: {why}").format(why=text)
     if ranks > 1 and len(note_seen.ranks) < ranks:
@@ -239,7 +239,7 @@ def _note(note_seen: NoteSeen, ranks: int) -> str:
     return text
 
 
-def told(text: str) -> str:
+def translated_note(text: str) -> str:
     return clipped(translate_rendered(text, TOLD), 300)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from redline.analysis.rank.rank_analysis import PAUSE_NS, scene_of
+from redline.analysis.rank.rank_analysis import PAUSE_NS, analysis_of
 from tests.conftest import document, kernel, launch, op, read_one, region
 
 
@@ -18,7 +18,7 @@ def test_a_long_pause_of_the_host_is_no_launch_gap(tmp_path: Path) -> None:
         launch(late_us, 3),
         kernel("gemm", late_us + 2, 198, correlation=3),
     ]
-    analysis = scene_of(read_one(document(events), tmp_path), None)
+    analysis = analysis_of(read_one(document(events), tmp_path), None)
     assert analysis.pauses.length_ns == 2 * PAUSE_NS + 2_000
     # Until the first launch was made, and until the second kernel began.
     assert analysis.launch_gaps.length_ns == 12_000 + 60_000

@@ -11,8 +11,8 @@ from redline.analysis.job.combine import combine
 from redline.analysis.job.typical_rank import typical_place
 from redline.analysis.rank import step_view as strip_module
 from redline.analysis.rank.digest import digest_of
-from redline.analysis.rank.rank_analysis import RankAnalysis, scene_of
-from redline.analysis.rank.step_view import MOST_BANDS, PIXELS, StepView, strip_of
+from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
+from redline.analysis.rank.step_view import MOST_BANDS, PIXELS, StepView, step_view_of
 from redline.timeline.intervals import Intervals
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
@@ -26,11 +26,11 @@ def step(number: int, ts: float, dur: float) -> Event:
 
 
 def analysis(events: list[Event], folder: Path) -> RankAnalysis:
-    return scene_of(read_one(document(events), folder), None)
+    return analysis_of(read_one(document(events), folder), None)
 
 
 def drawn(events: list[Event], folder: Path, waiting: Intervals = NOTHING) -> StepView:
-    view = strip_of(analysis(events, folder), waiting, 0)
+    view = step_view_of(analysis(events, folder), waiting, 0)
     assert view is not None
     return view
 
@@ -52,7 +52,7 @@ def area_ns(view: StepView, account: Account) -> float:
 
 def test_every_account_has_the_area_that_the_ledger_gives_it(tmp_path: Path) -> None:
     seen = analysis(one_step(), tmp_path)
-    view = strip_of(seen, NOTHING, 0)
+    view = step_view_of(seen, NOTHING, 0)
     assert view is not None
     for account in ACCOUNTS:
         assert area_ns(view, account) == pytest.approx(seen.ledger.steps[0, place(account)], abs=2 * view.pixel_ns)
@@ -151,7 +151,7 @@ def test_only_the_busiest_lanes_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_trace_without_any_time_has_no_strip(tmp_path: Path) -> None:
-    assert strip_of(analysis([op("aten::add", 5, 0)], tmp_path), NOTHING, 0) is None
+    assert step_view_of(analysis([op("aten::add", 5, 0)], tmp_path), NOTHING, 0) is None
 
 
 # --- the rank that is drawn -------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from redline.probes.collectives.health import (
     PairTimes,
     RankTimes,
-    meetings,
     pair_speeds,
+    pairings,
     pairs_declined,
     rank_speeds,
     tournament,
@@ -79,7 +79,7 @@ def test_everybody_meets_everybody_once(ranks: int) -> None:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6))
 def test_on_several_nodes_everybody_meets_everybody_once_too(ranks_of_nodes: list[int]) -> None:
     nodes = [node for node, ranks in enumerate(ranks_of_nodes) for _ in range(ranks)]
-    rounds = meetings(nodes)
+    rounds = pairings(nodes)
     met = [pair for pairs in rounds for pair in pairs]
     assert sorted(met) == list(combinations(range(len(nodes)), 2))
     assert all(len({rank for pair in pairs for rank in pair}) == 2 * len(pairs) for pairs in rounds)
@@ -88,14 +88,14 @@ def test_on_several_nodes_everybody_meets_everybody_once_too(ranks_of_nodes: lis
 @given(st.integers(2, 5), st.integers(1, 8))
 def test_links_between_nodes_share_their_network_with_as_many_others_in_every_round(count: int, ranks: int) -> None:
     nodes = [node for node in range(count) for _ in range(ranks)]
-    for pairs in meetings(nodes):
+    for pairs in pairings(nodes):
         crossing = Counter(nodes[rank] for pair in pairs for rank in pair if nodes[pair[0]] != nodes[pair[1]])
         assert set(crossing.values()) <= {ranks}
 
 
 @pytest.mark.parametrize("ranks", [65, 66, 200, 513])
 def test_of_many_ranks_each_meets_a_bounded_number(ranks: int) -> None:
-    rounds = meetings([0] * ranks)
+    rounds = pairings([0] * ranks)
     met = [pair for pairs in rounds for pair in pairs]
     assert len(rounds) == 63
     assert len(met) == len(set(met))

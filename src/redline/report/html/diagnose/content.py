@@ -9,7 +9,7 @@ from redline.analysis.rank.step_view import StepView
 from redline.report.diagnose.tables import TABLES
 from redline.report.html.diagnose import figures
 from redline.report.html.diagnose.sources_table import sources_table
-from redline.report.html.diagnose.step_view_figure import strip_figure
+from redline.report.html.diagnose.step_view_figure import step_view_figure
 from redline.report.html.tables import SortedTable, sorted_table, table_text
 from redline.report.language import _
 
@@ -32,7 +32,7 @@ class PageContent:
 def content_of(diagnosis: Diagnosis, view: StepView | None) -> PageContent:
     by_name = {
         "steps": figures.steps_figure(diagnosis) if _most_steps(diagnosis) > 1 else None,
-        "strip": strip_figure(view) if view is not None else None,
+        "strip": step_view_figure(view) if view is not None else None,
         "ranks": figures.ranks_figure(diagnosis) if len(diagnosis.ranks) > 1 else None,
         "roofline": figures.roofline_figure(diagnosis),
         "collectives": figures.collectives_figure(diagnosis),

@@ -98,7 +98,7 @@ class _Box:
     label: str
 
 
-def strip_figure(view: StepView) -> StripFigure:
+def step_view_figure(view: StepView) -> StripFigure:
     unit, unit_ns = time_unit(view.length_ns)
     marks, top = _marks(view, unit_ns)
     captions = [Caption(text=_("device, by account"), y=top)]
