@@ -153,15 +153,20 @@ def test_the_bubble_of_a_pipeline_is_peer_wait(tmp_path: Path) -> None:
 
 
 def test_parameters_that_are_gathered_in_both_passes_are_found(tmp_path: Path) -> None:
-    """Data parallel with sharded parameters; on the CPU nothing hides that they are gathered."""
+    """Data parallel with sharded parameters; on the CPU nothing hides that they are gathered.
 
-    def check(attempt: int) -> None:
+    On a busy machine the host's share of a step hides one or the other: each has to be seen once.
+    """
+    missing = {"RL-N06", "RL-N07"}
+    for attempt in range(ATTEMPTS):
         sharded = run(tmp_path / str(attempt), "--sharded", ranks=2)
-        for code in ("RL-N06", "RL-N07"):
+        for code in missing & set(sharded.findings):
             assert said(sharded.finding(code))["gathers"] >= 2
         assert "RL-N01" not in sharded.findings
-
-    measured_well(check)
+        missing -= set(sharded.findings)
+        if not missing:
+            return
+    assert not missing
 
 
 def test_gradients_that_are_exchanged_in_every_pass_are_found(tmp_path: Path) -> None:
