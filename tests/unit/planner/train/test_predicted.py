@@ -245,7 +245,7 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
     write_predicted_trace(plan_of(pp=4, tp=2), path)
     diagnosed = diagnose(path)
     screen = screen_of(diagnosed)
-    assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one for each stage of the pipeline")
+    assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one per pipeline stage")
     assert screen.waterfall_title.endswith("up to the predicted time")
     assert screen.unseen == (
         "nothing was measured: the step is predicted by redline plan, and only one rank per stage is drawn",
@@ -259,7 +259,7 @@ def test_without_a_pipeline_one_rank_stands_for_all(tmp_path: Path) -> None:
     write_predicted_trace(plan_of(pp=1, tp=1), path)
     diagnosed = diagnose(path)
     headline = screen_of(diagnosed).headline
-    assert headline.startswith("predicted, not measured: one rank, which stands for all, on NVIDIA H100")
+    assert headline.startswith("predicted, not measured: one rank that stands for all, on NVIDIA H100")
 
 
 def messages_of(timeline: Timeline) -> set[tuple[str, str, int, int, int, str]]:
