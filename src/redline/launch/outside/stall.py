@@ -65,7 +65,7 @@ class StallWatch:
         self._slots = slots
         self._after_ns = int(after_s * _NS)
         self._told = told
-        self._told_at: tuple[tuple[int, int], ...] = ()
+        self._told_of: set[tuple[int, int]] = set()
 
     def look(self) -> None:
         slots = [slot for slot in self._slots() if not slot.words[LEFT] and is_alive(slot.words[PID])]
@@ -75,14 +75,12 @@ class StallWatch:
         began = any(slot.words[STEPS] for slot in slots)
         limit_ns = self._after_ns if began else self._after_ns * _BEFORE_THE_FIRST_STEP
         quiet_ns = [now_ns - max(slot.words[LAST_NS], slot.words[STARTED_NS]) for slot in slots]
-        stuck = tuple(
-            (slot.words[PID], slot.words[STEPS])
-            for slot, one_ns in zip(slots, quiet_ns, strict=True)
-            if one_ns > limit_ns
-        )
-        if set(stuck) - set(self._told_at):
+        standing = [(slot.words[PID], slot.words[STEPS]) for slot in slots]
+        stuck = {place for place, one_ns in zip(standing, quiet_ns, strict=True) if one_ns > limit_ns}
+        # The ranks that wait cross the limit a little later than the one they wait for: it is the same stall.
+        if stuck - self._told_of:
+            self._told_of = set(standing)
             self._told(_stall(slots, max(quiet_ns) / _NS, now_ns))
-        self._told_at = stuck
 
 
 def _stall(slots: Sequence[ProcessSlot], after_s: float, now_ns: int) -> Stall:

@@ -153,17 +153,17 @@ class Supervisor:
                         _give_up(window)
 
     def _writing(self) -> list[memoryview[int]]:
-        paths = []
+        windows = []
         for slot in self._taken():
             for window in slot.windows():
                 if window[STATE] == DISOWNED:
                     _end_writer(window)
                 elif window[STATE] == EXPORTING:
                     if is_alive(window[EXPORTER]):
-                        paths.append(window)
+                        windows.append(window)
                     elif not self._is_about_to_write(slot):
                         window[STATE] = LOST_KILLED
-        return paths
+        return windows
 
     @staticmethod
     def _is_about_to_write(slot: ProcessSlot) -> bool:

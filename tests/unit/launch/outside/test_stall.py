@@ -60,6 +60,24 @@ def test_it_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(told(monkeypatch, Rank(9, 101), looks=3)) == 1
 
 
+def test_ranks_that_wait_and_cross_the_limit_later_are_the_same_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank that is stuck has been quiet a little longer than the one that waits for it."""
+    monkeypatch.setattr(module, "_ANSWER_S", 0.0)
+    shared, heard = SharedState.make(2), list[Stall]()
+    slots = [shared.claim(number) for number in range(2)]
+    for number, slot in enumerate(slots):
+        slot.words[PID], slot.words[RANK], slot.words[STEPS] = os.getpid(), number, 5
+        slot.words[LAST_NS] = time.perf_counter_ns() - int(1e9 * (AFTER_S + 1 - 10 * number))
+    watch = StallWatch(lambda: slots, AFTER_S, heard.append)
+    watch.look()
+    slots[1].words[LAST_NS] -= int(20e9)
+    watch.look()
+    assert len(heard) == 1
+    slots[1].words[STEPS] += 1  # it stepped since: that it stands again is news
+    watch.look()
+    assert len(heard) == 2
+
+
 def test_processes_that_are_over_are_no_concern(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, Rank(9, 101, left=True), Rank(9, 101, pid=GONE), Rank(9, 1)) == []
 
