@@ -23,7 +23,8 @@ from tests.e2e.fault_cases import (
 SAMPLE = [
     "abort-before-1", "sigterm-in-1", "sigint-in-1", "oom-in-1", "fsize-in-1", "deleted-in-1", "own_profiler-in-1",
     "forks-in-1", "async_exc-in-1", "sigsegv-after-1", "lock_gil-after-1",
-    "exit7-before-2", "exception-in-2", "sigstop-in-2", "os_exit-in-2", "nested-in-2", "disk_full-after-2",
+    "exception-in-1", "os_exit-in-1", "nested-in-1",
+    "exit7-before-2", "sigstop-in-2", "disk_full-after-2",
     "read_only-before-4", "clean-in-4", "sigkill-after-4",
 ]  # fmt: skip
 

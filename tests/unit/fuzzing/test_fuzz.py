@@ -25,8 +25,8 @@ from tests.fuzzing.runner import Kind, Tally
 from tests.fuzzing.traces import TRACE, check_timeline, own_seeds, real_seeds, unpacked
 
 SEED = 20_000
-CHUNKS, CHUNK_INPUTS = 8, 2_500
-HALVES = (range(1_000), range(1_000, 2_000))
+CHUNKS, CHUNK_INPUTS = 8, 1_000
+HALVES = (range(500), range(500, 1_000))
 UNFIXED: frozenset[str] = frozenset()
 """Failures that are known and wait for their fix; each is an xfail in test_fuzz_regressions."""
 
@@ -58,7 +58,7 @@ def test_no_mutant_of_a_trace_of_a_real_gpu_breaks_the_reader(traces: RealTraces
     assert (traces / "h20_single.json.gz").is_file()  # one of the seeds; without it, this is skipped
     seeds = real_seeds()
     assert len(seeds) > 10
-    assert_promise_kept(runner.run_share(replace(TRACE, seeds=lambda: seeds), SEED, range(1_000), tmp_path))
+    assert_promise_kept(runner.run_share(replace(TRACE, seeds=lambda: seeds), SEED, range(500), tmp_path))
 
 
 # mutants of what we read back
