@@ -177,13 +177,13 @@ def masked_texts(texts: Iterable[str]) -> list[str]:
 
 def masked_text(words: Sequence[str]) -> list[str]:
     """A command line, word by word: the value of an option may be the word after it."""
-    secrets: list[str] = []
+    masked_words: list[str] = []
     name = ""
     for word in words:
         follows = bool(name) and not word.startswith("-") and is_secret(name, word)
-        secrets.append(MASK if follows else _masked_word(word))
+        masked_words.append(MASK if follows else _masked_word(word))
         name = word if _WORD_FLAG.fullmatch(word) else ""
-    return secrets
+    return masked_words
 
 
 def _masked_word(word: str) -> str:

@@ -11,13 +11,13 @@ def folded(text: str, columns: int) -> str:
     """Lines of prose that follow each other are one paragraph; rows and indented lines are broken one by one."""
     lines: list[str] = []
     for is_prose, part in groupby(text.split("\n"), key=_is_prose):
-        items = list(part)
-        if max(map(len, items)) <= columns:
-            lines += items
+        block = list(part)
+        if max(map(len, block)) <= columns:
+            lines += block
         elif is_prose:
-            lines += textwrap.wrap(" ".join(items), columns, break_on_hyphens=False)
+            lines += textwrap.wrap(" ".join(block), columns, break_on_hyphens=False)
         else:
-            lines += [piece for line in items for piece in _broken(line, columns)]
+            lines += [piece for line in block for piece in _broken(line, columns)]
     return "\n".join(lines)
 
 

@@ -53,7 +53,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
     spans = timeline.spans
     lane, start_ns, end_ns = spans.lane[rows], spans.start_ns[rows], spans.end_ns[rows]
     told, which = _told(timeline, rows)
-    is_softmax = np.array([operator.softmax for operator in told])[which]
+    is_softmax = np.array([recorded.softmax for recorded in told])[which]
     for place in np.flatnonzero(is_softmax).tolist():
         middle = told[which[place]]
         first, last = place - 1 - middle.backward, place + 1 + middle.backward

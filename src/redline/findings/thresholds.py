@@ -224,8 +224,8 @@ def _quantities() -> dict[str, Quantity]:
         share(name="idle", meaning="of the average step, in which the device does nothing", read=_idle),
         share(name="exposed", meaning="of the average step: transfer and peer wait together", read=_exposed),
         *(
-            share(name=str(which), meaning="of the average step: the account", read=partial(_account, which))
-            for which in ACCOUNTS
+            share(name=str(account), meaning="of the average step: the account", read=partial(_account, account))
+            for account in ACCOUNTS
         ),
         share(name="mfu", meaning="model FLOP utilisation", read=partial(_utilisation, "mfu")),
         share(name="hfu", meaning="hardware FLOP utilisation", read=partial(_utilisation, "hfu")),

@@ -27,7 +27,7 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
     groups = {limit: sum(amounts[account] for account in accounts) / step_ns for limit, accounts in _GROUPS.items()}
     limit = max(groups, key=lambda group: groups[group])
     facts = [rank.facts for rank in diagnosis.ranks]
-    rated = sum(fact.rated_ns for fact in facts) / max(sum(fact.kernel_ns for fact in facts), 1)
+    rated = sum(of_rank.rated_ns for of_rank in facts) / max(sum(of_rank.kernel_ns for of_rank in facts), 1)
     idle_share = sum(amounts[account] for account in IDLE) / step_ns
     worthwhile = any(finding.share >= WORTHWHILE for finding in findings)
     return Verdict(

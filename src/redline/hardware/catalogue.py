@@ -256,10 +256,10 @@ def _reported(memory_bytes: int, multiprocessors: int) -> str:
     return f" (it reports {' and '.join(facts)})" if facts else ""
 
 
-def _names(alike: list[Machine]) -> str:
-    words = [machine.name for machine in alike[:_LISTED]]
-    if len(alike) > _LISTED:
-        words.append(f"{len(alike) - _LISTED} more")
+def _names(named: list[Machine]) -> str:
+    words = [machine.name for machine in named[:_LISTED]]
+    if len(named) > _LISTED:
+        words.append(f"{len(named) - _LISTED} more")
     return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else words[0]
 
 

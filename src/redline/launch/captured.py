@@ -118,7 +118,7 @@ def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tupl
     unknown = set(range(record.world)) - {rank_record.rank for rank_record in ranks}
     if unknown and len(ranks) < record.world:  # processes that the job started may have other numbers
         reasons.setdefault("not watched", []).extend(sorted(unknown))
-    return tuple(Absent(why=why, ranks=tuple(sorted(reason))) for why, reason in reasons.items())
+    return tuple(Absent(why=why, ranks=tuple(sorted(absent_ranks))) for why, absent_ranks in reasons.items())
 
 
 def _why_absent(rank_record: RankRecord, number: int) -> str:

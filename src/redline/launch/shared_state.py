@@ -85,7 +85,7 @@ class ProcessSlot:
 
     def new_window(self, number: int) -> memoryview[int]:
         """Words for another window: free ones, or else those of the oldest one."""
-        window = min(self._all_windows(), key=lambda all_window: all_window[NUMBER])
+        window = min(self._all_windows(), key=lambda window: window[NUMBER])
         window[:] = memoryview(bytes(8 * WINDOW_WORDS)).cast("q")
         window[NUMBER] = number
         return window

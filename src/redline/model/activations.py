@@ -54,7 +54,7 @@ class Activation:
 def layer_activations(model: Model, sequence: Number, practice: Practice) -> tuple[Activation, ...]:
     """Everything that the layers keep. Tokens of a joint condition are tokens like the others."""
     more = 1 + present(model.joint_layers) * model.cross_tokens / sequence
-    tensors = (
+    activations = (
         *_norms(model, practice),
         *_attention(model, sequence, practice),
         *_latent(model, practice),
@@ -64,7 +64,7 @@ def layer_activations(model: Model, sequence: Number, practice: Practice) -> tup
         *_experts(model, practice),
         *_modulation(model, practice),
     )
-    return tuple(replace(tensor, bytes_per_token=tensor.bytes_per_token * more) for tensor in tensors)
+    return tuple(replace(activation, bytes_per_token=activation.bytes_per_token * more) for activation in activations)
 
 
 def bytes_kept(

@@ -66,10 +66,10 @@ class Budget:
                 raise KeyboardInterrupt
             self.stopped_by = signal.Signals(number).name
 
-        for signal_number in taken:
-            signal.signal(signal_number, stop)
+        for number in taken:
+            signal.signal(number, stop)
         try:
             yield
         finally:
-            for signal_number in taken:
-                signal.signal(signal_number, before[signal_number])
+            for number in taken:
+                signal.signal(number, before[number])

@@ -83,13 +83,13 @@ _NEITHER_IS_BETTER = frozenset({"FLOP/byte"})
 
 def compare(first: Calibration, second: Calibration) -> Comparison:
     """The figures of both by name. Where the intervals overlap, they are the same as far as was measured."""
-    before, two = ({figure.name: figure for figure in figures(side)} for side in (first, second))
+    in_first, in_second = ({figure.name: figure for figure in figures(side)} for side in (first, second))
     return Comparison(
         first=first,
         second=second,
-        rows=tuple(_row(figure, two[name]) for name, figure in before.items() if name in two),
-        only_first=tuple(figure for name, figure in before.items() if name not in two),
-        only_second=tuple(figure for name, figure in two.items() if name not in before),
+        rows=tuple(_row(figure, in_second[name]) for name, figure in in_first.items() if name in in_second),
+        only_first=tuple(figure for name, figure in in_first.items() if name not in in_second),
+        only_second=tuple(figure for name, figure in in_second.items() if name not in in_first),
     )
 
 

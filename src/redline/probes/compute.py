@@ -48,26 +48,26 @@ class Kernel:
 
 def first_cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """The largest matmuls of the types that are used most: among them are the fastest."""
-    measured = []
+    largest = []
     for number in _ordered(device)[: len(_MOST_USED)]:
         matmuls = _matmuls(number, device, quick=quick, share=share)
-        measured += sorted(matmuls, key=lambda case: -case.key.flops)[:_LARGEST]
-    return measured
+        largest += sorted(matmuls, key=lambda case: -case.key.flops)[:_LARGEST]
+    return largest
 
 
 def cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """Shapes whose call would take longer than some milliseconds here, or a share of that, are left out."""
-    matmuls = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
+    chosen = [case for number in _ordered(device) for case in _matmuls(number, device, quick=quick, share=share)]
     for dtype in _LAYER_TYPES:
-        matmuls += [
+        chosen += [
             _convolution(convolution, dtype, device)
             for convolution in convolutions(is_cuda=device.is_cuda, quick=quick)
         ]
-        matmuls += [
+        chosen += [
             _attention(attention_shape, dtype, device)
             for attention_shape in attentions(is_cuda=device.is_cuda, quick=quick)
         ]
-    return matmuls
+    return chosen
 
 
 def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]:

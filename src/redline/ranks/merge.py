@@ -246,18 +246,18 @@ def _about(job: Job, zero_ns: int) -> dict[str, object]:
 
 def _check_nothing_lost(file: Path, path: Path, counts: Counter[tuple[int, str]], progress: Progress) -> None:
     """Read the file back and compare what is in it with what was put in."""
-    counter: Counter[tuple[int, str]] = Counter()
+    read_back: Counter[tuple[int, str]] = Counter()
     for content in contents(file):
         document = Document(content)
         for batch in decoded_batches(document):
-            progress(ProgressStage.CHECK, counter.total(), counts.total())
+            progress(ProgressStage.CHECK, read_back.total(), counts.total())
             for event in batch.events:
                 if event.ph != schema.METADATA and isinstance(event.pid, int):
                     category = MEMORY if event.ph == schema.INSTANT else event.cat
-                    counter[event.pid // PIDS_PER_RANK, category] += 1
-    if counter != counts:
-        key = next(key for key in counts | counter if counts[key] != counter[key])
+                    read_back[event.pid // PIDS_PER_RANK, category] += 1
+    if read_back != counts:
+        key = next(key for key in counts | read_back if counts[key] != read_back[key])
         raise OutputError(
-            f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {counter[key]} read back.\n"
+            f"{path}: {counts[key]} events of {key[1]} of rank {key[0]} were written, {read_back[key]} read back.\n"
             "The file cannot be trusted: check the disk and merge again."
         )

@@ -106,7 +106,7 @@ def wrapped(text: str, width: int, first: str = "", rest: str | None = None) -> 
             line, word = indent, word[cut:]
         line += word
         empty = empty and not word
-    return [text.replace(_GLUE, " ") for text in [*lines, line.rstrip()]]
+    return [done.replace(_GLUE, " ") for done in [*lines, line.rstrip()]]
 
 
 def _pieces(text: str) -> list[str]:

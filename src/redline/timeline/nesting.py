@@ -34,10 +34,10 @@ def parents_of(start_ns: I64, end_ns: I64, crossing_floor_ns: int = CROSSING_FLO
     below: list[tuple[I32, I32]] = []  # rows that look no higher than this level, and the subtree to look in
     for latest_ns in levels:
         has_left = node & 1 == 1
-        is_found = looking.late_enough(rows[has_left], latest_ns[node[has_left] - 1])
-        below.append((rows[has_left][is_found], node[has_left][is_found] - 1))
+        is_late_enough = looking.late_enough(rows[has_left], latest_ns[node[has_left] - 1])
+        below.append((rows[has_left][is_late_enough], node[has_left][is_late_enough] - 1))
         higher = ~has_left
-        higher[has_left] = ~is_found
+        higher[has_left] = ~is_late_enough
         rows, node = rows[higher], node[higher] >> 1
     rows, node = rows[:0], node[:0]
     for latest_ns, (joining, subtree) in zip(reversed(levels[:-1]), reversed(below[1:]), strict=True):
@@ -59,9 +59,9 @@ class _Looking:
 
     def late_enough(self, rows: I32, latest_ns: I64) -> npt.NDArray[np.bool_]:
         """Which of the rows have before them, where something ends this late, what they look for."""
-        is_late: npt.NDArray[np.bool_] = latest_ns >= self._least_ns[rows]
-        self.crossing[rows] |= ~is_late & (latest_ns > self._crossed_ns[rows])
-        return is_late
+        is_late_enough: npt.NDArray[np.bool_] = latest_ns >= self._least_ns[rows]
+        self.crossing[rows] |= ~is_late_enough & (latest_ns > self._crossed_ns[rows])
+        return is_late_enough
 
 
 def _latest_ends(end_ns: I64) -> Iterator[I64]:

@@ -261,7 +261,7 @@ class Collector:
         ids = [event.id for event in events]
         self._append(
             Flows,
-            id=self._ints([arrow if isinstance(arrow, int) else self._arrow_ids[arrow] for arrow in ids]),
+            id=self._ints([arrow_id if isinstance(arrow_id, int) else self._arrow_ids[arrow_id] for arrow_id in ids]),
             at_ns=at_ns[known],
             lane=self._lane_column(events, on_device=False),
             is_start=np.array([event.ph == schema.FLOW_START for event in events], np.uint8),

@@ -250,18 +250,18 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
 
 def _descriptions(raw: RawColumns, rows: I64, launch: I32) -> I64:
     """Index into the descriptions: of the span itself, else of the nearest operator around its launch."""
-    parents = np.full(len(rows), NONE, np.int64)
+    nearest = np.full(len(rows), NONE, np.int64)
     have = raw.descriptions.row
     if not len(have):
-        return parents
+        return nearest
     at = rows.astype(np.int64)
     for level in range(_DESCRIBED_WITHIN + 1):
         place = np.minimum(np.searchsorted(have, at), len(have) - 1)
-        match = (parents == NONE) & (at != NONE) & (have[place] == at)
-        parents[match] = place[match]
+        match = (nearest == NONE) & (at != NONE) & (have[place] == at)
+        nearest[match] = place[match]
         outward = launch.astype(np.int64) if level == 0 else at
         at = np.where(outward != NONE, raw.spans.parent[outward], NONE)
-    return parents
+    return nearest
 
 
 def _recorded_elements(raw: RawColumns, rows: I64) -> I64:

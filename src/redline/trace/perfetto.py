@@ -166,9 +166,9 @@ class RankEvents:
     def _communication_args(self) -> dict[int, Args]:
         timeline = self._timeline
         comms = timeline.communications.take(timeline.communications.described == 1)
-        names = {}
+        args_of_row = {}
         for index, row in enumerate(comms.row.tolist()):
-            names[row] = Args(
+            args_of_row[row] = Args(
                 collective=timeline.text(int(comms.collective[index])),
                 in_elements=int(comms.in_elements[index]),
                 out_elements=int(comms.out_elements[index]),
@@ -179,7 +179,7 @@ class RankEvents:
                 source_rank=int(comms.source[index]),
                 destination_rank=int(comms.destination[index]),
             )
-        return names
+        return args_of_row
 
     def _raws(self, column: Column) -> Iterator[Raw]:
         """JSON texts as they were in the trace."""

@@ -42,9 +42,9 @@ def digest(
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[Saved] = []
-    for digest_of_rank, target in zip(digests, targets, strict=True):
+    for rank_digest, target in zip(digests, targets, strict=True):
         progress(ProgressStage.WRITE, len(saved), len(digests))
-        saved.append(save_digest(digest_of_rank, target, made_by="redline digest", force=force))
+        saved.append(save_digest(rank_digest, target, made_by="redline digest", force=force))
     return DigestResult(
         paths=tuple(targets),
         size_bytes=sum(file.size_bytes for file in saved),

@@ -168,7 +168,9 @@ def _argument(
     sizes: list[int | list[int]], type_name: str, strides: list[int | list[int]], list_dtype: Dtype | None
 ) -> Argument:
     if type_name == "TensorList" or any(isinstance(size, list) for size in sizes):
-        return TensorList(tuple(_shape(size) for size in sizes if isinstance(size, list)), list_dtype)
+        return TensorList(
+            tuple(_shape(tensor_sizes) for tensor_sizes in sizes if isinstance(tensor_sizes, list)), list_dtype
+        )
     dtype = PROFILER_NAMES.get(type_name)
     if dtype is None:
         if sizes:  # a tensor of a type that we do not know

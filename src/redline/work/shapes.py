@@ -55,7 +55,7 @@ def spread(size: int, kernel: int, stride: int, padding: int, dilation: int, ext
     """The output size of a transposed convolution along one dimension."""
     if stride < 1 or kernel < 1 or padding < 0 or dilation < 1 or extra < 0:
         raise UnknownWorkError
-    size_before = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
-    if size_before < 0:
+    spread_size = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
+    if spread_size < 0:
         raise UnknownWorkError
-    return size_before
+    return spread_size

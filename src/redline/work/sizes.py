@@ -26,12 +26,12 @@ class BatchedMatmul:
 def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
     """Of each argument; () for scalars, lists of tensors and text that is damaged."""
     try:
-        decodeds = _SHAPES.decode(text)
+        arguments = _SHAPES.decode(text)
     except (msgspec.MsgspecError, ValueError):  # ValueError: text that is no UTF-8
         return ()
     return tuple(
         tuple(size for size in sizes if isinstance(size, int)) if not any(isinstance(s, list) for s in sizes) else ()
-        for sizes in decodeds
+        for sizes in arguments
     )
 
 

@@ -232,11 +232,11 @@ def _arithmetic(
 ) -> tuple[Arithmetic, ...]:
     """Of calls that began inside a step."""
     inside = Intervals.union_of(ledger.start_ns, ledger.end_ns).contains(timeline.spans.start_ns[calls.row])
-    matches = []
+    by_dtype = []
     for dtype in sorted(set(calls.dtype[inside & (calls.flops > 0)].tolist())):
         chosen = inside & (calls.dtype == dtype) & (calls.flops > 0)
         peak = machine.peak_flops_per_s(dtype) if machine and dtype else None
-        matches.append(
+        by_dtype.append(
             Arithmetic(
                 dtype=dtype,
                 flops=round(calls.flops[chosen].sum()),
@@ -246,4 +246,4 @@ def _arithmetic(
                 peak_spread=(peak.spread or 0.0) if peak else 0.0,
             )
         )
-    return tuple(matches)
+    return tuple(by_dtype)

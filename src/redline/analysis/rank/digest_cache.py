@@ -40,8 +40,8 @@ class DigestCache:
         with suppress(InputError, OSError, msgspec.MsgspecError):
             entry = self._entry(state)
             data = entries.load(self.folder, entry) if entry is not None else b""
-            decodeds = msgspec.msgpack.decode(data, type=tuple[bytes, ...])
-            return tuple(decoded(text, KIND, entries.most_inflated_bytes(len(text))) for text in decodeds)
+            texts = msgspec.msgpack.decode(data, type=tuple[bytes, ...])
+            return tuple(decoded(text, KIND, entries.most_inflated_bytes(len(text))) for text in texts)
         return ()
 
     def save(self, state: FileState, digests: tuple[Digest, ...]) -> None:

@@ -127,11 +127,11 @@ class RankAnalysis:
     def _names_of(self) -> dict[int, list[int]]:
         """Distinct names of the spans of each kind."""
         spans, number = self.timeline.spans, len(self.timeline.texts)
-        rows_of: dict[int, list[int]] = {}
+        names_of_kind: dict[int, list[int]] = {}
         pairs = np.flatnonzero(np.bincount(spans.kind * np.int64(number) + spans.name))
         for kind, name in zip(*(part.tolist() for part in np.divmod(pairs, max(number, 1))), strict=True):
-            rows_of.setdefault(kind, []).append(name)
-        return rows_of
+            names_of_kind.setdefault(kind, []).append(name)
+        return names_of_kind
 
     def name(self, row: int) -> str:
         return self.timeline.text(int(self.timeline.spans.name[row]))

@@ -69,8 +69,8 @@ class _WorkBook:
         columns += [getattr(operators, name)[place] for name in ("shapes", "dtypes", "strides", "values")]
         columns += [kernel_name if kernel_name is not None else np.full(len(rows), NONE)]
         keys, which = distinct(*columns)
-        ratings = np.array([self._looked_up(tuple(key)) for key in keys.T.tolist()], np.int64)
-        return np.where(described, ratings[which], NONE)
+        numbers = np.array([self._looked_up(tuple(key)) for key in keys.T.tolist()], np.int64)
+        return np.where(described, numbers[which], NONE)
 
     def _looked_up(self, key: tuple[int, ...]) -> int:
         if key not in self._known:
@@ -119,7 +119,7 @@ def _climbed(timeline: Timeline, rows: I64, kernel_name: I64, book: _WorkBook) -
 
 
 def _has_arithmetic(work: I64, book: _WorkBook) -> np.typing.NDArray[np.bool_]:
-    flops = np.array([work.flops > 0 for work in book.works] + [False])
+    flops = np.array([known.flops > 0 for known in book.works] + [False])
     has: np.typing.NDArray[np.bool_] = flops[work]
     return has
 

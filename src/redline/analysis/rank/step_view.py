@@ -263,7 +263,7 @@ def _longest(lanes: Sequence[StripLane]) -> tuple[tuple[StripLane, ...], int]:
     every = [
         (piece.end_ns - piece.start_ns, number, piece) for number, lane in enumerate(lanes) for piece in lane.pieces
     ]
-    every.sort(key=lambda gap: -gap[0])
+    every.sort(key=lambda measured: -measured[0])
     kept: list[list[Piece]] = [[] for _ in lanes]
     for _, number, piece in every[:MOST_PIECES]:
         kept[number].append(piece)

@@ -124,10 +124,10 @@ def _blocking_copies(timeline: Timeline, syncs: I64) -> tuple[I64, I64]:
 def _is_scalar(timeline: Timeline, copies: I64) -> Mask:
     """Copies under an operator that hands one number to Python: some runtimes record them as between devices."""
     operator = timeline.device_work.operator[copies]
-    is_waiting = np.zeros(len(copies), bool)
+    is_scalar = np.zeros(len(copies), bool)
     known = np.flatnonzero(operator != NONE)
-    is_waiting[known] = matching(timeline, operator[known], schema.reads_scalar)
-    return is_waiting
+    is_scalar[known] = matching(timeline, operator[known], schema.reads_scalar)
+    return is_scalar
 
 
 def _operators_around(timeline: Timeline, rows: I64) -> I64:

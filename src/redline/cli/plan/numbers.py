@@ -41,10 +41,10 @@ def size(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    column = _number(text)
-    if column <= 0:
+    number = _number(text)
+    if number <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return column
+    return number
 
 
 def time_s(text: str) -> float:

@@ -40,12 +40,12 @@ def largest_tensors() -> list[dict[str, object]]:
     import gc
 
     found: dict[tuple[tuple[int, ...], str, int], int] = {}
-    for get_object in gc.get_objects():
-        if type(get_object) in (torch.Tensor, torch.nn.Parameter):
+    for tracked in gc.get_objects():
+        if type(tracked) in (torch.Tensor, torch.nn.Parameter):
             key = (
-                tuple(get_object.shape),
-                str(get_object.dtype).removeprefix("torch."),
-                get_object.element_size() * get_object.numel(),
+                tuple(tracked.shape),
+                str(tracked.dtype).removeprefix("torch."),
+                tracked.element_size() * tracked.numel(),
             )
             found[key] = found.get(key, 0) + 1
     largest = sorted(found.items(), key=lambda item: -item[0][2] * item[1])[:_MOST_TENSORS]

@@ -33,18 +33,18 @@ def ask(ranks: Iterable[int], environment: Mapping[str, str] = os.environ) -> bo
 def recordings(since_s: float, *, asked: bool, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Files of recorders that were written since then, by the clock; those that were `asked` for may take a moment."""
     until_s = time.monotonic() + (_ANSWER_S if asked else 0.0)
-    while not (work := _written(since_s, environment)) and time.monotonic() < until_s:
+    while not (paths := _written(since_s, environment)) and time.monotonic() < until_s:
         time.sleep(0.1)
-    return work
+    return paths
 
 
 def _written(since_s: float, environment: Mapping[str, str]) -> tuple[str, ...]:
-    names = set()
+    paths = set()
     for prefix in _prefixes(environment):
         with suppress(OSError):
             near = prefix.parent.glob(f"{prefix.name}*")
-            names |= {str(path) for path in near if path.is_file() and path.stat().st_mtime >= since_s}
-    return tuple(sorted(names))
+            paths |= {str(path) for path in near if path.is_file() and path.stat().st_mtime >= since_s}
+    return tuple(sorted(paths))
 
 
 def _prefixes(environment: Mapping[str, str]) -> list[Path]:

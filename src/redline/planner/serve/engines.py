@@ -60,9 +60,9 @@ def interval_of(engine: str, metric: str) -> Interval | None:
 
 def constant_columns(engines: Sequence[str], gpus: Sequence[str]) -> Constants:
     """One row per engine and GPU."""
-    constants = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
+    by_row = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
     return Constants(
-        **{f.name: np.array([getattr(constant, f.name) for constant in constants]) for f in fields(Constants)}
+        **{f.name: np.array([getattr(constants, f.name) for constants in by_row]) for f in fields(Constants)}
     )
 
 

@@ -50,9 +50,9 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
     """All ways to serve that have room, and the best of them. `evidence` is what was measured of the engine."""
     if not request.model.causal:
         raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
-    looked_at = _looked_at(request)
-    fitting = np.flatnonzero(looked_at.outcome.fits > 0)
-    points = {int(row): _point(request, looked_at, int(row)) for row in fitting}
+    deployments = _looked_at(request)
+    fitting = np.flatnonzero(deployments.outcome.fits > 0)
+    points = {int(row): _point(request, deployments, int(row)) for row in fitting}
     meeting = [point for point in points.values() if point.meets]
     return ServingPlan(
         model=request.model,
@@ -70,9 +70,9 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         most_ttft_s=request.most_ttft_s,
         most_tpot_s=request.most_tpot_s,
         points=tuple(points.values()),
-        refused=_refused(looked_at),
+        refused=_refused(deployments),
         best=_best(meeting),
-        frontier=_frontier([points[row] for row in points if looked_at.best[row]]),
+        frontier=_frontier([points[row] for row in points if deployments.best[row]]),
         evidence=tuple(evidence),
     )
 

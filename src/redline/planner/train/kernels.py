@@ -134,7 +134,7 @@ def _attention_table() -> dict[str, tuple[float, float]]:
     for row in _rows("attention_efficiency.csv"):
         if row["kind"].startswith("prefill"):
             points.setdefault(row["gpu"], []).append((float(row["size"]), float(row["median_frac_of_peak"])))
-    return {gpu: _most_and_half(np.array(point)) for gpu, point in points.items()}
+    return {gpu: _most_and_half(np.array(points_of_gpu)) for gpu, points_of_gpu in points.items()}
 
 
 def _most_and_half(points: NDArray[np.float64]) -> tuple[float, float]:

@@ -102,8 +102,8 @@ def spread(name: str, *, unusual: bool = False) -> tuple[float, float]:
     Mixtures of experts and adapters are unusual: they scatter more.
     """
     written = _constants(name)
-    errors = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
-    return errors["low"], errors["high"]
+    factors = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
+    return factors["low"], factors["high"]
 
 
 def _constants(name: str) -> dict[str, dict[str, float]]:

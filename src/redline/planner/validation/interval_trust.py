@@ -23,8 +23,12 @@ Entry = dict[str, float]
 
 def held_out() -> dict[str, dict[str, Entry]]:
     """Of step time and of memory: rows, median and 90th percentile of absolute errors."""
-    steps = {stack.name: _entry(stack.runs, stack.median, stack.ninetieth) for stack in step_accuracy().stacks}
-    peaks = {peak.stack: _entry(peak.rows, peak.median, peak.p90) for peak in memory_accuracy().peaks}
+    steps = {
+        accuracy.name: _entry(accuracy.runs, accuracy.median, accuracy.ninetieth) for accuracy in step_accuracy().stacks
+    }
+    peaks = {
+        accuracy.stack: _entry(accuracy.rows, accuracy.median, accuracy.p90) for accuracy in memory_accuracy().peaks
+    }
     return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_unfitted()}}
 
 

@@ -117,12 +117,12 @@ def _peaks(rows: Rows) -> Peaks:
     model, batch, layout = described(rows)
     micro_batch = np.where(np.isnan(layout.micro_batch), rows.numbers("micro_batch"), layout.micro_batch)
     sequences = np.where(np.isnan(batch.sequences), layout.dp * micro_batch, batch.sequences)
-    named = [SOURCES[column] for column in rows.columns["framework"]]
+    named = [SOURCES[framework] for framework in rows.columns["framework"]]
     return Peaks(
         ids=rows.text("id"),
         stacks=np.array([stack for stack, _, _ in named]),
         kinds=np.array([kind for _, kind, _ in named]),
-        formats=np.array([FORMATS.get(column, column) for column in rows.columns["precision"]]),
+        formats=np.array([FORMATS.get(precision, precision) for precision in rows.columns["precision"]]),
         model=replace(model, tied=_tied(model, rows)),
         batch=Batch(sequence=_longest(rows), sequences=sequences),
         layout=replace(layout, micro_batch=micro_batch),
@@ -155,7 +155,7 @@ def _reasons(rows: Rows) -> Texts:
     """Why a peak cannot be predicted: the first that applies, "" where none does."""
     contradicts = np.array(["CHECK" in note for note in rows.columns["notes"]])
     computed = np.array(["computed" in kind for kind in rows.columns["mem_kind"]])
-    known = np.array([column in SOURCES for column in rows.columns["framework"]])
+    known = np.array([framework in SOURCES for framework in rows.columns["framework"]])
     checks: tuple[tuple[Mask, str], ...] = (
         (computed, "computed, not measured"),
         (np.isnan(_longest(rows)), "the sequence length is not given"),

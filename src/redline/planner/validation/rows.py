@@ -27,12 +27,12 @@ class Rows:
 
     def numbers(self, name: str) -> Numbers:
         """NaN where a row gives nothing."""
-        return np.array([float(column) if column else np.nan for column in self.columns[name]])
+        return np.array([float(text) if text else np.nan for text in self.columns[name]])
 
     @property
     def held_out(self) -> Mask:
         """Odd ids score, even ids fit: fixed once, for everything that is fitted to these rows."""
-        return np.array([int("".join(filter(str.isdigit, column))) % 2 == 1 for column in self.columns["id"]])
+        return np.array([int("".join(filter(str.isdigit, row_id))) % 2 == 1 for row_id in self.columns["id"]])
 
     def where(self, mask: Mask) -> "Rows":
         kept = np.flatnonzero(mask)

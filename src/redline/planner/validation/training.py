@@ -186,8 +186,8 @@ def _reasons(rows: Rows) -> Texts:
 
 
 def _runs(rows: Rows) -> Runs:
-    machines = np.array([MACHINES[column] for column in rows.columns["gpu"]])
-    formats = np.array([FORMATS.get(column, "bf16") for column in rows.columns["precision"]])
+    machines = np.array([MACHINES[gpu] for gpu in rows.columns["gpu"]])
+    formats = np.array([FORMATS.get(precision, "bf16") for precision in rows.columns["precision"]])
     batch = Batch(sequence=rows.numbers("seq"), sequences=_sequences(rows))
     return Runs(
         ids=rows.text("id"),
@@ -299,11 +299,11 @@ def _step_s(rows: Rows) -> Numbers:
 
 def _stacks(rows: Rows) -> Texts:
     """Stacks of rows, "" where none is known."""
-    expressed = []
-    for column, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
-        named = (stack for start, stack in STACKS if column.startswith(start) or framework.startswith(start))
-        expressed.append(next(named, ""))
-    return np.array(expressed)
+    stacks = []
+    for row_id, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
+        named = (stack for start, stack in STACKS if row_id.startswith(start) or framework.startswith(start))
+        stacks.append(next(named, ""))
+    return np.array(stacks)
 
 
 def _bare_rates(machines: Texts, formats: Texts, per_node: Numbers, nic_gbit_per_s: Numbers) -> Rates:
@@ -318,9 +318,9 @@ def _bare_rates(machines: Texts, formats: Texts, per_node: Numbers, nic_gbit_per
     return _spread(rates, at)
 
 
-def _spread(rates: list[Rates], at: NDArray[np.intp]) -> Rates:
+def _spread(of_kinds: list[Rates], at: NDArray[np.intp]) -> Rates:
     names = Rates.__dataclass_fields__
-    return Rates(**{name: np.array([getattr(rate, name) for rate in rates], np.float64)[at] for name in names})
+    return Rates(**{name: np.array([getattr(of_kind, name) for of_kind in of_kinds], np.float64)[at] for name in names})
 
 
 def _state_space(rows: Rows) -> Mask:

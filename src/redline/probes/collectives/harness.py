@@ -86,8 +86,8 @@ class Harness:
         call()  # the first one of a group may have to connect its ranks
         fill(case.operation, circle, case.size_bytes, give, take)
         took_s = self._device.timed_ns(call, 1) / 1e9
-        packed = result(case.operation, give, take)
-        right = is_right(case.operation, circle, case.size_bytes, packed)
+        held = result(case.operation, give, take)
+        right = is_right(case.operation, circle, case.size_bytes, held)
         give.zero_()
         take.zero_()
         return not right, took_s

@@ -35,19 +35,19 @@ def rank_speeds(times: Sequence[RankTimes]) -> tuple[RankSpeed, ...]:
     The usual one is the median rank, and with an even number of them the faster one in the middle: of two, the faster.
     """
     estimates = [estimate(rank_times.wall_ns) for rank_times in times]
-    usual = sorted(estimates, key=lambda speed: speed.value)[(len(estimates) - 1) // 2]
-    return tuple(_rank_speed(rank_times, speed, usual) for rank_times, speed in zip(times, estimates, strict=True))
+    usual = sorted(estimates, key=lambda work_ns: work_ns.value)[(len(estimates) - 1) // 2]
+    return tuple(_rank_speed(rank_times, work_ns, usual) for rank_times, work_ns in zip(times, estimates, strict=True))
 
 
-def _rank_speed(times: RankTimes, speed: Estimate, usual: Estimate) -> RankSpeed:
-    ratio = speed.value / usual.value
+def _rank_speed(times: RankTimes, work_ns: Estimate, usual: Estimate) -> RankSpeed:
+    ratio = work_ns.value / usual.value
     return RankSpeed(
         rank=times.rank,
         host=times.host,
         device=times.device,
-        work_ns=speed,
+        work_ns=work_ns,
         ratio=ratio,
-        slow=ratio > SLOW_RANK and speed.low > usual.high,
+        slow=ratio > SLOW_RANK and work_ns.low > usual.high,
         cpu_share=median(times.cpu_share) if times.cpu_share else -1.0,
     )
 
@@ -73,15 +73,15 @@ def pairings(nodes: Sequence[int]) -> list[list[Pair]]:
 
 def _inside(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
     rounds = tournament(len(members[0]))
-    return [[_pair_of(ranks[first], ranks[two]) for ranks in members for first, two in pairs] for pairs in rounds]
+    return [[_pair_of(ranks[first], ranks[second]) for ranks in members for first, second in pairs] for pairs in rounds]
 
 
 def _between(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
     """Whenever two nodes meet, the ranks of the second move on by one until all of both have met."""
     return [
         [
-            _pair_of(rank, members[two][(place + shift) % len(members[two])])
-            for first, two in pairs
+            _pair_of(rank, members[second][(place + shift) % len(members[second])])
+            for first, second in pairs
             for place, rank in enumerate(members[first])
         ]
         for pairs in tournament(len(members))
@@ -89,8 +89,8 @@ def _between(members: Sequence[Sequence[int]]) -> list[list[Pair]]:
     ]
 
 
-def _pair_of(first: int, two: int) -> Pair:
-    return min(first, two), max(first, two)
+def _pair_of(first: int, second: int) -> Pair:
+    return min(first, second), max(first, second)
 
 
 def tournament(count: int) -> list[list[Pair]]:
@@ -139,9 +139,12 @@ def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_
     for level in ("node", "across"):
         of_level = {pair: pair_times for pair, pair_times in times.items() if level_of(*pair, nodes) == level}
         if of_level:
-            latency = _usual([times.latency_ns for times in of_level.values()])
-            transfer = _usual([times.transfer_ns for times in of_level.values()])
-            speeds += [_pair(pair, level, times, latency, transfer, transfer_bytes) for pair, times in of_level.items()]
+            latency = _usual([pair_times.latency_ns for pair_times in of_level.values()])
+            transfer = _usual([pair_times.transfer_ns for pair_times in of_level.values()])
+            speeds += [
+                _pair(pair, level, pair_times, latency, transfer, transfer_bytes)
+                for pair, pair_times in of_level.items()
+            ]
     return tuple(sorted(speeds, key=lambda speed: (speed.first, speed.second)))
 
 

@@ -15,13 +15,15 @@ def levels(nodes: Sequence[int]) -> dict[str, Groups]:
     left out, and so is one whose groups would not be of one size.
     """
     world = len(nodes)
-    known: dict[str, Groups] = {"world": (tuple(range(world)),)}
+    groups_of_level: dict[str, Groups] = {"world": (tuple(range(world)),)}
     members = [[rank for rank in range(world) if nodes[rank] == node] for node in sorted(set(nodes))]
     if len(members) > 1:
-        known |= {"node": tuple(map(tuple, members)), "across": tuple(zip(*members, strict=False))}
+        groups_of_level |= {"node": tuple(map(tuple, members)), "across": tuple(zip(*members, strict=False))}
     elif world >= 4:
-        known |= {"half": _runs(world, world // 2), "pair": _runs(world, 2)}
-    return {name: groups for name, groups in known.items() if _is_of_use(name, groups, known, world)}
+        groups_of_level |= {"half": _runs(world, world // 2), "pair": _runs(world, 2)}
+    return {
+        name: groups for name, groups in groups_of_level.items() if _is_of_use(name, groups, groups_of_level, world)
+    }
 
 
 def _runs(world: int, length: int) -> Groups:
@@ -29,11 +31,11 @@ def _runs(world: int, length: int) -> Groups:
     return tuple(tuple(range(first, first + length)) for first in range(0, world - length + 1, length))
 
 
-def _is_of_use(name: str, groups: Groups, known: dict[str, Groups], world: int) -> bool:
+def _is_of_use(name: str, groups: Groups, groups_of_level: dict[str, Groups], world: int) -> bool:
     sizes = {len(group) for group in groups}
     if name == "world":
         return True
-    is_a_pair = name == "half" and groups == known["pair"]
+    is_a_pair = name == "half" and groups == groups_of_level["pair"]
     return len(sizes) == 1 and 1 < min(sizes) < world and not is_a_pair
 
 
@@ -44,7 +46,7 @@ def level_of(first: int, second: int, nodes: Sequence[int]) -> str:
 
 def sizes(most_bytes: int, *, step: int) -> list[int]:
     """From one element up to the most, each so many times the one before."""
-    widths = [4]
-    while widths[-1] * step <= most_bytes:
-        widths.append(widths[-1] * step)
-    return widths
+    sizes_bytes = [4]
+    while sizes_bytes[-1] * step <= most_bytes:
+        sizes_bytes.append(sizes_bytes[-1] * step)
+    return sizes_bytes

@@ -39,7 +39,7 @@ class CollectiveTimings:
 
 def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[CollectiveCase]:
     """Everything that is to be measured; small sizes that an operation has to round up to the same are one."""
-    fitted = {
+    distinct = {
         CollectiveCase(
             operation=operation,
             level=level,
@@ -50,7 +50,7 @@ def cases(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[Collective
         for about in sizes
         for operation in OPERATIONS
     }
-    return list(fitted)
+    return list(distinct)
 
 
 def repeats(once_ns: float, sample_ns: float) -> int:
@@ -61,13 +61,13 @@ def repeats(once_ns: float, sample_ns: float) -> int:
 
 def points(measured: CollectiveTimings) -> tuple[CollectivePoint, ...]:
     series = zip(*measured.samples_ns, strict=True)
-    of_group = [
+    unordered = [
         _point(case, samples, is_right)
         for case, samples, is_right in zip(measured.cases, series, measured.correct, strict=True)
     ]
     order = list(OPERATIONS)
     return tuple(
-        sorted(of_group, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
+        sorted(unordered, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
     )
 
 

@@ -78,11 +78,11 @@ def size_bytes(operation: str, ranks: int, about_bytes: int) -> int:
 
 def lengths(operation: str, position: int, ranks: int, size: int) -> tuple[int, int]:
     """Elements of what the rank at this position of the group gives, and of what it gets beside it."""
-    textbook = OPERATIONS[operation]
+    definition = OPERATIONS[operation]
     whole = size // ELEMENT_BYTES
     of = {"whole": whole, "part": whole // ranks, "nothing": 0, "same": 0}
-    gives = of[textbook.gives] if position == 0 or textbook.rooted != "gives" else 0
-    takes = of[textbook.takes] if position == 0 or textbook.rooted != "takes" else 0
+    gives = of[definition.gives] if position == 0 or definition.rooted != "gives" else 0
+    takes = of[definition.takes] if position == 0 or definition.rooted != "takes" else 0
     return gives, takes
 
 

@@ -45,10 +45,10 @@ def main(words: Sequence[str]) -> int:
     options = _options(words)
     try:
         device = join(options)
-        operation_examples = _show(device) if options.show else measure(device, options)
+        outcome = _show(device) if options.show else measure(device, options)
         if dist.get_rank() == 0:
             with write_atomic(options.folder / RESULT) as file:
-                file.write(msgspec.json.encode(operation_examples))
+                file.write(msgspec.json.encode(outcome))
         dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001 (whatever torch, a driver or the network raises is told in one line)
         _leave(options.folder, error)
@@ -201,12 +201,12 @@ def _shown(operation: str, world: Circle) -> OperationExample:
     held = result(operation, give, take)
     is_defined = due(operation, world.position, world.size, size) is not None
     after = tuple(map(int, held.tolist())) if is_defined else None
-    told = everyones((before, after, is_right(operation, world, size, held)))
+    of_ranks = everyones((before, after, is_right(operation, world, size, held)))
     return OperationExample(
         operation=operation,
-        before=tuple(example[0] for example in told),
-        after=tuple(example[1] for example in told),
-        correct=all(example[2] for example in told),
+        before=tuple(of_rank[0] for of_rank in of_ranks),
+        after=tuple(of_rank[1] for of_rank in of_ranks),
+        correct=all(of_rank[2] for of_rank in of_ranks),
     )
 
 

@@ -18,10 +18,10 @@ def blocks_of(module: nn.Module) -> list[nn.Module]:
     count for the larger.
     """
     kinds: dict[type[nn.Module], list[nn.Module]] = defaultdict(list)
-    for module_part in module.modules():
-        if not isinstance(module_part, CONTAINERS):
-            kinds[type(module_part)].append(module_part)
-    several = [kind for kind in kinds.values() if len(kind) >= LEAST]
+    for submodule in module.modules():
+        if not isinstance(submodule, CONTAINERS):
+            kinds[type(submodule)].append(submodule)
+    several = [alike for alike in kinds.values() if len(alike) >= LEAST]
     several.sort(key=lambda blocks: _parameters(blocks, set()) / len(blocks), reverse=True)
     taken: set[int] = set()
     counted = [(_parameters(blocks, taken), blocks) for blocks in several]
@@ -33,8 +33,8 @@ def _parameters(blocks: list[nn.Module], taken: set[int]) -> int:
     """Of all together, without those that are taken; now these are taken as well."""
     own = {
         id(parameter): parameter.numel()
-        for weight in blocks
-        for parameter in weight.parameters()
+        for block in blocks
+        for parameter in block.parameters()
         if id(parameter) not in taken
     }
     taken.update(own)

@@ -55,13 +55,13 @@ def summary(comparison: Comparison) -> str:
 
 def _software(first: Calibration, second: Calibration) -> str:
     """Only what differs: a new version explains more than anything else."""
-    before, two = dict(first.subject.software), dict(second.subject.software)
-    changed = [name for name in {**before, **two} if before.get(name) != two.get(name)]
+    in_first, in_second = dict(first.subject.software), dict(second.subject.software)
+    changed = [name for name in {**in_first, **in_second} if in_first.get(name) != in_second.get(name)]
     return clauses(
         _("{name} {first} in A, {second} in B").format(
             name=clipped(name, 40),
-            first=clipped(before.get(name) or _("none"), 40),
-            second=clipped(two.get(name) or _("none"), 40),
+            first=clipped(in_first.get(name) or _("none"), 40),
+            second=clipped(in_second.get(name) or _("none"), 40),
         )
         for name in changed
     )

@@ -341,8 +341,8 @@ def ridge(calibration: Calibration) -> str:
 
 def doubling(calibration: Calibration) -> str:
     """Up to which batch a step is overhead rather than work; why that cannot be said, where it cannot."""
-    ordered = sorted(calibration.doublings, key=lambda pair: pair.batch)
-    times_ns = [time_ns for pair in ordered for time_ns in (pair.time_ns, pair.doubled_time_ns)]
+    ordered = sorted(calibration.doublings, key=lambda measured: measured.batch)
+    times_ns = [time_ns for measured in ordered for time_ns in (measured.time_ns, measured.doubled_time_ns)]
     if not times_ns:
         return ""
     why = next((why for estimate in times_ns if (why := why_not(estimate, calibration, on_host=True))), "")

@@ -172,11 +172,11 @@ def _device(rank: Digest) -> str:
 
 def _coverage(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
-    kernel_ns = max(sum(fact.kernel_ns for fact in facts), 1)
+    kernel_ns = max(sum(of_rank.kernel_ns for of_rank in facts), 1)
     return fact_messages.coverage_line(
-        sum(fact.kernels for fact in facts),
-        sum(fact.known_work_ns for fact in facts) / kernel_ns,
-        sum(fact.rated_ns for fact in facts) / kernel_ns,
+        sum(of_rank.kernels for of_rank in facts),
+        sum(of_rank.known_work_ns for of_rank in facts) / kernel_ns,
+        sum(of_rank.rated_ns for of_rank in facts) / kernel_ns,
         on_cpu=_on_cpu(diagnosis),
     )
 
@@ -224,10 +224,10 @@ def _queue(diagnosis: Diagnosis) -> str:
     facts = [rank.facts for rank in diagnosis.ranks]
     return loss_messages.queue_text(
         sum(rank.ledger.of(Account.QUEUE) for rank in diagnosis.ranks),
-        sum(fact.first_queue_ns for fact in facts),
-        max(fact.longest_queue_ns for fact in facts),
-        sum(fact.kernels for fact in facts),
-        sum(fact.graph_launches for fact in facts),
+        sum(of_rank.first_queue_ns for of_rank in facts),
+        max(of_rank.longest_queue_ns for of_rank in facts),
+        sum(of_rank.kernels for of_rank in facts),
+        sum(of_rank.graph_launches for of_rank in facts),
     )
 
 

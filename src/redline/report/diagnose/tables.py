@@ -182,9 +182,9 @@ def ranks(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
 
     def suspicion(index: int) -> tuple[int, float]:
         rank = diagnosis.ranks[index]
-        lateness = late.get(rank.origin.rank)
+        late_rank = late.get(rank.origin.rank)
         slower_ns = _median_step_ns(rank) - usual_ns[diagnosis.kinds[index]]  # than those that do the same work
-        return -lateness.caused_ns if lateness else 0, -slower_ns
+        return -late_rank.caused_ns if late_rank else 0, -slower_ns
 
     order = sorted(range(len(diagnosis.ranks)), key=suspicion)
     chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]

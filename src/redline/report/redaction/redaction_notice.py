@@ -9,7 +9,7 @@ from redline.report.redaction.redactor import Removed
 
 def redacted_text(removed: Sequence[Removed]) -> str:
     """ "redacted: 2 hosts, 14 folders, 1 secret"."""
-    parts = [f"{kind.count:,} {_kind(kind)}" for kind in removed]
+    parts = [f"{kind_removed.count:,} {_kind(kind_removed)}" for kind_removed in removed]
     return _("redacted: {what}").format(what=", ".join(parts) or _("nothing: no text looked private"))
 
 

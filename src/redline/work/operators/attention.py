@@ -167,8 +167,8 @@ def _window(call: OperatorCall, place: int | None) -> tuple[int | None, int | No
     """How far a query sees to the left and to the right; -1 or nothing: all the way."""
     if place is None:
         return None, None
-    lengths = [call.integer(index) if call.value(index) else -1 for index in (place, place + 1)]
-    left, right = (None if width < 0 else width for width in lengths)
+    widths = [call.integer(index) if call.value(index) else -1 for index in (place, place + 1)]
+    left, right = (None if width < 0 else width for width in widths)
     return left, right
 
 

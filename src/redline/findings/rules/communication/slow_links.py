@@ -52,7 +52,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     if not slow:
         return None
     claims = [_claim(rank, waiting, slow) for rank, waiting in zip(diagnosis.ranks, diagnosis.waiting, strict=True)]
-    worst = max(slow.values(), key=lambda slow: slow.row.exposed_ns * slow.saved_share)
+    worst = max(slow.values(), key=lambda of_kind: of_kind.row.exposed_ns * of_kind.saved_share)
     return JobMatch(claims=claims, figures=_figures(worst), names={"collective": worst.row.collective})
 
 
@@ -103,8 +103,8 @@ def _in_one_node(slow: Mapping[_Kind, _Slow], diagnosis: Diagnosis) -> dict[_Kin
     anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
     hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks}
     return {
-        kind: speed
-        for kind, speed in slow.items()
+        kind: of_kind
+        for kind, of_kind in slow.items()
         if all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups[kind])
     }
 

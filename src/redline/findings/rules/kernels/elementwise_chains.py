@@ -85,7 +85,7 @@ def _related(analysis: RankAnalysis, before: I64, after: I64) -> Mask:
     shrinks = np.append(in_families(calls, _SHRINKING), True)[call_of]
     pairs, which = distinct(shapes[before], shapes[after], shrinks[before])
     sizes = {text: elements_of(timeline.text(text)) for text in np.unique(pairs[:2]).tolist()}
-    alike = [_alike(sizes[first], sizes[two], shrinks=bool(by)) for first, two, by in pairs.T.tolist()]
+    alike = [_alike(sizes[first], sizes[second], shrinks=bool(by)) for first, second, by in pairs.T.tolist()]
     unknown = (shapes[before] == NONE) | (shapes[after] == NONE)
     same_call = (call_of[before] == call_of[after]) & (call_of[after] != NONE)
     related: Mask = np.where(unknown, name[before] != name[after], np.array(alike, bool)[which]) | same_call

@@ -51,7 +51,9 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
     figures = {name: totals.figures.get(f"{phase}_{name}", 0.0) for name in _FIGURES}
     steps, busy_share = figures["steps"], figures["busy_ns"] / max(figures["time_ns"], 1)
-    all_steps, all_ns = (sum(totals.figures.get(f"{phase}_{of}", 0) for phase in PHASES) for of in ("steps", "time_ns"))
+    all_steps, all_ns = (
+        sum(totals.figures.get(f"{each_phase}_{of}", 0) for each_phase in PHASES) for of in ("steps", "time_ns")
+    )
     yield Evidence(
         "Steps with {phase}: {steps:,} of {all_steps:,}, {time_share} of the time; the device is busy "
         "{busy_share} of that.",

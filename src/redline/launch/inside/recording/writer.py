@@ -2,7 +2,7 @@
 
 The child is a fork, so that turning events into JSON does not hold the interpreter lock of the job. It is an orphan
 from the start: the script may wait for its own children as it likes. Where a fork is not wanted or not wise,
-the JSON is written in context and only compressed in a child.
+the JSON is written in place and only compressed in a child.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from contextlib import suppress
-from posix import fork  # the script may have another in its context
+from posix import fork  # the script may have another in its place
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes

@@ -58,26 +58,26 @@ class Change:
     """Whether another layout would be the best."""
 
 
-def alternatives(found_layouts: FoundLayouts, device_bytes: float) -> tuple[Alternative, ...]:
+def alternatives(layouts: FoundLayouts, device_bytes: float) -> tuple[Alternative, ...]:
     """For each dimension and each value in it that the best layout does not have."""
-    best = found_layouts.every.row(0)
+    best = layouts.every.row(0)
     others = []
     for dimension in DIMENSIONS:
-        column = np.asarray(getattr(found_layouts.every.layout, dimension))
+        column = np.asarray(getattr(layouts.every.layout, dimension))
         mine = getattr(best.layout, dimension)
         for value in sorted(set(column.tolist()) - {mine}):
             rows = np.flatnonzero(column == value)
-            others.append(_alternative(found_layouts, dimension, int(value), rows, device_bytes))
+            others.append(_alternative(layouts, dimension, int(value), rows, device_bytes))
     return tuple(others)
 
 
 def _alternative(
-    found_layouts: FoundLayouts, dimension: str, value: int, rows: np.ndarray, device_bytes: float
+    layouts: FoundLayouts, dimension: str, value: int, rows: np.ndarray, device_bytes: float
 ) -> Alternative:
     """Rows are ordered, so the first is the best; where none fits, the smallest stands for them."""
-    fits = bool(rows[0] < found_layouts.fitting)
-    row = int(rows[0]) if fits else int(rows[np.argmin(found_layouts.every.peak_bytes[rows])])
-    best, other = found_layouts.every.row(0), found_layouts.every.row(row)
+    fits = bool(rows[0] < layouts.fitting)
+    row = int(rows[0]) if fits else int(rows[np.argmin(layouts.every.peak_bytes[rows])])
+    best, other = layouts.every.row(0), layouts.every.row(row)
     cause, grown_s, grown = _grown_most(best, other)
     if not fits:
         cause, grown_s, grown = "memory", 0.0, float(other.peak_bytes) / device_bytes
@@ -97,18 +97,18 @@ def _grown_most(best: Evaluated, other: Evaluated) -> tuple[str, float, float]:
 
 def changes(
     job: TrainingJob,
-    found_layouts: FoundLayouts,
+    layouts: FoundLayouts,
     *,
     accepted_chance: float = ACCEPTED_CHANCE,
     tell: Callable[[int], None] = lambda done: None,
 ) -> tuple[Change, ...]:
     """The search again on better machines: what would be the best layout there? `tell` is told how many are done."""
-    best = found_layouts.every.row(0)
+    best = layouts.every.row(0)
     seen: list[Change] = []
     for what, factor, names in BETTER:
         tell(len(seen))
         better = replace(job.rates, **{name: getattr(job.rates, name) * factor for name in names})
-        again = evaluate(replace(job, rates=better), found_layouts.every.layout)
+        again = evaluate(replace(job, rates=better), layouts.every.layout)
         steps = np.where(again.chance <= accepted_chance, again.step_s, np.inf)
         row = int(np.argmin(steps))
         layout = row_of(again.layout, row)

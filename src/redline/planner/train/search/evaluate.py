@@ -90,6 +90,6 @@ def _joined_evaluations(parts: Sequence[Evaluated]) -> Evaluated:
 
 def _joined(values: Sequence[Value]) -> Value:
     """One value with the columns of all, one after the other."""
-    columns = {member.name: [getattr(value, member.name) for value in values] for member in fields(values[0])}  # type: ignore[arg-type]
+    columns = {column.name: [getattr(value, column.name) for value in values] for column in fields(values[0])}  # type: ignore[arg-type]
     joined = {name: np.concatenate(all_of) for name, all_of in columns.items() if isinstance(all_of[0], np.ndarray)}
     return replace(values[0], **joined)  # type: ignore[type-var]

@@ -95,11 +95,13 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
     )
 
 
-def _changes(request: TrainingRequest, job: TrainingJob, found: FoundLayouts, progress: Progress) -> tuple[Change, ...]:
+def _changes(
+    request: TrainingRequest, job: TrainingJob, layouts: FoundLayouts, progress: Progress
+) -> tuple[Change, ...]:
     def tell(done: int) -> None:
         progress(ProgressStage.SEARCH, 1 + done, _SEARCHES)
 
-    return changes(job, found, accepted_chance=request.accepted_chance, tell=tell)
+    return changes(job, layouts, accepted_chance=request.accepted_chance, tell=tell)
 
 
 def _job(request: TrainingRequest) -> TrainingJob:
@@ -146,13 +148,11 @@ def _nothing(request: TrainingRequest) -> str:
     )
 
 
-def _first(found_layouts: FoundLayouts, count: int) -> list[Evaluated]:
+def _first(layouts: FoundLayouts, count: int) -> list[Evaluated]:
     """The best ones, without those that cost what a simpler one costs."""
-    costs = np.stack([found_layouts.every.step_s, found_layouts.every.peak_bytes], axis=1)[
-        : max(found_layouts.fitting, 1)
-    ]
+    costs = np.stack([layouts.every.step_s, layouts.every.peak_bytes], axis=1)[: max(layouts.fitting, 1)]
     _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
-    return [found_layouts.every.row(int(row)) for row in np.sort(rows)[: min(count, found_layouts.fitting)]]
+    return [layouts.every.row(int(row)) for row in np.sort(rows)[: min(count, layouts.fitting)]]
 
 
 def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -50,10 +50,10 @@ def _pieces(layout: Layout) -> Number:
     return layout.tp * layout.pp * layout.cp * layout.chunks
 
 
-def safer(found_layouts: FoundLayouts) -> int | None:
+def safer(layouts: FoundLayouts) -> int | None:
     """The row that is the least likely to run out of memory, of those that are hardly slower than the first."""
-    every = found_layouts.every.rows(np.arange(found_layouts.fitting))
-    if not found_layouts.fitting or every.chance[0] <= SURE:
+    every = layouts.every.rows(np.arange(layouts.fitting))
+    if not layouts.fitting or every.chance[0] <= SURE:
         return None
     near = np.flatnonzero(every.step_s <= every.step_s[0] * (1 + HARDLY))
     row = int(near[np.argmax(every.chance[near] <= SURE)])
@@ -66,11 +66,11 @@ def _running(job: TrainingJob, possible: Layout) -> Layout:
     return rows_of(possible, runs)
 
 
-def frontier(found_layouts: FoundLayouts) -> NDArray[np.intp]:
+def frontier(layouts: FoundLayouts) -> NDArray[np.intp]:
     """Rows of the layouts that fit and than which none is both faster and smaller, the fastest first."""
     steps, peaks = (
-        found_layouts.every.step_s[: found_layouts.fitting],
-        found_layouts.every.peak_bytes[: found_layouts.fitting],
+        layouts.every.step_s[: layouts.fitting],
+        layouts.every.peak_bytes[: layouts.fitting],
     )
     order = np.lexsort((peaks, steps))
     smallest_before = np.minimum.accumulate(np.concatenate(([np.inf], peaks[order][:-1])))

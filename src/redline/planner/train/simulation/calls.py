@@ -209,7 +209,7 @@ def _whole(layers: float) -> int:
 def _call(
     name: str, kernel: str, shapes: Sequence[Shape], types: list[str], values: list[str], seconds: float
 ) -> SimulatedCall:
-    texts = (json.dumps(argument) for argument in (shapes, types, values))
+    texts = (json.dumps(recorded) for recorded in (shapes, types, values))
     shapes_text, types_text, values_text = texts
     return SimulatedCall(
         name=name, kernel=kernel, shapes=shapes_text, dtypes=types_text, values=values_text, seconds=seconds

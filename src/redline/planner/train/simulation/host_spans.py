@@ -69,13 +69,13 @@ def _is_host(event: SimulatedEvent) -> bool:
 
 def _launches(devices: Sequence[SimulatedSpan]) -> list[SimulatedSpan]:
     """Each just before what it launches starts, one after the other."""
-    made = []
+    launches = []
     next_ns = devices[-1].start_ns if devices else 0
     for span in reversed(devices):
         end_ns = min(span.start_ns, next_ns)
         next_ns = max(end_ns - CALL_NS, 0)
-        made.append(SimulatedSpan(next_ns, end_ns, Kind.RUNTIME, LAUNCH, NONE, span.correlation))
-    return made[::-1]
+        launches.append(SimulatedSpan(next_ns, end_ns, Kind.RUNTIME, LAUNCH, NONE, span.correlation))
+    return launches[::-1]
 
 
 def _within(launch: SimulatedSpan) -> SimulatedSpan:

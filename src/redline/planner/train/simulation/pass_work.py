@@ -34,7 +34,7 @@ _AFTER_ATTENTION = "output"  # the matmul that reads what attention makes
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneLayout:
+class LayoutSetup:
     """A layout with all that its cost depends on, as plain numbers."""
 
     model: Model
@@ -55,26 +55,26 @@ class OneLayout:
         return float(self.rates.memory_bytes_per_s)
 
 
-def pass_work(one_layout: OneLayout, *, weights_apart: bool) -> Mapping[EventKind, Sequence[SimulatedWork]]:
+def pass_work(setup: LayoutSetup, *, weights_apart: bool) -> Mapping[EventKind, Sequence[SimulatedWork]]:
     """Of one average layer, and of the head. `weights_apart`: gradients of weights have a pass of their own."""
-    times = layer_times(one_layout.model, one_layout.batch, one_layout.layout, one_layout.rates)
-    products = [_product(one_layout, matmul) for matmul in layer_matmuls(one_layout.model)]
-    attention = _attention(one_layout, times, backward=False)
-    forward = [*_around(products, attention), _moved(one_layout, _REST, float(times.passes_s))]
-    weights = list(_weights(one_layout, products))
+    times = layer_times(setup.model, setup.batch, setup.layout, setup.rates)
+    products = [_product(setup, matmul) for matmul in layer_matmuls(setup.model)]
+    attention = _attention(setup, times, backward=False)
+    forward = [*_around(products, attention), _moved(setup, _REST, float(times.passes_s))]
+    weights = list(_weights(setup, products))
     return {
         EventKind.FORWARD: forward,
-        EventKind.RECOMPUTE: _recomputed(one_layout, forward, attention),
-        EventKind.BACKWARD: [*_inputs(one_layout, products, times), *([] if weights_apart else weights)],
+        EventKind.RECOMPUTE: _recomputed(setup, forward, attention),
+        EventKind.BACKWARD: [*_inputs(setup, products, times), *([] if weights_apart else weights)],
         EventKind.WEIGHTS: weights,
-        EventKind.HEAD_FORWARD: _head(one_layout),
-        EventKind.HEAD_BACKWARD: _head_backward(one_layout),
+        EventKind.HEAD_FORWARD: _head(setup),
+        EventKind.HEAD_BACKWARD: _head_backward(setup),
     }
 
 
-def _product(one_layout: OneLayout, matmul: Matmul) -> MatmulCall:
+def _product(setup: LayoutSetup, matmul: Matmul) -> MatmulCall:
     """What only some layers have is a smaller one in the average layer."""
-    rows, n, k, matrices = (float(size) for size in on_device(matmul, one_layout.tokens, one_layout.layout))
+    rows, n, k, matrices = (float(size) for size in on_device(matmul, setup.tokens, setup.layout))
     whole = MatmulCall(
         label=matmul.name,
         rows=rows,
@@ -82,11 +82,11 @@ def _product(one_layout: OneLayout, matmul: Matmul) -> MatmulCall:
         n=max(1, round(n)),
         matrices=max(1, round(matrices)),
         routed=matmul.routed,
-        dtype=one_layout.dtype,
-        out=one_layout.half,
-        seconds=float(matmul_s(matmul, one_layout.tokens, one_layout.model, one_layout.layout, one_layout.rates)),
+        dtype=setup.dtype,
+        out=setup.half,
+        seconds=float(matmul_s(matmul, setup.tokens, setup.model, setup.layout, setup.rates)),
     )
-    return _smaller(whole, float(matmul.layers) / float(one_layout.model.layers))
+    return _smaller(whole, float(matmul.layers) / float(setup.model.layers))
 
 
 def _smaller(product: MatmulCall, share: float) -> MatmulCall:
@@ -97,11 +97,9 @@ def _smaller(product: MatmulCall, share: float) -> MatmulCall:
     return replace(product, rows=product.rows * product.n * product.k * share / (n * k), n=n, k=k)
 
 
-def _moved(one_layout: OneLayout, label: str, seconds: float) -> Moved:
+def _moved(setup: LayoutSetup, label: str, seconds: float) -> Moved:
     """As many bytes as memory moves in that time."""
-    return Moved(
-        label=label, moved_bytes=seconds * one_layout.memory_bytes_per_s, dtype=one_layout.half, seconds=seconds
-    )
+    return Moved(label=label, moved_bytes=seconds * setup.memory_bytes_per_s, dtype=setup.half, seconds=seconds)
 
 
 def _around(products: Sequence[MatmulCall], attention: Sequence[SimulatedWork]) -> Iterator[SimulatedWork]:
@@ -113,27 +111,27 @@ def _around(products: Sequence[MatmulCall], attention: Sequence[SimulatedWork]) 
     yield from products[at:]
 
 
-def _inputs(one_layout: OneLayout, products: Sequence[MatmulCall], times: LayerTimes) -> Iterator[SimulatedWork]:
+def _inputs(setup: LayoutSetup, products: Sequence[MatmulCall], times: LayerTimes) -> Iterator[SimulatedWork]:
     """The backward pass without the gradients of weights: the last layer's comes first."""
-    yield _moved(one_layout, _REST, PASSES_BACKWARD * float(times.passes_s))
+    yield _moved(setup, _REST, PASSES_BACKWARD * float(times.passes_s))
     gradients = [replace(matmul_call, role=Role.INPUTS) for matmul_call in products]
-    yield from reversed(list(_around(gradients, _attention(one_layout, times, backward=True))))
+    yield from reversed(list(_around(gradients, _attention(setup, times, backward=True))))
 
 
-def _weights(one_layout: OneLayout, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
-    if one_layout.layout.frozen == 1:
+def _weights(setup: LayoutSetup, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
+    if setup.layout.frozen == 1:
         return
     yield from (replace(matmul_call, role=Role.WEIGHTS) for matmul_call in reversed(products))
-    added = float(divided(layer_parameters(one_layout.model), one_layout.layout) * one_layout.rates.accumulate_bytes)
-    yield _moved(one_layout, "gradients added up", added / one_layout.memory_bytes_per_s)
+    added = float(divided(layer_parameters(setup.model), setup.layout) * setup.rates.accumulate_bytes)
+    yield _moved(setup, "gradients added up", added / setup.memory_bytes_per_s)
 
 
 def _recomputed(
-    one_layout: OneLayout, forward: Sequence[SimulatedWork], attention: Sequence[SimulatedWork]
+    setup: LayoutSetup, forward: Sequence[SimulatedWork], attention: Sequence[SimulatedWork]
 ) -> list[SimulatedWork]:
-    if one_layout.layout.recompute == Recompute.FULL:
+    if setup.layout.recompute == Recompute.FULL:
         return list(forward)
-    share = float(one_layout.rates.selective_share)
+    share = float(setup.rates.selective_share)
     return [
         *attention,
         *(_part(simulated_work, share) for simulated_work in forward if simulated_work not in attention and share > 0),
@@ -151,19 +149,15 @@ def _part(work: SimulatedWork, share: float) -> SimulatedWork:
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
-def _attention(one_layout: OneLayout, times: LayerTimes, *, backward: bool) -> list[SimulatedWork]:
+def _attention(setup: LayoutSetup, times: LayerTimes, *, backward: bool) -> list[SimulatedWork]:
     seconds = float(times.attention_backward_s if backward else times.attention_s)
     if not seconds > 0:
         return []
-    return (
-        [_fused(one_layout, seconds, backward)]
-        if one_layout.layout.flash == 1
-        else _unfused(one_layout, seconds, backward)
-    )
+    return [_fused(setup, seconds, backward)] if setup.layout.flash == 1 else _unfused(setup, seconds, backward)
 
 
-def _fused(one_layout: OneLayout, seconds: float, backward: bool) -> AttentionCall:
-    model, layout, batch = one_layout.model, one_layout.layout, one_layout.batch
+def _fused(setup: LayoutSetup, seconds: float, backward: bool) -> AttentionCall:
+    model, layout, batch = setup.model, setup.layout, setup.batch
     share = float(model.attention_layers / model.layers)
     plain = share == 1 and layout.cp == 1 and not model.cross_tokens and not model.window_layers
     heads, kv_heads = (max(1, round(float(count / layout.tp))) for count in (model.heads, model.kv_heads))
@@ -177,24 +171,24 @@ def _fused(one_layout: OneLayout, seconds: float, backward: bool) -> AttentionCa
         value_size=round(float(model.value_dim)),
         causal=bool(plain and model.causal == 1),
         backward=backward,
-        dtype=one_layout.half,
+        dtype=setup.half,
         seconds=seconds,
     )
 
 
-def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[SimulatedWork]:
+def _unfused(setup: LayoutSetup, seconds: float, backward: bool) -> list[SimulatedWork]:
     """Scores of all pairs, their softmax, and the sums that they weigh."""
-    model, layout, batch = one_layout.model, one_layout.layout, one_layout.batch
+    model, layout, batch = setup.model, setup.layout, setup.batch
     sequences, heads = max(1, round(float(layout.micro_batch))), max(1, round(float(model.heads / layout.tp)))
     queries, keys = max(1, round(float(batch.sequence / layout.cp))), round(float(batch.sequence))
     share = float(model.attention_layers / model.layers)
     roles = (Role.INPUTS, Role.WEIGHTS) if backward else (Role.FORWARD,)
-    passes, products = len(roles) * float(one_layout.rates.score_passes), 2 * len(roles)
-    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / one_layout.memory_bytes_per_s
+    passes, products = len(roles) * float(setup.rates.score_passes), 2 * len(roles)
+    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / setup.memory_bytes_per_s
     # Each product writes or reads all scores once.
     moved_s = min(max(passes - products, passes / 2) * pass_s, seconds)
     shape = (sequences, heads, max(1, round(queries * share)), keys)
-    softmax = Softmax(shape=shape, backward=backward, dtype=one_layout.half, seconds=moved_s)
+    softmax = Softmax(shape=shape, backward=backward, dtype=setup.half, seconds=moved_s)
     size, value_size = round(float(model.head_dim)), round(float(model.value_dim))
     left_s = (seconds - moved_s) / len(roles)
     parts: list[list[SimulatedWork]] = []
@@ -205,8 +199,8 @@ def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[Simu
             k=k,
             n=n,
             matrices=sequences * heads,
-            dtype=one_layout.half,
-            out=one_layout.half,
+            dtype=setup.half,
+            out=setup.half,
             seconds=left_s * width / (size + value_size),
         )
         parts.append([replace(product, role=role) for role in roles])
@@ -216,35 +210,33 @@ def _unfused(one_layout: OneLayout, seconds: float, backward: bool) -> list[Simu
 # --- the head ---------------------------------------------------------------------------------------------------------
 
 
-def _head(one_layout: OneLayout) -> list[SimulatedWork]:
+def _head(setup: LayoutSetup) -> list[SimulatedWork]:
     """Logits and loss."""
-    n = float(one_layout.model.vocab / one_layout.layout.tp)
-    passes_s = (
-        float(one_layout.rates.logit_passes * NUMBER_BYTES * one_layout.tokens * n) / one_layout.memory_bytes_per_s
-    )
-    seconds = float(head_forward_s(one_layout.model, one_layout.batch, one_layout.layout, one_layout.rates))
+    n = float(setup.model.vocab / setup.layout.tp)
+    passes_s = float(setup.rates.logit_passes * NUMBER_BYTES * setup.tokens * n) / setup.memory_bytes_per_s
+    seconds = float(head_forward_s(setup.model, setup.batch, setup.layout, setup.rates))
     if not n > 0:
         return []
     logits = MatmulCall(
         label="logits",
-        rows=one_layout.tokens,
-        k=round(float(one_layout.model.hidden)),
+        rows=setup.tokens,
+        k=round(float(setup.model.hidden)),
         n=max(1, round(n)),
-        dtype=one_layout.half,
-        out=one_layout.half,
+        dtype=setup.half,
+        out=setup.half,
         seconds=max(seconds - passes_s, 0.0),
     )
-    return [logits, _moved(one_layout, "loss", passes_s)]
+    return [logits, _moved(setup, "loss", passes_s)]
 
 
-def _head_backward(one_layout: OneLayout) -> list[SimulatedWork]:
+def _head_backward(setup: LayoutSetup) -> list[SimulatedWork]:
     """Twice the forward pass, or once where the head isn't trained."""
-    frozen = one_layout.layout.frozen == 1
-    simulated_works: list[SimulatedWork] = []
-    for work in reversed(_head(one_layout)):
+    frozen = setup.layout.frozen == 1
+    backward_work: list[SimulatedWork] = []
+    for work in reversed(_head(setup)):
         if isinstance(work, MatmulCall):
             roles = (Role.INPUTS,) if frozen else (Role.INPUTS, Role.WEIGHTS)
-            simulated_works.extend(replace(work, role=role) for role in roles)
+            backward_work.extend(replace(work, role=role) for role in roles)
         else:
-            simulated_works.append(_moved(one_layout, "loss", (1 if frozen else 2) * work.seconds))
-    return simulated_works
+            backward_work.append(_moved(setup, "loss", (1 if frozen else 2) * work.seconds))
+    return backward_work

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from redline.planner.train.layout import Layout
 from redline.planner.train.simulation.activity import EventKind
-from redline.planner.train.simulation.pass_work import OneLayout
+from redline.planner.train.simulation.pass_work import LayoutSetup
 from redline.planner.train.time.collectives import (
     CommGroup,
     all_gather_s,
@@ -68,11 +68,11 @@ def as_one(messages: Sequence[SimulatedMessage]) -> list[SimulatedMessage]:
     ]
 
 
-def layer_messages(one_layout: OneLayout) -> Mapping[Direction, Sequence[SimulatedMessage]]:
+def layer_messages(setup: LayoutSetup) -> Mapping[Direction, Sequence[SimulatedMessage]]:
     """Inside one average layer, and between stages."""
-    again = one_layout.layout.recompute == Recompute.FULL
-    tensor, context, expert = list(_tensor(one_layout)), list(_context(one_layout)), list(_expert(one_layout))
-    tensor_back, context_back = list(_tensor_backward(one_layout, tensor)), list(_context_backward(context))
+    again = setup.layout.recompute == Recompute.FULL
+    tensor, context, expert = list(_tensor(setup)), list(_context(setup)), list(_expert(setup))
+    tensor_back, context_back = list(_tensor_backward(setup, tensor)), list(_context_backward(context))
     repeated = 2 if again else 1
     return {
         (EventKind.TENSOR, False): tensor,
@@ -81,9 +81,9 @@ def layer_messages(one_layout: OneLayout) -> Mapping[Direction, Sequence[Simulat
         (EventKind.CONTEXT, True): [*(context if again else []), *context_back],
         (EventKind.EXPERT, False): expert,
         (EventKind.EXPERT, True): expert * repeated,
-        (EventKind.SEND, False): [_exchange(one_layout, "send")],
-        (EventKind.RECEIVE, False): [_exchange(one_layout, "receive")],
-        (EventKind.MEET, False): [meeting(round(float(one_layout.layout.pp)))],
+        (EventKind.SEND, False): [_exchange(setup, "send")],
+        (EventKind.RECEIVE, False): [_exchange(setup, "receive")],
+        (EventKind.MEET, False): [meeting(round(float(setup.layout.pp)))],
     }
 
 
@@ -100,21 +100,21 @@ def meeting(stages: int) -> SimulatedMessage:
     )
 
 
-def _tensor(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
+def _tensor(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
     """One exchange after attention and one after the feed-forward part, as far as layers have a dense one."""
-    model, rates = one_layout.model, one_layout.rates
-    among = group(one_layout.layout.tp, 1, rates.devices_per_node)
-    whole = one_layout.tokens * float(model.hidden)
+    model, rates = setup.model, setup.rates
+    among = group(setup.layout.tp, 1, rates.devices_per_node)
+    whole = setup.tokens * float(model.hidden)
     parts = [1.0] if model.state_layers else [1.0, float(model.dense_layers / model.layers)]
     for part in (part for part in parts if part > 0):
-        if one_layout.layout.sequence_parallel == 1:
-            yield gathered(one_layout, "tensor", among, part * whole)
-            yield scattered(one_layout, "tensor", among, part * whole, one_layout.half)
+        if setup.layout.sequence_parallel == 1:
+            yield gathered(setup, "tensor", among, part * whole)
+            yield scattered(setup, "tensor", among, part * whole, setup.half)
         else:
-            yield reduced(one_layout, "tensor", among, part * whole, one_layout.half)
+            yield reduced(setup, "tensor", among, part * whole, setup.half)
 
 
-def _tensor_backward(one_layout: OneLayout, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
+def _tensor_backward(setup: LayoutSetup, forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
     """The same; with sequence parallel, inputs are gathered once more for the gradients of weights."""
     for simulated_message in forward:
         yield simulated_message
@@ -122,14 +122,14 @@ def _tensor_backward(one_layout: OneLayout, forward: Sequence[SimulatedMessage])
             yield simulated_message
 
 
-def _context(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
+def _context(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
     """Keys and values of all members."""
-    model, layout = one_layout.model, one_layout.layout
-    among = group(layout.cp, layout.tp, one_layout.rates.devices_per_node)
+    model, layout = setup.model, setup.layout
+    among = group(layout.cp, layout.tp, setup.rates.devices_per_node)
     share = float(model.attention_layers / model.layers)
-    elements = share * one_layout.tokens * float(layout.cp * keys_and_values(model, layout))
-    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, one_layout.rates))
-    yield replace(gathered(one_layout, "context", among, elements), seconds=seconds)
+    elements = share * setup.tokens * float(layout.cp * keys_and_values(model, layout))
+    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, setup.rates))
+    yield replace(gathered(setup, "context", among, elements), seconds=seconds)
 
 
 def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[SimulatedMessage]:
@@ -144,11 +144,11 @@ def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[Simulated
         )
 
 
-def _expert(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
+def _expert(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
     """Tokens to their experts, and back."""
-    model, layout = one_layout.model, one_layout.layout
-    among = group(layout.ep, layout.tp, one_layout.rates.devices_per_node)
-    rows = one_layout.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
+    model, layout = setup.model, setup.layout
+    among = group(layout.ep, layout.tp, setup.rates.devices_per_node)
+    rows = setup.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
     elements = rows * float(model.hidden)
     message = SimulatedMessage(
         collective="all_to_all",
@@ -156,22 +156,22 @@ def _expert(one_layout: OneLayout) -> Iterator[SimulatedMessage]:
         members=round(float(layout.ep)),
         in_elements=elements,
         out_elements=elements,
-        dtype=TYPES[one_layout.half],
-        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, one_layout.rates)),
+        dtype=TYPES[setup.half],
+        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, setup.rates)),
     )
     yield from (message, message)
 
 
-def _exchange(one_layout: OneLayout, word: str) -> SimulatedMessage:
-    split = float(one_layout.layout.tp) if one_layout.layout.sequence_parallel == 1 else 1.0
-    elements = one_layout.tokens * float(one_layout.model.hidden) / split
+def _exchange(setup: LayoutSetup, word: str) -> SimulatedMessage:
+    split = float(setup.layout.tp) if setup.layout.sequence_parallel == 1 else 1.0
+    elements = setup.tokens * float(setup.model.hidden) / split
     return SimulatedMessage(
         collective=word,
         group=STAGES,
-        members=round(float(one_layout.layout.pp)),
+        members=round(float(setup.layout.pp)),
         in_elements=elements,
         out_elements=elements,
-        dtype=TYPES[one_layout.half],
+        dtype=TYPES[setup.half],
         seconds=1.0,
     )
 
@@ -231,23 +231,25 @@ def _scattered_over(copies: Copies, by: Held, prefix: str, elements: float, dtyp
         yield reduced(copies, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
-def gathered(source: OneLayout | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
+def gathered(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
     members = float(among.size)
-    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, source.rates))
+    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, setup.rates))
     return SimulatedMessage(
         collective="all_gather",
         group=name,
         members=round(members),
         in_elements=elements / members,
         out_elements=elements,
-        dtype=TYPES[source.half],
+        dtype=TYPES[setup.half],
         seconds=seconds,
     )
 
 
-def scattered(source: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+def scattered(
+    setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str
+) -> SimulatedMessage:
     members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
-    seconds = float(reduce_scatter_s(elements * size, among, source.rates))
+    seconds = float(reduce_scatter_s(elements * size, among, setup.rates))
     return SimulatedMessage(
         collective="reduce_scatter",
         group=name,
@@ -259,9 +261,9 @@ def scattered(source: OneLayout | Copies, name: str, among: CommGroup, elements:
     )
 
 
-def reduced(source: OneLayout | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
+def reduced(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     size = _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
-    seconds = float(all_reduce_s(elements * size, among, source.rates))
+    seconds = float(all_reduce_s(elements * size, among, setup.rates))
     return SimulatedMessage(
         collective="all_reduce",
         group=name,

@@ -80,14 +80,14 @@ def events_in(costs: StepCosts[float], drawing: Drawing, *, layers_together: boo
     """About how many events all stages have."""
     each_layer = 0
     for kind in (Pass.FORWARD, Pass.BACKWARD):
-        layer_costs = layer_pass(costs, kind).times(1.0)
-        each_layer += sum(drawing.spans(activity) for activity, _ in layer_costs.parts)
-        each_layer += drawing.spans(EventKind.GATHER) if layer_costs.gather_s > 0 else 0
-        each_layer += drawing.spans(EventKind.SCATTER) if layer_costs.scatter_s > 0 else 0
+        one_layer = layer_pass(costs, kind).times(1.0)
+        each_layer += sum(drawing.spans(activity) for activity, _ in one_layer.parts)
+        each_layer += drawing.spans(EventKind.GATHER) if one_layer.gather_s > 0 else 0
+        each_layer += drawing.spans(EventKind.SCATTER) if one_layer.scatter_s > 0 else 0
     layers = sum(layers_of_stage(costs, stage) for stage in range(int(costs.stages)))
     passes = 2 * costs.stages * costs.chunks
-    launches = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS
-    return int(costs.micro_batches * launches)
+    per_micro_batch = (passes / 2 if layers_together else layers) * each_layer + passes * _ONCE_PER_PASS
+    return int(costs.micro_batches * per_micro_batch)
 
 
 def _counts(simulated: Simulated, drawing: Drawing) -> list[int]:

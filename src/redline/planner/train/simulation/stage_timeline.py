@@ -161,7 +161,7 @@ def _communications(spans: list[SimulatedSpan], stage: int, stages: int, words: 
 
 def _partners(collectives: list[str], partners: list[int], meant: str) -> I32:
     both = zip(collectives, partners, strict=True)
-    return np.array([partner if meaning == meant else NONE for meaning, partner in both], np.int32)
+    return np.array([partner if collective == meant else NONE for collective, partner in both], np.int32)
 
 
 def _none(count: int) -> I32:

@@ -11,7 +11,7 @@ from redline.planner.train.simulation import calls, pipeline_messages
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.calls import Moved, SimulatedCall, SimulatedWork
 from redline.planner.train.simulation.layer_pass import puts_weights_off
-from redline.planner.train.simulation.pass_work import OneLayout, pass_work
+from redline.planner.train.simulation.pass_work import LayoutSetup, pass_work
 from redline.planner.train.simulation.pipeline_messages import (
     Copies,
     Direction,
@@ -136,7 +136,7 @@ def model_drawing(
     model: Model, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
 ) -> Drawing:
     """With the operators of every kernel."""
-    one_layout = OneLayout(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
+    setup = LayoutSetup(model=model, batch=batch, layout=layout, rates=rates, dtype=dtype, half=half)
     layer, experts = (float(count) for count in apart(layer_parameters(model), layout))
     layers = float(first_stage(model, batch, layout, rates.balanced_head).layers)
     split = layer + float(ends(model, layout)) / layers
@@ -152,8 +152,8 @@ def model_drawing(
         trained_expert_layer=wanted * experts,
         trained_experts=wanted * experts * layers,
     )
-    work = pass_work(one_layout, weights_apart=puts_weights_off(costs))
-    return _drawing(costs, copies, work, layer_messages(one_layout))
+    work = pass_work(setup, weights_apart=puts_weights_off(costs))
+    return _drawing(costs, copies, work, layer_messages(setup))
 
 
 def _drawing(

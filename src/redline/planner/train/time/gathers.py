@@ -43,12 +43,12 @@ def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> Exp
     chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
     in_turn = (costs.stages <= 1) | (chunks > 1) | (costs.schedule == PipelineSchedule.ONE_F_ONE_B)
     apart = ~in_turn & (costs.schedule == PipelineSchedule.ZERO_BUBBLE)
-    schedules = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s)]
-    schedules.append(_all_forward_first(costs, forward_s, backward_s))
+    by_schedule = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s)]
+    by_schedule.append(_all_forward_first(costs, forward_s, backward_s))
     names = tuple(ExposedGathers.__dataclass_fields__)
     chosen = {
         name: np.select(
-            [in_turn, apart], [getattr(exposed, name) for exposed in schedules[:2]], getattr(schedules[2], name)
+            [in_turn, apart], [getattr(exposed, name) for exposed in by_schedule[:2]], getattr(by_schedule[2], name)
         )
         for name in names
     }

@@ -37,8 +37,8 @@ def operators_s(module: CountedModule, micro_batch: Number, rates: Rates, *, bac
     sizes, at = np.unique(np.atleast_1d(micro_batch), return_inverse=True)
     chosen = [operator for operator in module.operators if operator.backward == backward]
     total = np.zeros(len(sizes))
-    for index in chosen:
-        total += _operator_s(index, sizes / module.samples, module.number_bytes, rates)
+    for operator in chosen:
+        total += _operator_s(operator, sizes / module.samples, module.number_bytes, rates)
     return total[at]
 
 

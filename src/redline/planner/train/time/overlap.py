@@ -34,7 +34,7 @@ def overlaps(costs: StepCosts[float], time: StepTime) -> tuple[Overlap, ...]:
     """Of one layout: both values have plain numbers in the place of columns. Only traffic that there is."""
     forward_s = max(costs.forward_s, costs.host_forward_s)
     backward_s = max(costs.backward_s + costs.recompute_s, costs.host_backward_s)
-    hidden = (
+    kinds = (
         ("data", costs.layers_per_stage * backward_s, costs.reduce_s + costs.broadcast_s, time.reduce_s),
         ("gather", forward_s, costs.gather_s, time.gather_s),
         ("tensor", forward_s, costs.tensor_sent_s, time.tensor_s),
@@ -44,6 +44,6 @@ def overlaps(costs: StepCosts[float], time: StepTime) -> tuple[Overlap, ...]:
     )
     return tuple(
         Overlap(kind=kind, compute_s=float(compute), traffic_s=float(traffic), exposed_s=float(exposed))
-        for kind, compute, traffic, exposed in hidden
+        for kind, compute, traffic, exposed in kinds
         if traffic > 0
     )

@@ -57,7 +57,7 @@ class ReferenceLine:
 
 
 def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> MeasuredPoint:
-    low, value, high = (_digits(value_of) for value_of in (estimate.low, estimate.value, estimate.high))
+    low, value, high = (_digits(number) for number in (estimate.low, estimate.value, estimate.high))
     return MeasuredPoint(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
 
 

@@ -142,12 +142,12 @@ def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float]
         [late[rank] for rank in (diagnosis.ranks[index].origin.rank for index in column) if rank in late]
         for column in columns
     ]
-    sums = [sum(late.caused_ns for late in column) for column in of_column]
+    sums = [sum(late_rank.caused_ns for late_rank in column) for column in of_column]
     if not any(sums):
         return [], "", []
     unit, unit_ns = time_unit(max(sums))
-    worst = [max(column, key=lambda late: late.caused_ns, default=None) for column in of_column]
-    texts = ["" if late is None else late_line(late) for late in worst]
+    worst = [max(column, key=lambda late_rank: late_rank.caused_ns, default=None) for column in of_column]
+    texts = ["" if late_rank is None else late_line(late_rank) for late_rank in worst]
     return scaled(sums, unit_ns), unit, texts
 
 

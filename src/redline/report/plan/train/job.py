@@ -33,7 +33,7 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
         _("failure rate of"), _("MTBF"), _("recovery"), _("restart"), _("checkpoint"), _("best interval"),
         _("goodput"), _("time"),
     )  # fmt: skip
-    shown = [case for case in cost.cases if case.in_band or not brief]
+    shown = [scenario for scenario in cost.cases if scenario.in_band or not brief]
     rows = tuple(_row(scenario) for scenario in shown)
     text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
     title = text.format(tokens=count(cost.job.tokens))

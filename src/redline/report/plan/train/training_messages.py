@@ -185,9 +185,9 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
 # --- traffic and compute ----------------------------------------------------------------------------------------------
 
 
-def overlap(pair: Overlap) -> str:
+def overlap(overlap: Overlap) -> str:
     """Whether traffic hides."""
-    return _("hidden") if pair.is_hidden else _("exposed: {time}").format(time=seconds(pair.exposed_s))
+    return _("hidden") if overlap.is_hidden else _("exposed: {time}").format(time=seconds(overlap.exposed_s))
 
 
 # --- other layouts ----------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def effect(better: Change) -> str:
 def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
-        known = next((candidate for candidate in plan.evidence if candidate.what == what), None)
+        known = next((accuracy for accuracy in plan.evidence if accuracy.what == what), None)
         yield _("{name}: {evidence}").format(name=name, evidence=evidence(known, plan.stack))
     if plan.evidence:
         yield held_out()
