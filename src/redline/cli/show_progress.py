@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -29,7 +28,9 @@ def progress(options: argparse.Namespace, *, in_background: bool = True) -> Iter
     In the background the clock of the bar runs on while a long piece of work is under way. Measurements do without:
     the thread would disturb them.
     """
-    if options.quiet or not _can_draw():
+    from redline.report.display import can_draw
+
+    if options.quiet or not can_draw(sys.stderr):
         yield silent
         return
     bar = _Bar(*_labels(options), in_background=in_background)
@@ -37,10 +38,6 @@ def progress(options: argparse.Namespace, *, in_background: bool = True) -> Iter
         yield bar
     finally:
         bar.stop()
-
-
-def _can_draw() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def _labels(options: argparse.Namespace) -> tuple[dict[ProgressStage, str], str]:

@@ -31,11 +31,20 @@ _display: ContextVar[Display] = ContextVar("display", default=PLAIN)
 
 def display_of(stream: object) -> Display:
     """Of a stream such as stdout, which may be closed or none at all."""
-    isatty = getattr(stream, "isatty", None)
-    if isatty is None or getattr(stream, "closed", False) or not isatty():
+    if not _is_terminal(stream):
         return PLAIN
-    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "") in ("", "dumb")
-    return Display(columns=_columns_of(stream), is_terminal=True, has_colour=not is_plain)
+    has_colour = can_draw(stream) and not os.environ.get("NO_COLOR")
+    return Display(columns=_columns_of(stream), is_terminal=True, has_colour=has_colour)
+
+
+def can_draw(stream: object) -> bool:
+    """Whether a stream is a terminal that moves its cursor and knows colours."""
+    return _is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _is_terminal(stream: object) -> bool:
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and not getattr(stream, "closed", False) and bool(isatty())
 
 
 def _columns_of(stream: object) -> int:

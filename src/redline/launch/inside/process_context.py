@@ -29,6 +29,10 @@ class ProcessContext:
         """And not in a process that the script has forked."""
         return getpid() == self.pid
 
+    def others(self) -> list[memoryview[int]]:
+        """A copy of the words of every other slot; OSError where the shared state cannot be opened."""
+        return [words for number, words in enumerate(self.shared.words()) if number != self.number]
+
     def settle(self, rank: int) -> None:
         """The process takes steps, as this rank. Of several with the same number, later ones are as after a restart."""
         words, settings = self.slot.words, self.settings
@@ -48,6 +52,5 @@ class ProcessContext:
         For one that trains, those that only call a model do not count: they are no ranks then.
         """
         trains = self.slot.words[KIND] != BY_CALLS
-        others = [words for number, words in enumerate(self.shared.words()) if number != self.number]
-        settled = [other for other in others if other[SETTLED] and other[RANK] == rank]
+        settled = [other for other in self.others() if other[SETTLED] and other[RANK] == rank]
         return sum(1 for other in settled if not trains or other[KIND] != BY_CALLS)

@@ -23,7 +23,7 @@ from redline.launch.inside.counting.steps import StepCounter
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
-from redline.launch.inside.recording.timed import TimedWindow
+from redline.launch.inside.recording.timed_window import TimedWindow
 from redline.launch.inside.training_thread import TrainingThread
 from redline.launch.shared_state import AFTER, BY_OPTIMIZER, KIND, PHASE
 

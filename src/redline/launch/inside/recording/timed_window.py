@@ -117,9 +117,7 @@ class TimedWindow:
     def _is_others_affair(self) -> bool:
         """Whether other processes take steps, or this one has started those that do the work."""
         with tolerated(OSError):
-            others = [
-                words for number, words in enumerate(self._context.shared.words()) if number != self._context.number
-            ]
+            others = self._context.others()
             is_first = not self._context.settings.offspring
             return any(other[STEPS] or (is_first and other[OFFSPRING] and is_alive(other[PID])) for other in others)
         return False
