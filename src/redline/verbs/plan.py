@@ -57,14 +57,9 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
     """What a training job should cost, and the best layout of all that `layout` allows."""
     sizes = [gpus] if isinstance(gpus, int) else list(gpus)
     _refuse(sizes, by)
-    whole = {
-        "price": price,
-        "failures": failures,
-        "recovery": recovery,
-        "storage_bytes_per_s": storage_bytes_per_s,
-        "pue": pue,
-    }
-    _refuse_without_tokens(tokens, whole)
+    _refuse_without_tokens(
+        tokens, price=price, failures=failures, recovery=recovery, storage_bytes_per_s=storage_bytes_per_s, pue=pue
+    )
     workload = find_workload(None if model is None else str(model), numbers or {})
     request = TrainingRequest(
         workload=workload,
@@ -82,17 +77,15 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
         top=top,
     )
     sized = plan_sizes(request, sizes, by=by, progress=progress)
-    job = None
-    if tokens is not None:
-        job = price_job(
-            sized.chosen,
-            tokens=tokens,
-            price=price,
-            failures=None if failures is None else str(failures),
-            recovery=recovery,
-            write_bytes_per_s=storage_bytes_per_s,
-            pue=pue or 1.0,
-        )
+    job = price_job(
+        sized.chosen,
+        tokens=tokens,
+        price=price,
+        failures=None if failures is None else str(failures),
+        recovery=recovery,
+        write_bytes_per_s=storage_bytes_per_s,
+        pue=pue or 1.0,
+    )
     return PlannedTraining(plan=sized.chosen, job=job, sizes=sized.plans, refused=sized.refused)
 
 
@@ -153,8 +146,8 @@ def _refuse(sizes: Sequence[int], by: str) -> None:
         raise ParameterError("by", f" {by}: there is no such choice; there are: {', '.join(BY)}")
 
 
-def _refuse_without_tokens(tokens: float | None, whole: Mapping[str, float | str | None]) -> None:
-    given = next((name for name, value in whole.items() if value is not None), None)
+def _refuse_without_tokens(tokens: float | None, **of_whole_job: float | str | None) -> None:
+    given = next((name for name, value in of_whole_job.items() if value is not None), None)
     if tokens is None and given is not None:
         raise ParameterError(given, " is for the whole job; give the number of tokens to train on as well")
 

@@ -14,14 +14,19 @@ from redline.planner.train.search.training_plan import TrainingPlan
 def price_job(
     plan: TrainingPlan,
     *,
-    tokens: float,
+    tokens: float | None,
     price: float | None = None,
     failures: str | None = None,
     recovery: str | None = None,
     write_bytes_per_s: float | None = None,
     pue: float = 1.0,
-) -> JobCost:
-    """`failures` and `recovery` are names of published ones, or numbers; without them a band of published ones."""
+) -> JobCost | None:
+    """None where the number of tokens is not known.
+
+    `failures` and `recovery` are names of published ones, or numbers; without them a band of published ones.
+    """
+    if tokens is None:
+        return None
     power = plan.machine.power_w
     best = plan.best
     job = JobRequest(

@@ -9,7 +9,7 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.collective_table import CollectiveRow, collective_table
 from redline.analysis.job.lateness import Lateness, lateness_of
-from redline.analysis.job.row_tables import doing_of_all, kernels_of
+from redline.analysis.job.row_tables import host_activities_of, kernels_of
 from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.comparable_ranks import kinds_of
 from redline.analysis.rank.digest import Digest
@@ -81,7 +81,7 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         lateness=lateness,
         collectives=collectives,
         kernels=kernels_of(ranks),
-        doing=doing_of_all(ranks),
+        doing=host_activities_of(ranks),
         world_size=order.world_size,
         doubles=order.doubles,
         missing=order.missing,

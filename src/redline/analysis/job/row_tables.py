@@ -51,7 +51,7 @@ class KernelTable(RowTable[KernelRow]):
     kind = KernelRow
 
 
-class DoingTable(RowTable[HostActivity]):
+class HostActivityTable(RowTable[HostActivity]):
     """What the host did, of a job."""
 
     kind = HostActivity
@@ -69,14 +69,14 @@ def kernels_of(ranks: Sequence[Digest]) -> Sequence[KernelRow]:
         return merged(row for rank in ranks for row in rank.kernels)
 
 
-def doing_of_all(ranks: Sequence[Digest]) -> Sequence[HostActivity]:
+def host_activities_of(ranks: Sequence[Digest]) -> Sequence[HostActivity]:
     """By what it was, the longest first."""
     key = attrgetter("account", "kind", "name", "region", "site")
     try:
         sums = _Sums(HostActivity, {"time_ns": "q", "times": "q"}, key)
         for rank in ranks:
             sums.add(rank.doing)
-        return DoingTable(columns=sums.in_order(lambda row: row[2:]))
+        return HostActivityTable(columns=sums.in_order(lambda row: row[2:]))
     except OverflowError:
         return added(row for rank in ranks for row in rank.doing)
 

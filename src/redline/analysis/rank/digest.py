@@ -10,7 +10,7 @@ from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns, loa
 from redline.analysis.rank.comparable_ranks import Signature, signature_of
 from redline.analysis.rank.digest_limits import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, exchanges_of
-from redline.analysis.rank.host_activity import HostActivity, doing_of
+from redline.analysis.rank.host_activity import HostActivity, host_activities
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
 from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
@@ -137,7 +137,7 @@ def digest_of(
         arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
         signature=signature_of(row.key for row in table if row.operator),
         kernels=table,
-        doing=doing_of(timeline, idle),
+        doing=host_activities(timeline, idle),
         exchanges=exchanges.narrow(),
         spent=PackedSpent.of(spent),
         series=series,

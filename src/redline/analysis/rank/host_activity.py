@@ -54,7 +54,7 @@ class HostActivity:
     times: Count  # in how many separate stretches
 
 
-def doing_of(timeline: Timeline, idle: Idle) -> tuple[HostActivity, ...]:
+def host_activities(timeline: Timeline, idle: Idle) -> tuple[HostActivity, ...]:
     """Everything that idle time is put down to, the largest first."""
     return added(row for lane, waiting in idle.of_lane.items() for row in _of_lane(timeline, idle, lane, waiting))
 

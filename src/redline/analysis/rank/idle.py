@@ -35,17 +35,18 @@ class Idle:
 def idle_of(timeline: Timeline, activity: DeviceActivity) -> Idle:
     waits = _cpu_waits(timeline, activity) if activity.device == "cpu" else _gpu_waits(timeline, activity)
     host = _Host(timeline)
-    doing = {
-        lane: host.doing(lane, waiting, is_launcher=activity.device == "gpu")
+    accounts_of_lane = {
+        lane: host.accounts_of(lane, waiting, is_launcher=activity.device == "gpu")
         for lane, waiting in waits.items()
         if lane != NOBODY
     }
     by_account = {
-        account: _all_of([parts[account] for parts in doing.values() if account in parts]) for account in IDLE
+        account: _all_of([parts[account] for parts in accounts_of_lane.values() if account in parts])
+        for account in IDLE
     }
     of_lane = {
         lane: _all_of([part for account, part in parts.items() if account != Account.OTHER])
-        for lane, parts in doing.items()
+        for lane, parts in accounts_of_lane.items()
     }
     explained = (
         by_account[Account.INPUT] | by_account[Account.SYNC] | by_account[Account.HOST] | by_account[Account.OTHER]
@@ -152,7 +153,7 @@ class _Host:
         self._any_blocked = _all_of([time for lane, time in self._blocked.items() if lane in by_number])
         self._end_ns = _last_launch_end_ns(timeline)
 
-    def doing(self, lane: int, waiting: Intervals, *, is_launcher: bool) -> dict[Account, Intervals]:
+    def accounts_of(self, lane: int, waiting: Intervals, *, is_launcher: bool) -> dict[Account, Intervals]:
         """The waiting time by what the thread did.
 
         What a launcher does until its last launch is the host's account, recorded or not: Python between two operators

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from redline.analysis.accounts import ACCOUNTS, IDLE, Account, place
 from redline.analysis.rank.activity import working_lanes
-from redline.analysis.rank.host_activity import HostActivity, doing_of
+from redline.analysis.rank.host_activity import HostActivity, host_activities
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.ledger import amounts_within
 from redline.analysis.rank.name_matching import matching
@@ -293,14 +293,11 @@ def _gap(analysis: RankAnalysis, gap: tuple[int, int], next_row: int, zero_ns: i
     of_lane = {lane: time.clip(*gap) for lane, time in analysis.idle.of_lane.items()}
     of_lane = {lane: time for lane, time in of_lane.items() if len(time)}
     inside = Idle(accounts=accounts, of_lane=of_lane, next_row=np.array([next_row], np.int64))
-    doing = next(
-        (host_activity for host_activity in doing_of(analysis.timeline, inside) if host_activity.account == largest),
-        None,
-    )
+    activities = host_activities(analysis.timeline, inside)
     return Gap(
         start_ns=gap[0] - zero_ns,
         end_ns=gap[1] - zero_ns,
         account=largest,
-        doing=doing,
+        doing=next((activity for activity in activities if activity.account == largest), None),
         next_name=analysis.name(next_row) if next_row != NONE else "",
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.job.row_tables import KernelTable, doing_of_all, kernels_of
+from redline.analysis.job.row_tables import KernelTable, host_activities_of, kernels_of
 from redline.analysis.rank.host_activity import added
 from redline.analysis.rank.kernel_table import merged
 from tests.made_digests import distinct_digests
@@ -14,9 +14,9 @@ RANKS = tuple(distinct_digests(3, simulated=8))
 
 def test_rows_are_those_of_adding_one_by_one() -> None:
     ranks = [*RANKS, *RANKS[:2]]
-    kernels, doing = kernels_of(ranks), doing_of_all(ranks)
+    kernels, activities = kernels_of(ranks), host_activities_of(ranks)
     assert list(map(repr, kernels)) == list(map(repr, merged(row for rank in ranks for row in rank.kernels)))
-    assert list(doing) == list(added(row for rank in ranks for row in rank.doing))
+    assert list(activities) == list(added(row for rank in ranks for row in rank.doing))
     assert len(kernels) == sum(len(rank.kernels) for rank in RANKS)
     assert repr(kernels[-1]) == repr(list(kernels)[-1])
     assert list(map(repr, kernels[2:4])) == list(map(repr, kernels))[2:4]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from redline.analysis.accounts import IDLE, Account
-from redline.analysis.rank.host_activity import doing_of
+from redline.analysis.rank.host_activity import host_activities
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -47,9 +47,9 @@ def _place(analysis: RankAnalysis, pauses: Intervals) -> str:
         of_lane={lane: time & pauses for lane, time in analysis.idle.of_lane.items()},
     )
     sums: dict[str, int] = {}
-    for doing in doing_of(analysis.timeline, paused):
-        place = doing.site or doing.region or doing.name
-        sums[place] = sums.get(place, 0) + doing.time_ns
+    for activity in host_activities(analysis.timeline, paused):
+        place = activity.site or activity.region or activity.name
+        sums[place] = sums.get(place, 0) + activity.time_ns
     return max(sums, key=lambda place: sums[place], default="")
 
 
