@@ -22,7 +22,7 @@ from tests.conftest import RealTraces
 
 ROUNDS = 3
 MOST_ROUNDS = 8
-TRACE_BYTES = 60_000_000
+TRACE_BYTES = 120_000_000
 JSON_LOAD = "import gzip, json, sys; json.load(gzip.open(sys.argv[1]))"
 TELL_PEAK = """
 import atexit, sys
