@@ -30,6 +30,7 @@ EXAMPLES_OF_TORCH = [
     ("diffusion_transformer.py", 1, "optimizer"),
     ("generate.py", 1, "calls"),
 ]
+SLOW_EXAMPLES = ("ddp_resnet.py", "diffusion_transformer.py")
 EXAMPLE_OF_A_FRAMEWORK = "hf_finetune.py"
 EXAMPLE_OF_THE_TUTORIAL = "gpt2_flaws.py"  # which the tests of the documentation run
 EXAMPLE_WITH_FLAWS = "three_flaws.py"
@@ -79,7 +80,13 @@ def test_steps_of_a_job_without_an_optimizer_are_calls_of_its_model(tmp_path: Pa
     assert counted(tmp_path / "run", PROGRAMS / "inference.py") == ["calls"]
 
 
-@pytest.mark.parametrize(("name", "ranks", "kind"), EXAMPLES_OF_TORCH)
+@pytest.mark.parametrize(
+    ("name", "ranks", "kind"),
+    [
+        pytest.param(*example, marks=pytest.mark.slow if example[0] in SLOW_EXAMPLES else ())
+        for example in EXAMPLES_OF_TORCH
+    ],
+)
 def test_the_examples_run_unmodified(tmp_path: Path, name: str, ranks: int, kind: str) -> None:
     assert counted(tmp_path / "run", EXAMPLES / name, "--steps", STEPS, ranks=ranks) == [kind] * ranks
     check_nothing_is_left(tmp_path)
