@@ -185,9 +185,9 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
 # --- traffic and compute ----------------------------------------------------------------------------------------------
 
 
-def overlap(overlap: Overlap) -> str:
+def overlap(traffic: Overlap) -> str:
     """Whether traffic hides."""
-    return _("hidden") if overlap.is_hidden else _("exposed: {time}").format(time=seconds(overlap.exposed_s))
+    return _("hidden") if traffic.is_hidden else _("exposed: {time}").format(time=seconds(traffic.exposed_s))
 
 
 # --- other layouts ----------------------------------------------------------------------------------------------------
