@@ -28,6 +28,7 @@ class ClaimOrder(IntEnum):
     # communication: waiting for other ranks, then transfer
     PIPELINE_WAITS = auto()
     LATE_RANKS = auto()
+    LATE_GRADIENTS = auto()  # exchanged when nothing is left to compute
     AVOIDABLE_TRANSFER = auto()  # that can be left out, or is far slower than its link
     GRADIENT_TRANSFER = auto()
     REPEATED_GATHERS = auto()

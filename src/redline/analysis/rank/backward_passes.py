@@ -10,8 +10,8 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
 
-FORWARD, OPTIMIZER = 0, -1
-"""Instead of the number of a backward pass: in none of them, and in an optimizer."""
+FORWARD, OPTIMIZER, AFTER_BACKWARD = 0, -1, -2
+"""Instead of the number of a backward pass: in none of them, in an optimizer, and after the last pass before one."""
 
 
 def _none() -> I64:
@@ -25,10 +25,11 @@ class Passes:
     backward: Intervals
     optimizer: Intervals = field(default_factory=Intervals.empty)
     left: I64 = field(default_factory=_none)  # 1: the last pass before an optimizer steps, 2: the one before it, ...
+    until_ns: I64 = field(default_factory=_none)  # the optimizer, or the end of the step, that each pass precedes
     over_ns: I64 = field(default_factory=_none)  # callbacks of the pass may run until then: what comes next begins
 
     def at(self, host_ns: I64) -> I64:
-        """For each time `left` of the pass that was running; FORWARD or OPTIMIZER where none was."""
+        """For each time `left` of the pass that was running; where none was, one of the numbers above."""
         return self._at(host_ns, self.backward.end)
 
     def at_or_after(self, host_ns: I64) -> I64:
@@ -38,7 +39,8 @@ class Passes:
     def _at(self, host_ns: I64, end_ns: I64) -> I64:
         number = np.searchsorted(self.backward.start, host_ns, side="right")  # of the pass begun last, from 1
         running = host_ns < np.append(np.iinfo(np.int64).min, end_ns)[number]
-        rest = np.where(self.optimizer.contains(host_ns), OPTIMIZER, FORWARD)
+        is_after = (np.append(FORWARD, self.left)[number] == 1) & (host_ns < np.append(0, self.until_ns)[number])
+        rest = np.where(self.optimizer.contains(host_ns), OPTIMIZER, np.where(is_after, AFTER_BACKWARD, FORWARD))
         number_of_pass: I64 = np.where(running, np.append(FORWARD, self.left)[number], rest)
         return number_of_pass
 
@@ -63,6 +65,7 @@ def passes_of(timeline: Timeline) -> Passes:
         backward=backward,
         optimizer=optimizer,
         left=_counted_to(ends_ns, backward.start),
+        until_ns=np.append(ends_ns, backward.end[-1])[np.searchsorted(ends_ns, backward.start)],
         over_ns=np.append(next_ns, backward.end[-1])[np.searchsorted(next_ns, backward.end)],
     )
 

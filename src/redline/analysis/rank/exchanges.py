@@ -11,7 +11,7 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask
-from redline.analysis.rank.backward_passes import Passes
+from redline.analysis.rank.backward_passes import AFTER_BACKWARD, Passes
 from redline.analysis.rank.digest_limits import Described, ElementBytes
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.packing import packed_small, squeezed, unpacked, unsqueezed
@@ -88,7 +88,7 @@ class Exchanges(Table):
     hidden_ns: I64 = column(np.int64)  # the rank computed meanwhile
     exposed_ns: I64 = column(np.int64)  # it did not, and no earlier exchange was still open
     backward: Column = column(np.int32)  # launched in the last backward pass before an optimizer (1), in the one before
-    # that (2) and so on, in no such pass (FORWARD), or in an optimizer (OPTIMIZER)
+    # that (2) and so on, or one of FORWARD, OPTIMIZER, AFTER_BACKWARD
 
     def narrow(self) -> Self:
         """The same in less room."""
@@ -98,7 +98,7 @@ class Exchanges(Table):
 def _narrow(array: Column) -> Column:
     """Numbers in 16 bits and times in 32, where they and their differences fit; a copy, whatever they are part of."""
     bits = 16 if array.dtype == np.int32 else 32
-    fits = -1 <= array.min(initial=0) and array.max(initial=0) < 2 ** (bits - 1) - 1
+    fits = AFTER_BACKWARD <= array.min(initial=0) and array.max(initial=0) < 2 ** (bits - 1) - 1
     return array.astype(f"i{bits // 8}" if fits else array.dtype)
 
 

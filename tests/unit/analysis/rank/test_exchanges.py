@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.analysis.rank.activity import activity_of
-from redline.analysis.rank.backward_passes import FORWARD, OPTIMIZER, passes_of
+from redline.analysis.rank.backward_passes import AFTER_BACKWARD, FORWARD, OPTIMIZER, passes_of
 from redline.analysis.rank.exchanges import (
     POINT_TO_POINT,
     SPENT,
@@ -178,7 +178,7 @@ def test_an_exchange_belongs_to_the_pass_in_which_the_host_launched_it() -> None
         *sent(125, 8),
     ]
     table, _ = exchanges(events)
-    assert table.backward.tolist() == [FORWARD, 2, 1, 1, FORWARD, OPTIMIZER, FORWARD, 1]
+    assert table.backward.tolist() == [FORWARD, 2, 1, 1, AFTER_BACKWARD, OPTIMIZER, FORWARD, 1]
 
 
 def test_without_an_optimizer_passes_are_counted_to_the_end_of_the_step() -> None:

@@ -45,8 +45,13 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 
 
 def buckets(rank: Digest) -> Mask:
-    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's."""
+    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's.
+
+    None on a CPU: there the cores that compute also move the bytes, so hiding one behind the other gains nothing.
+    """
     chosen = gradient_exchanges(rank)
+    if rank.facts.device == "cpu":
+        return np.zeros_like(chosen)
     reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
     is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
     return chosen if is_ddp else np.zeros_like(chosen)

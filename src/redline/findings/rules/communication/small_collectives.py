@@ -1,0 +1,79 @@
+"""RL-N21: a step exchanges many numbers one by one, and waits for each of them."""
+
+from collections.abc import Iterator
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_share
+from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.findings.rules.communication.reduced_after_backward import after_backward
+
+LEAST_SHARE = 0.03  # of the step
+MOST_BYTES = 1024  # metrics, flags and sizes of objects; activations of one token are larger
+LEAST_PER_STEP = 3  # a norm of gradients and a flag of a scaler are usual
+
+
+def match_job(diagnosis: Diagnosis) -> JobMatch | None:
+    chosen = [_small(rank) for rank in diagnosis.ranks]
+    if not matter(diagnosis, chosen, LEAST_SHARE):
+        return None
+    count = sum(int(mask.sum()) for mask in chosen)
+    if count < LEAST_PER_STEP * diagnosis.rank_steps:
+        return None
+    return JobMatch(
+        claims=[time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
+        figures={"exchanges": float(count), "untold_share": untold_share(diagnosis)},
+        names={"collective": _most_frequent(diagnosis, chosen)},
+    )
+
+
+def _small(rank: Digest) -> Mask:
+    """Outside of backward passes, where DDP and FSDP exchange flags of their own, and no gradients."""
+    small = begun_in_steps(rank, exchanges_where(rank, _is_small))
+    return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
+
+
+def _is_small(series: CollectiveSeries) -> bool:
+    """What has no size is a single number. DDP broadcasts buffers, which RL-N04 is about."""
+    is_number = series.in_elements < 0 and series.out_elements < 0 and bool(series.dtype)
+    return series.collective not in (POINT_TO_POINT, "broadcast", "unknown") and (
+        is_number or 0 < series.payload_bytes <= MOST_BYTES
+    )
+
+
+def _most_frequent(diagnosis: Diagnosis, chosen: list[Mask]) -> str:
+    times: dict[str, int] = {}
+    for rank, mask in zip(diagnosis.ranks, chosen, strict=True):
+        for number in rank.exchanges.series[mask].tolist():
+            collective = rank.series[number].collective
+            times[collective] = times.get(collective, 0) + 1
+    return max(times, key=lambda name: times[name])
+
+
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    yield Evidence(
+        "{exchanges:,} collectives per step, mostly {collective}, carry at most 1 KiB each, outside of the backward "
+        "pass. They are exposed for {exposed_ns} of each {step_ns} step.",
+        {
+            "exchanges": round(totals.per_step("exchanges")),
+            "collective": totals.names["collective"],
+            "exposed_ns": totals.alone_ns,
+            "step_ns": totals.step_ns,
+        },
+    )
+    yield from untold(totals)
+
+
+RULE = Rule(
+    code="RL-N21",
+    claims=ClaimOrder.AVOIDABLE_TRANSFER,
+    numerics=Numerics.BITWISE,
+    grade=Grade.DOCUMENTED,
+    match_job=match_job,
+    explain=explain,
+    least_share=LEAST_SHARE,
+)

@@ -1,0 +1,30 @@
+"""RL-N21: a step exchanges many numbers one by one, and waits for each of them."""
+
+import pytest
+
+from tests.conftest import Event
+from tests.unit.findings.conftest import found
+from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+
+
+def metrics(count: int, *, elements: int = 1, at: float = 40, name: str = "allreduce") -> list[Event]:
+    """So many collectives of 20 us each, launched before the forward pass."""
+    exchanges = [
+        exchanged(620 + 20 * number, 20, 2 + number, at=at, elements=elements, name=name) for number in range(count)
+    ]
+    return [*base(), *(event for events in exchanges for event in events)]
+
+
+def test_n21_claims_what_small_collectives_expose() -> None:
+    finding = found(*alike(metrics(5)))["RL-N21"]
+    assert finding.alone_ns == 100_000
+    assert (values(finding)["exchanges"], values(finding)["collective"]) == (5, "all_reduce")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [metrics(2), metrics(5, elements=1024), metrics(5, at=400), metrics(5, name="broadcast")],
+    ids=["few", "large", "in the backward pass", "buffers"],
+)
+def test_n21_is_silent_otherwise(events: list[Event]) -> None:
+    assert "RL-N21" not in found(*alike(events))
