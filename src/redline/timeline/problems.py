@@ -27,6 +27,7 @@ class Reason(Enum):
     BYTE_ORDER_MARK = (Effect.REPAIRED, "a byte order mark was skipped")
     UTF16_TEXT = (Effect.REPAIRED, "UTF-16 text was converted to UTF-8")
     BAD_METADATA = (Effect.DROPPED, "metadata of the trace could not be read")
+    BAD_HOST_EVIDENCE = (Effect.DROPPED, "parts of what `redline run` recorded about the host could not be read")
     TRUNCATED_GROUP_CONFIG = (Effect.NOTED, "the process-group description was cut off by the profiler")
     NO_EVENTS = (Effect.NOTED, "the trace holds metadata but no timed events")
     # text and syntax of single events

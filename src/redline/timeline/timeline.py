@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from redline.timeline.host_evidence import HostEvidence
 from redline.timeline.problems import Problem
 from redline.timeline.table import I32, I64, Column, Table, column, grouped
 
@@ -238,6 +239,7 @@ class Timeline:
     step_anchor: str  # what the step boundaries were taken from
     metadata: Metadata
     source: Source
+    evidence: HostEvidence = field(default_factory=HostEvidence)
 
     def text(self, index: int) -> str:
         return self.texts[index] if index >= 0 else ""
@@ -271,6 +273,7 @@ class Timeline:
             row = table.columns().get("row")
             _expect(row is None or bool((np.diff(row) > 0).all()), f"{name}.row ascends")
         self._check_spans()
+        self.evidence.self_check()
         starts, ends = self.steps.start_ns, self.steps.end_ns
         _expect(bool((starts[1:] >= ends[:-1]).all()), "steps do not overlap")
         _expect(bool((starts <= ends).all()), "no step is negative")

@@ -27,6 +27,7 @@ from redline.trace import rank_claim, schema
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns
 from redline.trace.document import Document
+from redline.trace.host_evidence import evidence_of
 from redline.trace.inflate import Limits, TraceContent, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank
@@ -116,6 +117,8 @@ def _read_document(path: Path, content: TraceContent, options: ReadOptions, team
     source = Source(path=encodable(str(path)), member=content.member, inflated_bytes=document.offset, events=raw.events)
     parts = by_process(raw, content.log)
     described = metadata_of(metadata, content.log)
+    # It is of one process, and says nothing of others in the same file.
+    evidence = evidence_of(metadata if len(parts) == 1 else {}, zero_ns, content.log)
     texts = list(raw.texts)  # of all ranks: each would need nearly all of them
     timelines = []
     for process, part in parts:
@@ -123,7 +126,9 @@ def _read_document(path: Path, content: TraceContent, options: ReadOptions, team
         log.extend(content.log.freeze())
         claim = _rank_claim(metadata if len(parts) == 1 else {}, part, process, source)
         timeline = replace(
-            _timeline(part, texts, zero_ns, claim, described, source, log), origin=stated_origin(metadata)
+            _timeline(part, texts, zero_ns, claim, described, source, log),
+            origin=stated_origin(metadata),
+            evidence=evidence,
         )
         if options.strict:
             refuse_damage(timeline.source)

@@ -16,6 +16,7 @@ from redline.timeline.timeline import NONE, Kind
 EVENTS_NAME = "traceEvents"
 BASE_TIME_KEY = "baseTimeNanoseconds"
 SYNTHETIC_KEY = "synthetic"
+EVIDENCE_KEY, EVIDENCE_VERSION_KEY, EVIDENCE_VERSION = "redline", "version", 1  # of the host, by `redline run`
 ORIGIN_KEY = "timelineOrigin"  # of ours alone: predicted or altered; a trace without it was measured
 
 COMPLETE, BEGIN, END, METADATA, INSTANT, FLOW_START, FLOW_END, COUNTER = "X", "B", "E", "M", "i", "s", "f", "C"
@@ -558,6 +559,7 @@ METADATA_KEYS = (
     HOST_KEY,
     SYNTHETIC_KEY,
     ORIGIN_KEY,
+    EVIDENCE_KEY,
     *RECORDED_FLAGS,
     *VERSION_KEYS,
 )

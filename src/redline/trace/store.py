@@ -13,14 +13,16 @@ import numpy as np
 import zstandard
 
 from redline.errors import InputError
-from redline.timeline.problems import Problem, Reason
+from redline.timeline.problems import Problem, ProblemLog, Reason
 from redline.timeline.table import Column, Table
 from redline.timeline.timeline import NONE, TABLES, Lane, Metadata, Source, Timeline, TimelineOrigin
+from redline.trace import schema
 from redline.trace.entries import most_inflated_bytes
+from redline.trace.host_evidence import as_record, evidence_of
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 KIND = "timelines"
-SCHEMA_VERSION = 2  # 2: sizes of columns in place of their starts
+SCHEMA_VERSION = 3  # 3: host evidence; 2: sizes of columns in place of their starts
 _LENGTH = struct.Struct("<Q")
 _LEVEL = 1  # a third more speed than the default, for a tenth more size
 _REASONS = {reason.code: reason for reason in Reason}
@@ -45,6 +47,7 @@ class _Header:
     inflated_bytes: int
     events: Mapping[str, int]
     problems: tuple[tuple[str, int, int, str], ...]
+    evidence: Mapping[str, Any]
     columns: tuple[tuple[str, str, str, int], ...]  # table, name, type and stored bytes of each
 
 
@@ -72,6 +75,7 @@ def _header(timeline: Timeline, compressor: zstandard.ZstdCompressor, blobs: lis
         problems=tuple(
             (problem.reason.code, problem.count, problem.first_offset, problem.example) for problem in source.problems
         ),
+        evidence=as_record(timeline.evidence),
         columns=tuple(columns),
     )
 
@@ -113,6 +117,10 @@ class _Inflating:
 
 def _restored(header: _Header, body: memoryview, inflating: _Inflating) -> Timeline:
     problems = tuple(Problem(_REASONS[code], count, offset, text) for code, count, offset, text in header.problems)
+    log = ProblemLog()
+    evidence = evidence_of({schema.EVIDENCE_KEY: header.evidence}, 0, log)
+    if log.freeze():
+        raise ValueError(log.freeze()[0].example)
     timeline = Timeline(
         **{name: getattr(header, name) for name in _PLAIN},
         source=Source(
@@ -122,6 +130,7 @@ def _restored(header: _Header, body: memoryview, inflating: _Inflating) -> Timel
             events=header.events,
             problems=problems,
         ),
+        evidence=evidence,
         **_tables(header, body, inflating),
     )
     _check_numbers(timeline)

@@ -10,9 +10,14 @@ import torch
 from redline.launch.inside.counting.optimizers import Optimizers
 from redline.launch.inside.exception_origin import pass_on, tolerated
 from redline.launch.inside.notes import Notes
+from redline.launch.inside.recording.gc_runs import GcRunCollector
+from redline.launch.inside.recording.host_evidence import EvidenceRecorder
+from redline.launch.inside.recording.machine_share import MachineShareCollector
 from redline.launch.inside.recording.recorder import Recorder
 from redline.launch.inside.recording.schedule import WindowSchedule
+from redline.launch.inside.recording.step_counters import StepCounterCollector
 from redline.launch.inside.recording.terminate import FlushOnTerm
+from redline.launch.inside.recording.thread_times import ThreadTimeCollector
 from redline.launch.process import peak_bytes
 from redline.launch.shared_state import (
     AFTER,
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redline.launch.inside.process_context import ProcessContext
+    from redline.launch.inside.recording.host_evidence import Collector
     from redline.launch.inside.training_thread import TrainingThread
 
 _LAST_STEP_NS = 2_000_000_000  # that a thread gets to come to the end of its step when the process ends
@@ -68,11 +74,18 @@ class Capture:
         self.optimizers = Optimizers()
         self.notes = Notes(context)
         self._schedule = WindowSchedule(context, self.notes)
-        self._recorder = Recorder(context, self._give_way)
+        self._recorder = Recorder(context, self._give_way, EvidenceRecorder(self._collectors()))
         self._on_term = FlushOnTerm(self._flush_now, context.settings.flush_s)
         self._is_leaving = False  # the process ends
         self._timed_in = 0  # the thread that a window of fixed duration is open in
         self._restarts_later = False  # steps began meanwhile, in another thread
+
+    def _collectors(self) -> tuple[Collector, ...]:
+        """What is recorded about the host while a window is open; each gives one part of the evidence.
+
+        In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
+        """
+        return (MachineShareCollector(), ThreadTimeCollector(), GcRunCollector(), StepCounterCollector())
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING

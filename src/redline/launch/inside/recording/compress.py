@@ -27,8 +27,8 @@ class NotWritten(Exception):  # noqa: N818 (an outcome)
         self.state = state
 
 
-def compress(raw: str, target: str, window: memoryview[int], settings: Settings) -> None:
-    """`raw` to `target`, with what came of it in the words of the window."""
+def compress(raw: str, target: str, window: memoryview[int], settings: Settings, member: bytes = b"") -> None:
+    """`raw` to `target`, with what came of it in the words of the window; `member` is put first into its object."""
     from hashlib import sha256
 
     room = room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes)
@@ -38,6 +38,8 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings)
     try:
         with open_file(raw, "rb") as source, open_file(part, "xb") as file:
             while chunk := source.read(_CHUNK_BYTES):
+                if not raw_size:
+                    chunk = _with_member(chunk, member)
                 raw_size += len(chunk)
                 packed = packer.compress(masker.add(chunk))
                 size += len(packed)
@@ -61,6 +63,12 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings)
         window[CHECKSUM + at] = int.from_bytes(digest[8 * at : 8 * at + 8], "little", signed=True)
     if window[STATE] != DISOWNED:
         window[STATE] = WRITTEN
+
+
+def _with_member(text: bytes, member: bytes) -> bytes:
+    """The beginning of an object with one more member; on a line of its own, as secrets are masked line by line."""
+    before, brace, rest = text.partition(b"{")
+    return b"".join((before, brace, b"\n", member, b",", rest)) if member and brace else text
 
 
 def room_bytes(folder: str, disk_bytes: int, free_bytes: int) -> int:

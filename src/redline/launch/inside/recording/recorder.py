@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from redline.launch.inside.process_context import ProcessContext
+    from redline.launch.inside.recording.host_evidence import EvidenceRecorder
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 
@@ -30,8 +31,9 @@ _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 class Recorder:
     """The one profiler that is ours; it gives way to any other."""
 
-    def __init__(self, context: ProcessContext, give_way: Callable[[], None]) -> None:
+    def __init__(self, context: ProcessContext, give_way: Callable[[], None], evidence: EvidenceRecorder) -> None:
         self._context = context
+        self._evidence = evidence
         self._give_way = give_way
         self._profiler: Any = None
         self._started = False
@@ -74,6 +76,7 @@ class Recorder:
 
     def forget(self) -> None:
         """In a child that the script forked. While we record, it would record as well, without an end."""
+        self._evidence.abandon()
         self._children.arrange()
         if self._started:
             torch._C._autograd._clear_callbacks()  # type: ignore[attr-defined]
@@ -115,11 +118,13 @@ class Recorder:
         self._started = True
         self._calling(self._profiler.start_trace)
         self._marks = 0
+        self._evidence.window_opened()
         if step:
             self._mark(step)
 
     def next_step(self, step: int) -> None:
         self._unmark()
+        self._evidence.step_ended()
         self._mark(step)
 
     def _mark(self, step: int) -> None:
@@ -137,6 +142,7 @@ class Recorder:
     def stop(self) -> int:
         """Stop; how many steps were captured, the last perhaps in part."""
         self._unmark()
+        self._evidence.window_closed()
         self._calling(self._profiler.stop_trace)
         self._started = False
         return self._marks
@@ -144,10 +150,11 @@ class Recorder:
     def write(self, number: int) -> None:
         self._last_window = number
         profiler, self._profiler = self._profiler, None
-        write_detached(self._context, number, profiler.export_chrome_trace)
+        write_detached(self._context, number, profiler.export_chrome_trace, self._evidence.take().as_member)
 
     def abandon(self) -> None:
         """Stop without a result, whatever state the profiler is in."""
+        self._evidence.abandon()
         profiler, self._profiler = self._profiler, None
         if profiler is None or profiler.profiler is None:
             return

@@ -41,17 +41,22 @@ if TYPE_CHECKING:
 _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
 
 
-def write_detached(context: ProcessContext, number: int, export: Callable[[str], None]) -> None:
-    """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder."""
+def write_detached(
+    context: ProcessContext, number: int, export: Callable[[str], None], member: Callable[[], bytes]
+) -> None:
+    """Have `export` write the JSON of window `number` to a path, and leave the compressed trace in the run's folder.
+
+    `member` gives one more member of the trace's object, as text. It is asked in the child.
+    """
     settings = context.settings
     folder = f"{settings.folder}/{window_name(number)}"
     rank = _rank(settings.rank)
     target = f"{folder}/rank-{rank}.trace.json.gz"
     if settings.fork and _may_fork():
-        _in_a_child(context, number, lambda: _write(context, number, export, target))
+        _in_a_child(context, number, lambda: _write(context, number, export, target, member))
     else:
         raw = _export(context, export, target)
-        _in_a_child(context, number, lambda: _compress(context, number, raw, target))
+        _in_a_child(context, number, lambda: _compress(context, number, raw, target, member))
 
 
 def _rank(from_launcher: int) -> int:
@@ -143,8 +148,10 @@ def _let_go() -> None:
     os.nice(5)
 
 
-def _write(context: ProcessContext, number: int, export: Callable[[str], None], target: str) -> None:
-    _compress(context, number, _export(context, export, target, limit=_limit_files), target)
+def _write(
+    context: ProcessContext, number: int, export: Callable[[str], None], target: str, member: Callable[[], bytes]
+) -> None:
+    _compress(context, number, _export(context, export, target, limit=_limit_files), target, member)
 
 
 def _export(
@@ -185,10 +192,10 @@ def _is_whole(path: str) -> bool:
         return False
 
 
-def _compress(context: ProcessContext, number: int, raw: str, target: str) -> None:
+def _compress(context: ProcessContext, number: int, raw: str, target: str, member: Callable[[], bytes]) -> None:
     settings = context.settings
     try:
-        compress(raw, target, context.slot.window(number), settings)
+        compress(raw, target, context.slot.window(number), settings, member())
     finally:
         _remove(raw)
     _make_room(context, number, target)

@@ -10,6 +10,7 @@ import torch.autograd.profiler as autograd_profiler  # noqa: E402 (only where to
 
 from redline.launch.inside.notes import Notes  # noqa: E402
 from redline.launch.inside.process_context import ProcessContext  # noqa: E402
+from redline.launch.inside.recording.host_evidence import EvidenceRecorder  # noqa: E402
 from redline.launch.inside.recording.recorder import _GUARDED, Recorder  # noqa: E402
 from redline.launch.inside.recording.schedule import WindowSchedule  # noqa: E402
 from redline.launch.settings import Settings  # noqa: E402
@@ -29,7 +30,7 @@ def opens_again(cost_ns: float, windows: int, monkeypatch: pytest.MonkeyPatch) -
         schedule.saved(number, captured=3, took_ns=0)
     context.slot.words[COST_NS] = round(cost_ns)
     context.slot.words[STARTED_NS] = perf_counter_ns() - ELAPSED_NS
-    return schedule.may_begin(50, Recorder(context, lambda: None))
+    return schedule.may_begin(50, Recorder(context, lambda: None, EvidenceRecorder(())))
 
 
 @pytest.mark.parametrize("windows", [1, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +56,19 @@ def test_a_trace_has_its_name_when_all_of_it_is_there(tmp_path: Path) -> None:
     digest = b"".join(words[CHECKSUM + at].to_bytes(8, "little", signed=True) for at in range(4))
     assert digest == hashlib.sha256(packed).digest()
     assert names(tmp_path) == ["raw", "trace.gz"]
+
+
+def test_a_member_is_put_first_and_its_secrets_are_masked(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_bytes(b" " + TRACE)
+    member = b'"redline": {"version": 1, "name": "a --token=hf_ABCDEFGHIJKLMNOPQRST"}'
+    words = window()
+    compress(str(tmp_path / "raw"), str(tmp_path / "trace.gz"), words, settings(tmp_path), member)
+    text = gzip.decompress((tmp_path / "trace.gz").read_bytes())
+    content = json.loads(text)
+    assert list(content) == ["redline", "traceEvents"]
+    assert len(content["traceEvents"]) == 10_001
+    assert b"ABCDEFGH" not in text
+    assert words[STATE] == WRITTEN
 
 
 def test_a_trace_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
