@@ -37,7 +37,7 @@ def watch(context: ProcessContext) -> None:
     """Count steps from now on, and capture those that were asked for."""
     home = TrainingThread()
     calls = ModuleCalls(home)
-    capture = Capture(context, home, calls.once, calls.largest)
+    capture = Capture(context, home, calls)
     timed = TimedWindow(context, capture)
 
     def restarted() -> None:
@@ -81,6 +81,7 @@ def _watch_optimizers(
             calls.stop()
         if (is_first or not home.thread) and not in_backward:
             home.move(thread_ended)
+        capture.facts.optimizer_stepped(optimizer)
         steps.optimizer_stepped(capture.optimizers.stepped(optimizer), in_backward=in_backward)
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
@@ -132,7 +133,9 @@ def _keep_from_compiler(function: Any) -> None:
 class _Noted:
     """An attribute that tells when it is read or replaced, and is otherwise what it was."""
 
-    def __init__(self, name: str, read: Callable[[], None] | None, replaced: Callable[[Any, Any], None] | None) -> None:
+    def __init__(
+        self, name: str, read: Callable[[object], None] | None, replaced: Callable[[Any, Any], None] | None
+    ) -> None:
         self._name = name
         self._read = read
         self._replaced = replaced
@@ -142,7 +145,7 @@ class _Noted:
             return self
         try:
             if self._read is not None:
-                self._read()
+                self._read(owner)
         except NO_ROOM:
             pass
         try:
@@ -163,9 +166,10 @@ class _Noted:
 def _watch_loaders(steps: StepCounter, home: TrainingThread, capture: Capture) -> None:
     """A loader reads the name of its profiler range when it is asked for a batch, and counts the batch afterwards."""
 
-    def asked() -> None:
+    def asked(iterator: object) -> None:
         if get_ident() == home.thread:
             capture.safely(steps.loader_asked)
+            capture.facts.loader_asked(iterator)
 
     def counted(before: int, batches: int) -> None:
         if batches and get_ident() == home.thread:

@@ -46,7 +46,8 @@ class ModuleCalls:
         self._doubts = _CALLS_WITH_GRADIENTS  # that many more calls with gradients may be parts of a step
         self._held = 0  # calls that may be parts of a step, as long as none has counted
         self._has_counted = False
-        self._then: Callable[[], None] | None = None
+        self._then: list[Callable[[torch.nn.Module], None]] = []
+        self._outer: Callable[[], torch.nn.Module | None] = _nobody
         self._call = torch.nn.Module._wrapped_call_impl.__code__
         self._first_read = -1  # where in that code; it reads once more where the module is compiled
         self._inner = torch.nn.Module._call_impl.__code__
@@ -57,10 +58,15 @@ class ModuleCalls:
         self._safely = safely
         self._listen(to_all=True)
 
-    def once(self, then: Callable[[], None]) -> None:
-        """Do it when the next module is called outside of a backward pass."""
-        self._then = then
+    def once(self, then: Callable[[torch.nn.Module], None]) -> None:
+        """Do it when the next module is called outside of a backward pass, with that module."""
+        if then not in self._then:
+            self._then.append(then)
         self._listen(to_all=True)
+
+    def outermost(self) -> torch.nn.Module | None:
+        """The module that the script calls, as far as it was seen."""
+        return self._chosen() or self._outer()
 
     def largest(self) -> str | None:
         """The class of the outermost module with most parameters, of those that were seen."""
@@ -93,11 +99,8 @@ class ModuleCalls:
                     self._safely(partial(self._called, module, reader))
 
     def _called(self, module: torch.nn.Module, frame: FrameType) -> None:
-        if self._then is not None and torch._C._current_graph_task_id() == -1:
-            then, self._then = self._then, None
-            if self._steps is None or self._kind is not None:
-                self._listen(to_all=False)
-            then()
+        if self._then and torch._C._current_graph_task_id() == -1:
+            self._waited_for(module, frame)
         if self._steps is None:
             return
         if self._kind is None:
@@ -107,6 +110,15 @@ class ModuleCalls:
             if not self._is_doubtful():
                 self._has_counted = True
                 self._steps.called()
+
+    def _waited_for(self, module: torch.nn.Module, frame: FrameType) -> None:
+        then, self._then = self._then, []
+        if self._steps is None or self._kind is not None:
+            self._listen(to_all=False)
+        if self._is_outermost(frame):
+            self._outer = ref(module)
+        for act in then:
+            act(module)
 
     def _stands_in(self, module: torch.nn.Module, frame: FrameType) -> bool:
         """Whether this module takes the place of the chosen one, which is gone or not called any more."""

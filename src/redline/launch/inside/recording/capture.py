@@ -9,6 +9,7 @@ import torch
 
 from redline.launch.inside.counting.optimizers import Optimizers
 from redline.launch.inside.exception_origin import pass_on, tolerated
+from redline.launch.inside.job_facts import JobFactsCollector
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recording.gc_runs import GcRunCollector
 from redline.launch.inside.recording.host_evidence import EvidenceRecorder
@@ -48,6 +49,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redline.launch.inside.counting.calls import ModuleCalls
     from redline.launch.inside.process_context import ProcessContext
     from redline.launch.inside.recording.host_evidence import Collector
     from redline.launch.inside.training_thread import TrainingThread
@@ -62,16 +64,15 @@ class Capture:
         self,
         context: ProcessContext,
         home: TrainingThread,
-        at_next_call: Callable[[Callable[[], None]], None],
-        module: Callable[[], str | None],
+        calls: ModuleCalls,
     ) -> None:
         self._context = context
-        self._at_next_call = at_next_call
-        self._module = module  # the class of the largest one that was called
+        self._calls = calls
         self._due = 0  # steps at which something was to be done that has to wait
         self._words = context.slot.words
         self._home = home
         self.optimizers = Optimizers()
+        self.facts = JobFactsCollector()
         self.notes = Notes(context)
         self._schedule = WindowSchedule(context, self.notes)
         self._recorder = Recorder(context, self._give_way, EvidenceRecorder(self._collectors()))
@@ -118,9 +119,13 @@ class Capture:
         if (self._schedule.is_due(steps, length_ns, is_open) or is_open) and get_ident() == self._home.thread:
             if at_work:
                 self._due = steps
-                self._at_next_call(self._act_due)
+                self._calls.once(self._act_at_call)
             else:
                 self._guarded(self._act, steps)
+
+    def _act_at_call(self, module: torch.nn.Module) -> None:
+        self._act_due()
+        self.facts.called(module)
 
     def _act_due(self) -> None:
         """What has waited, unless this is no time for it either."""
@@ -159,7 +164,8 @@ class Capture:
     def _warm_up(self) -> None:
         self._words[PHASE] = WARMING
         self._recorder.warm_up()
-        self.notes.gather_facts(self.optimizers.alive(), self._module())
+        self.notes.gather_facts(self.optimizers.alive(), self._calls.largest())
+        self.facts.window_opens()
 
     def _open(self, steps: int) -> None:
         first_step = 0 if self._timed_in else steps + 1
@@ -167,12 +173,17 @@ class Capture:
         window[FIRST_STEP] = first_step
         self._schedule.opened(steps)
         self._on_term.arm()
+        self._calls.once(self.facts.called)
         self._recorder.start(first_step)
         self._words[PHASE] = CAPTURING
         window[FROM_NS] = perf_counter_ns()
 
     def _next_number(self) -> int:
         return TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE] + 1
+
+    def job_facts(self) -> dict[str, object]:
+        """Of the window that closes."""
+        return self.facts.gathered(self._calls.outermost())
 
     def _window(self, number: int) -> memoryview[int]:
         return self._context.slot.window(number)

@@ -241,7 +241,7 @@ def test_the_largest_module_is_known(watched: Watched) -> None:
 def test_what_waits_is_done_at_the_next_call(watched: Watched) -> None:
     done = []
     watched.calls.stop()
-    watched.calls.once(lambda: done.append(1))
+    watched.calls.once(lambda _: done.append(1))
     inspect.getmembers(net())
     assert done == []
     call(net(), 3)
