@@ -103,6 +103,9 @@ class Operators(Table):
     dtypes: I32 = column(np.int32, "texts")
     strides: I32 = column(np.int32, "texts")
     values: I32 = column(np.int32, "texts")  # concrete scalar arguments
+    site: I32 = column(
+        np.int32, "texts"
+    )  # the innermost function of the script, from a stack that the operator carries
     forward: I32 = column(np.int32, "spans")  # row of the forward operator that this backward operator belongs to
 
 

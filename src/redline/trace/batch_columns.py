@@ -19,7 +19,8 @@ from redline.trace.times import Decoded
 
 _UNMET = -2
 _TEXTS = frozenset(
-    {"name", "shapes", "dtypes", "strides", "values", "grid", "block", "collective", "dtype", "group", "group_ranks"}
+    {"name", "shapes", "dtypes", "strides", "values", "site", "grid", "block"}
+    | {"collective", "dtype", "group", "group_ranks"}
 )
 Key = TypeVar("Key")
 

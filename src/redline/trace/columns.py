@@ -21,6 +21,7 @@ from redline.timeline.timeline import (
     Spans,
 )
 from redline.trace import schema
+from redline.trace.call_sites import SiteNumbering
 from redline.trace.column_builder import (
     ROW_END,
     VALUE_END,
@@ -100,6 +101,7 @@ class Collector:
         self._texts = Numbering[str]()
         raw_texts = RawNumbering(self._texts)
         self._arguments, self._launch_shapes = ValueNumbering(raw_texts, 4), ValueNumbering(raw_texts, 2)
+        self._sites = SiteNumbering(self._texts)
         self._arrow_ids = Numbering[str]()  # of arrows whose id is a text
         self._lane_keys: list[LaneKey] = []
         self._lanes = {on_device: LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
@@ -190,6 +192,7 @@ class Collector:
                 dtypes=dtypes,
                 strides=strides,
                 values=values,
+                site=self._sites_of(args),
             )
             self._add_descriptions(args, rows)
         elif kind in CALL_KINDS:
@@ -209,6 +212,12 @@ class Collector:
             )
         elif kind in _WORK_OF_DEVICE:
             self._add_device_work(args, rows, lanes)
+
+    def _sites_of(self, args: list[Args]) -> I32:
+        stacks = [arg.call_stack for arg in args]
+        if not any(stacks):
+            return np.full(len(args), NONE, np.int32)
+        return np.fromiter([self._sites[stack or ""] for stack in stacks], np.int32, len(stacks))
 
     def _add_device_work(self, args: list[Args], rows: I32, lanes: Column) -> None:
         pairs = [part for arg in args for part in (arg.grid, VALUE_END, arg.block, ROW_END)]

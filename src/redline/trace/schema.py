@@ -46,6 +46,7 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     shapes: Raw = field(name="Input Dims", default=ABSENT)
     dtypes: Raw = field(name="Input type", default=ABSENT)
     strides: Raw = field(name="Input Strides", default=ABSENT)
+    call_stack: str | None = field(name="Call stack", default=None)
     values: Raw = field(name="Concrete Inputs", default=ABSENT)
     grid: Raw = ABSENT
     block: Raw = ABSENT

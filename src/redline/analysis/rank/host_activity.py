@@ -1,7 +1,5 @@
 """What the host's threads were doing while the device waited for them, down to the call site where stacks tell it."""
 
-import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +16,7 @@ from redline.timeline.nesting import innermost_at, nearest_of, segments_under
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NESTED_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.trace.call_sites import is_their_code
 
 OTHERS = "others"
 HOST_ACCOUNTS = (Account.INPUT, Account.SYNC, Account.HOST)
@@ -27,18 +26,6 @@ _KIND_WORDS: dict[int, str] = {
     **dict.fromkeys(CALL_KINDS, "call"),
     NONE: "unrecorded",
 }
-
-# A Python function, as the profiler names it: path, first line, name. Built-in ones and modules have no path.
-_FUNCTION = re.compile(r"^(?P<top>[^/(<]+?)(\.py)?[/(].*: ")
-
-
-def is_their_code(name: str) -> bool:
-    """Whether a Python call is in neither torch nor the standard library."""
-    match = _FUNCTION.match(name.rpartition("site-packages/")[2])
-    return match is not None and match["top"] not in _NOT_THEIRS
-
-
-_NOT_THEIRS = sys.stdlib_module_names | {"torch"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +129,15 @@ def sites_of(timeline: Timeline, rows: I64) -> I64:
     theirs: Mask = np.zeros(len(spans), bool)
     theirs[python[matching(timeline, python, is_their_code)]] = True
     at = nearest_of(theirs, spans.parent, rows)
-    return np.where(at != NONE, spans.name[at], NONE)
+    return np.where(at != NONE, spans.name[at], _carried_sites(timeline, rows))
+
+
+def _carried_sites(timeline: Timeline, rows: I64) -> I64:
+    """The same, from stacks that operators carry themselves, as those of 2021 do."""
+    spans, operators = timeline.spans, timeline.operators
+    sites = np.full(len(spans) + 1, NONE, np.int64)  # NONE is the last one
+    sites[operators.row] = operators.site
+    return sites[nearest_of(sites[:-1] != NONE, spans.parent, rows)]
 
 
 def _regions(timeline: Timeline, lane: int, at_ns: I64) -> I64:

@@ -102,6 +102,7 @@ def _operators(spans: list[SimulatedSpan], words: _Words) -> Operators:
         forward_thread=np.array([int(span.is_node) for span in chosen], np.int64),
         **texts,
         strides=_none(len(rows)),
+        site=_none(len(rows)),
         forward=_none(len(rows)),
     )
 
