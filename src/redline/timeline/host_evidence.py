@@ -81,6 +81,8 @@ class OptimizerFacts:
     elements: int = 0
     groups: int = 0
     frozen: int = 0
+    without_gradient: int | None = None  # parameters, right after a step
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ class DdpFacts:
     broadcast_buffers: bool | None = None
     gradient_as_bucket_view: bool | None = None
     parameters: int = 0
+    unused_bytes: int | None = None  # of parameters that the search for unused ones found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,7 @@ class CompileFacts:
 
     graphs: int = 0
     breaks: tuple[tuple[str, int], ...] = ()
+    places: tuple[tuple[str, int], ...] = ()  # after which functions go on: function:line
     recompiles: tuple[tuple[str, int], ...] = ()
 
 

@@ -28,19 +28,31 @@ _SWITCHES_CACHING_OFF = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMOR
 
 
 class JobFactsCollector:
-    """Looks at what comes by while a window is open, each thing once."""
+    """Looks at what comes by while a window is open, each thing once. A part of the host evidence."""
 
-    def __init__(self) -> None:
+    key = "facts"
+
+    def __init__(self, outermost: Callable[[], torch.nn.Module | None]) -> None:
+        self._outermost = outermost  # the module that the script calls
         self._is_open = False
         self._optimizers: dict[int, dict[str, object]] = {}
         self._loaders: dict[int, dict[str, object]] = {}
         self._modes: dict[str, object] = {}
 
-    def window_opens(self) -> None:
+    def window_opened(self) -> None:
         self._is_open = True
         self._optimizers.clear()
         self._loaders.clear()
         self._modes = {}
+
+    def step_ended(self) -> None:
+        """Nothing to do."""
+
+    def window_closed(self) -> None:
+        self._is_open = False
+
+    def abandon(self) -> None:
+        self._is_open = False
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         """It has just stepped: gradients that the script clears afterwards are still there."""
@@ -61,9 +73,8 @@ class JobFactsCollector:
             with tolerated(Exception):
                 self._modes = mode_facts(module)
 
-    def gathered(self, outermost: torch.nn.Module | None) -> dict[str, object]:
-        """All of it, when the window closes, as the trace carries it; the script calls the module `outermost`."""
-        self._is_open = False
+    def part(self) -> dict[str, object]:
+        outermost = self._outermost()
         facts: dict[str, object] = {
             "optimizers": [known for known in self._optimizers.values() if known],
             "loaders": _distinct(known for known in self._loaders.values() if known),

@@ -19,8 +19,8 @@ from redline.launch.inside.job_facts import JobFactsCollector  # noqa: E402
 
 @pytest.fixture
 def collector() -> JobFactsCollector:
-    one = JobFactsCollector()
-    one.window_opens()
+    one = JobFactsCollector(lambda: None)
+    one.window_opened()
     return one
 
 
@@ -42,7 +42,7 @@ def test_an_optimizer_says_how_it_was_made_and_which_parameters_have_no_gradient
     collector.optimizer_stepped(optimizer)
     optimizer.zero_grad()
     collector.optimizer_stepped(optimizer)  # looked at once
-    assert collector.gathered(net)["optimizers"] == [
+    assert collector.part()["optimizers"] == [
         {
             "kind": "AdamW",
             "fused": None,
@@ -63,7 +63,7 @@ def test_loaders_of_all_epochs_are_one_fact(collector: JobFactsCollector) -> Non
     epochs = [iter(loader), iter(loader)]
     for epoch in epochs:
         collector.loader_asked(epoch)
-    assert collector.gathered(None)["loaders"] == [
+    assert collector.part()["loaders"] == [
         {
             "workers": 0,
             "pin_memory": False,
@@ -80,7 +80,7 @@ def test_modes_are_those_of_the_call(collector: JobFactsCollector) -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.autograd.detect_anomaly(check_nan=False):
         collector.called(nn.Linear(2, 2).eval())
     collector.called(nn.Linear(2, 2))
-    assert collector.gathered(None)["modes"] == {
+    assert collector.part()["modes"] == {
         "training": False,
         "grad_enabled": False,
         "inference_mode": False,
@@ -165,7 +165,7 @@ def test_the_caching_allocator_may_be_off(monkeypatch: pytest.MonkeyPatch, value
     assert job_facts.allocator_facts() == {"caching": caching}
 
 
-def test_nothing_of_the_script_makes_it_fail(collector: JobFactsCollector) -> None:
+def test_nothing_of_the_script_makes_it_fail() -> None:
     class Hostile(nn.Module):
         @property
         def training(self) -> bool:
@@ -178,11 +178,13 @@ def test_nothing_of_the_script_makes_it_fail(collector: JobFactsCollector) -> No
         def modules(self) -> None:  # type: ignore[override]
             raise ValueError
 
+    collector = JobFactsCollector(Hostile)
+    collector.window_opened()
     broken = SimpleNamespace(param_groups=[{}])
     collector.optimizer_stepped(broken)  # type: ignore[arg-type]
     collector.loader_asked(3)
     collector.called(Hostile())
-    facts = collector.gathered(Hostile())
+    facts = collector.part()
     assert facts["optimizers"] == facts["loaders"] == []
     assert "modes" not in facts
 
@@ -190,7 +192,7 @@ def test_nothing_of_the_script_makes_it_fail(collector: JobFactsCollector) -> No
 def test_nothing_is_imported() -> None:
     code = (
         "import sys, torch; from redline.launch.inside.job_facts import JobFactsCollector as C; old = set(sys.modules);"
-        "net = torch.nn.Linear(2, 2); c = C(); c.window_opens(); c.called(net); c.gathered(net);"
+        "net = torch.nn.Linear(2, 2); c = C(lambda: net); c.window_opened(); c.called(net); c.part();"
         "print(sorted(set(sys.modules) - old))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)

@@ -72,7 +72,7 @@ class Capture:
         self._words = context.slot.words
         self._home = home
         self.optimizers = Optimizers()
-        self.facts = JobFactsCollector()
+        self.facts = JobFactsCollector(calls.outermost)
         self.notes = Notes(context)
         self._schedule = WindowSchedule(context, self.notes)
         self._recorder = Recorder(context, self._give_way, EvidenceRecorder(self._collectors()))
@@ -86,7 +86,7 @@ class Capture:
 
         In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
         """
-        return (MachineShareCollector(), ThreadTimeCollector(), GcRunCollector(), StepCounterCollector())
+        return (self.facts, MachineShareCollector(), ThreadTimeCollector(), GcRunCollector(), StepCounterCollector())
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING
@@ -165,7 +165,6 @@ class Capture:
         self._words[PHASE] = WARMING
         self._recorder.warm_up()
         self.notes.gather_facts(self.optimizers.alive(), self._calls.largest())
-        self.facts.window_opens()
 
     def _open(self, steps: int) -> None:
         first_step = 0 if self._timed_in else steps + 1
@@ -180,10 +179,6 @@ class Capture:
 
     def _next_number(self) -> int:
         return TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE] + 1
-
-    def job_facts(self) -> dict[str, object]:
-        """Of the window that closes."""
-        return self.facts.gathered(self._calls.outermost())
 
     def _window(self, number: int) -> memoryview[int]:
         return self._context.slot.window(number)
