@@ -136,6 +136,7 @@ def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> 
         ranks=totals.ranks,
         places=total.longest_places,
         evidence=evidence,
+        fix=rule.fix(totals) if rule.fix is not None else None,
     )
 
 

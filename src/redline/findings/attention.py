@@ -28,6 +28,7 @@ class AttentionSpan:
     scores: Scores = UNKNOWN
     size: int = 0  # of a head
     backward: bool = False
+    masked: bool = False  # scores are changed between the product and the softmax by more than a factor
 
 
 def attentions_of(timeline: Timeline) -> list[AttentionSpan]:
@@ -53,6 +54,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
     spans = timeline.spans
     lane, start_ns, end_ns = spans.lane[rows], spans.start_ns[rows], spans.end_ns[rows]
     told, which = _told(timeline, rows)
+    masking_ns = _masking_ns(timeline, int(lane[0]))
     is_softmax = np.array([recorded.softmax for recorded in told])[which]
     for place in np.flatnonzero(is_softmax).tolist():
         middle = told[which[place]]
@@ -70,7 +72,21 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
             scores=middle.scores,
             size=before.read[2],
             backward=middle.backward,
+            masked=_is_any_between(masking_ns, int(end_ns[place - 1]), int(start_ns[place])),
         )
+
+
+def _masking_ns(timeline: Timeline, lane: int) -> I64:
+    """When operators began that may put a mask on scores, on one thread."""
+    rows = timeline.rows_of_lane(lane)
+    rows = rows[timeline.spans.kind[rows] == Kind.OPERATOR]
+    start_ns: I64 = timeline.spans.start_ns[rows[matching(timeline, rows, schema.may_mask)]]
+    return start_ns
+
+
+def _is_any_between(times_ns: I64, from_ns: int, to_ns: int) -> bool:
+    first, last = np.searchsorted(times_ns, [from_ns, to_ns])
+    return bool(first < last)
 
 
 def _named(timeline: Timeline) -> Iterator[AttentionSpan]:

@@ -31,6 +31,7 @@ class Finding:
     ranks: int  # that it was seen on
     places: tuple[ClaimedTime, ...]  # the longest stretches that it claims
     evidence: tuple[Evidence, ...]
+    fix: Evidence | None = None  # filled with what was seen; None: the page has a pattern
 
     @property
     def share(self) -> float:

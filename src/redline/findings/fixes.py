@@ -3,6 +3,7 @@
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
+from redline.timeline.host_evidence import LoaderFacts
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
@@ -29,6 +30,58 @@ def optimizer_fix(totals: MatchTotals) -> Evidence:
         "Write the update of {optimizer} with torch._foreach_* operators, or compile it: "
         "step = torch.compile(optimizer.step).",
         {"optimizer": kind},
+    )
+
+
+MOST_WORKERS = 8  # of a loader: more rarely help, and each takes memory
+
+
+def loader_names(analysis: RankAnalysis) -> dict[str, str]:
+    """What a fix of the data loader is filled with; "" where it is not known."""
+    evidence = analysis.timeline.evidence
+    loader = evidence.facts.loaders[0] if len(evidence.facts.loaders) == 1 else None
+    free = _free_cores(analysis)
+    return {
+        "use": "training" if is_training(analysis) else "inference",
+        "target": "gpu" if analysis.on_gpu else "cpu",
+        "dataset": loader.dataset if loader is not None else "",
+        "workers": str(_more_workers(loader, free)) if loader is not None and free is not None else "",
+        "free": str(free) if free is not None else "",
+    }
+
+
+def _free_cores(analysis: RankAnalysis) -> int | None:
+    """For the workers of one rank, if all ranks are on this machine; None where its cores are not known."""
+    machine = analysis.timeline.evidence.machine
+    known = [cores for cores in (machine.cores_allowed, machine.quota_cores) if cores]
+    ranks = max(analysis.timeline.metadata.world_size, 1)
+    return max(int(min(known)) // ranks - 1, 0) if known else None
+
+
+def _more_workers(loader: LoaderFacts, free: int) -> int:
+    """Twice as many as there are, as far as there are cores; 0 where that is no more."""
+    wanted = min(2 * loader.workers or MOST_WORKERS // 2, MOST_WORKERS, free)
+    return wanted if wanted > loader.workers else 0
+
+
+def loader_fix(totals: MatchTotals) -> Evidence | None:
+    """None where neither the loader nor the machine is known: then the page has a pattern."""
+    names = totals.names
+    if names["free"] == "0" or names["workers"] == "0":
+        return Evidence("No core is left for more workers here: make a sample cheaper, or store what was decoded once.")
+    if not names["workers"]:
+        return None
+    values = {"dataset": names["dataset"], "workers": names["workers"]}
+    if names["target"] == "gpu":
+        return Evidence(
+            "Load {dataset} in worker processes and keep the loader's other arguments: "
+            "DataLoader(..., num_workers={workers}, persistent_workers=True, pin_memory=True).",
+            values,
+        )
+    return Evidence(
+        "Load {dataset} in worker processes and keep the loader's other arguments: "
+        "DataLoader(..., num_workers={workers}, persistent_workers=True).",
+        values,
     )
 
 

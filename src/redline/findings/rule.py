@@ -66,6 +66,7 @@ class Rule:
     numerics: Numerics
     grade: Grade
     explain: Callable[[MatchTotals], Iterable[Evidence]]
+    fix: Callable[[MatchTotals], Evidence | None] | None = None  # the smallest fix, filled with what was seen
     figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `match` found something, as it does names
     names: tuple[str, ...] = ()
     match: Callable[[RankAnalysis], RuleMatch | None] | None = None

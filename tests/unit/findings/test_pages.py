@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redline.findings import pages
+from redline.findings.evidence import Numerics
 from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
@@ -75,6 +76,22 @@ def test_a_page_says_the_same_in_both_languages(code: str) -> None:
     for name in SECTIONS:
         stated, told = (set(NUMBER.findall(getattr(page, name))) for page in (english, chinese))
         assert len(stated & told) >= SPELLED_OUT * len(stated), (name, stated - told)
+
+
+NUMERICS_OF_CODE = (
+    (re.compile(r"torch\.compile\(|mark_dynamic|fused=True|channels_last|scaled_dot_product"), Numerics.REASSOCIATION),
+    (re.compile(r"autocast|compress_hook|quantize_"), Numerics.LOWER_PRECISION),
+)
+"""What code does to numbers at least, by what it calls."""
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_numerics_are_those_of_the_code_that_is_pasted(code: str) -> None:
+    order = list(Numerics)
+    for found in BLOCK.finditer(page_of(code).smallest_fix + "\n"):
+        for pattern, numerics in NUMERICS_OF_CODE:
+            if pattern.search(found["code"]):
+                assert order.index(BY_CODE[code].numerics) >= order.index(numerics)
 
 
 def test_titles_fit_on_a_line() -> None:

@@ -8,7 +8,7 @@ import pytest
 from redline.analysis.rank.host_activity import sites_of
 from redline.timeline.timeline import NONE
 from redline.trace.call_sites import site_in
-from tests.conftest import document, launch, op, read_one, row_of
+from tests.conftest import document, launch, op, read_one, row_of, span
 
 PACKAGES = "/home/u/env/lib/python3.7/site-packages/"
 INSIDE_TORCH = f"{PACKAGES}torch/nn/functional.py(1169): dropout"
@@ -34,11 +34,11 @@ def test_the_innermost_function_that_is_neither_torchs_nor_pythons(stack: str, s
 def test_what_an_operator_calls_is_called_from_its_site(tmp_path: Path) -> None:
     stack = f"{INSIDE_TORCH};train.py(54): <module>"
     events = [
-        op("aten::outer", 0, 20, **{"Call stack": stack}),
+        span("cpu_op", "aten::outer", 0, 20, args={"Call stack": stack}),
         op("aten::inner", 5, 10),
         launch(8, 1),
         op("aten::alone", 30, 5),
-        op("aten::broken", 40, 5, **{"Call stack": 3}),
+        span("cpu_op", "aten::broken", 40, 5, args={"Call stack": 3}),
     ]
     timeline = read_one(document(events), tmp_path)
     rows = np.array([row_of(timeline, f"aten::{name}") for name in ("outer", "inner", "alone", "broken")] + [NONE])

@@ -21,7 +21,8 @@ class Card:
     title: str
     bound: str  # "" for a remark, which claims no time
     evidence: tuple[str, ...]
-    fix: str
+    fix: str  # here, or the first sentence of the page's
+    fix_here: str  # filled with what was seen; "" where that is not enough
     page: Page
 
     @property
@@ -36,12 +37,14 @@ def cards_of(findings: Sequence[Finding]) -> tuple[Card, ...]:
 
 def card_of(finding: Finding) -> Card:
     page = page_of(finding.code, spoken())
+    fix_here = sentence(finding.fix) if finding.fix is not None else ""
     return Card(
         code=finding.code,
         title=page.title,
         bound=bound_text(finding),
         evidence=tuple(map(sentence, finding.evidence)),
-        fix=fix_text(page.smallest_fix),
+        fix=fix_here or fix_text(page.smallest_fix),
+        fix_here=fix_here,
         page=page,
     )
 

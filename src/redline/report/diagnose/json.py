@@ -110,6 +110,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "accounts": {code(account): amount for account, amount in finding.accounts.items()},
         "places": list(map(asdict, finding.places)),
         "evidence": list(map(_evidence, finding.evidence)),
+        "fix": [_evidence(finding.fix)] if finding.fix is not None else [],
     }
 
 

@@ -77,7 +77,13 @@ def _said(card: Card) -> str:
 def _details(card: Card) -> list[str]:
     """Folded; the prose is ours and Markdown already."""
     page = card.page
-    parts = ((_("Cause"), page.cause), (_("Smallest fix"), page.smallest_fix), (_("Thorough fix"), page.thorough_fix))
+    here = [(_("Fix here"), escaped(card.fix_here))] if card.fix_here else []
+    parts = (
+        (_("Cause"), page.cause),
+        *here,
+        (_("Smallest fix"), page.smallest_fix),
+        (_("Thorough fix"), page.thorough_fix),
+    )
     text = "\n\n".join(_("**{name}.** {prose}").format(name=name, prose=prose) for name, prose in parts)
     summary = _("Cause and fix")
     folded = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"

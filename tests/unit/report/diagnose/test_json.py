@@ -111,6 +111,7 @@ KEYS = {
         "ranks": int,
         "places": list,
         "evidence": list,
+        "fix": list,
         "share": float,
         "alone_share": float,
         "speedup": float,

@@ -24,6 +24,9 @@ from redline.findings.sharding import parameter_gathers
 
 LEAST_SHARE = 0.05  # of the step
 MOSTLY_LAST = 0.5  # of the exposed time
+MANY_SMALL = 32  # to a step, none larger than the first bucket of DDP: its buckets are fewer, or larger
+MANY_UNKNOWN = 256  # to a step, of unknown size: as buckets of DDP these would be 6 GiB of gradients
+FIRST_BUCKET_BYTES = 1 << 20
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
@@ -97,6 +100,19 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield from untold(totals)
 
 
+def fix(totals: MatchTotals) -> Evidence | None:
+    """The size of buckets changes nothing for tensors that are sent one by one."""
+    largest_bytes = totals.figures["largest_bytes"]
+    many = MANY_SMALL if largest_bytes else MANY_UNKNOWN
+    if totals.per_step("buckets") < many or largest_bytes > FIRST_BUCKET_BYTES:
+        return None
+    return Evidence(
+        "Send {buckets:,} tensors as a few: wrap the model in DistributedDataParallel, or flatten all gradients into "
+        "one tensor before dist.all_reduce.",
+        {"buckets": round(totals.per_step("buckets"))},
+    )
+
+
 RULE = Rule(
     code="RL-N01",
     claims=ClaimOrder.GRADIENT_TRANSFER,
@@ -104,6 +120,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match_job=match_job,
     explain=explain,
+    fix=fix,
     least_share=LEAST_SHARE,
     applies_to_plans=True,
 )

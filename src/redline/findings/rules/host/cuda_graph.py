@@ -86,7 +86,7 @@ def stacks_inflate() -> Evidence:
 RULE = Rule(
     code="RL-H01",
     claims=ClaimOrder.LAUNCHES,
-    numerics=Numerics.BITWISE,
+    numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
     match=match,
     explain=explain,

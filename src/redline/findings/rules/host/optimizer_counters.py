@@ -6,6 +6,7 @@ from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.fixes import optimizer_fix
 from redline.findings.optimizer_work import cost, optimizer_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace import schema
@@ -55,6 +56,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    fix=optimizer_fix,
     figures=("reads", "calls", "host_ns", "idle_ns"),
     names=("optimizer",),
     least_share=LEAST_SHARE,

@@ -39,7 +39,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 RULE = Rule(
     code="RL-H11",
     claims=ClaimOrder.MOMENTS,
-    numerics=Numerics.BITWISE,
+    numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
     match=match,
     explain=explain,

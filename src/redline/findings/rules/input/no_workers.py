@@ -8,12 +8,14 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.fixes import loader_fix, loader_names
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 WAITING_SHARE = 0.03  # of the step
+NAMES = ("use", "target", "dataset", "workers", "free")
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -29,19 +31,31 @@ def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatc
     if waiting_ns <= WAITING_SHARE * analysis.steps_ns:
         return None
     figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
-    return RuleMatch(claim=time, figures=figures)
+    return RuleMatch(claim=time, figures=figures, names=loader_names(analysis))
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
-    yield Evidence(
-        "The training process itself loads each batch, {loading_ns} of each {step_ns} step; the device "
-        "is idle for {waiting_ns} of that.",
-        {
-            "loading_ns": totals.per_step("loading_ns"),
-            "step_ns": totals.step_ns,
-            "waiting_ns": totals.per_step("waiting_ns"),
-        },
-    )
+    values = loading_values(totals)
+    if totals.names["use"] == "training":
+        yield Evidence(
+            "The training process itself loads each batch, {loading_ns} of each {step_ns} step; the device "
+            "is idle for {waiting_ns} of that.",
+            values,
+        )
+    else:
+        yield Evidence(
+            "The process that runs the model loads each batch itself, {loading_ns} of each {step_ns} step; the device "
+            "is idle for {waiting_ns} of that.",
+            values,
+        )
+
+
+def loading_values(totals: MatchTotals) -> dict[str, float]:
+    return {
+        "loading_ns": totals.per_step("loading_ns"),
+        "step_ns": totals.step_ns,
+        "waiting_ns": totals.per_step("waiting_ns"),
+    }
 
 
 RULE = Rule(
@@ -51,6 +65,8 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    fix=loader_fix,
     figures=("loading_ns", "waiting_ns"),
+    names=NAMES,
     least_share=WAITING_SHARE,
 )

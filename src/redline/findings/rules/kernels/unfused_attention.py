@@ -34,6 +34,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "attentions": float(len(attention_spans)),
         "attention_ns": float(attention_ns),
         "unrated": float(not kept_ns.all()),
+        "masked": float(sum(attention_span.masked for attention_span in attention_spans)),
+        "shaped": float(sum(attention_span.scores != UNKNOWN for attention_span in attention_spans)),
     }
     names = {"scores": f"{queries} x {keys}" if queries else ""}
     return RuleMatch(claim=savings(analysis, beyond(analysis, group, kept_ns)), figures=figures, names=names)
@@ -99,6 +101,23 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence("How long fused attention would take here is unknown, so the bound is all of that time.")
 
 
+def fix(totals: MatchTotals) -> Evidence | None:
+    """Nothing says what a mask hides: `is_causal=True` is nowhere proposed."""
+    masked, shaped = totals.figures["masked"], totals.figures["shaped"]
+    if not shaped:
+        return None
+    if not masked:
+        return Evidence(
+            "Call scaled_dot_product_attention(q, k, v) of torch.nn.functional; no mask was seen. With Transformers: "
+            'attn_implementation="sdpa".'
+        )
+    return Evidence(
+        "Call scaled_dot_product_attention(q, k, v, attn_mask=mask) of torch.nn.functional, with the mask where there "
+        'is one now, in {masked:,} of {attentions:,} attentions. With Transformers: attn_implementation="sdpa".',
+        {"masked": round(masked), "attentions": round(shaped)},
+    )
+
+
 RULE = Rule(
     code="RL-C07",
     claims=ClaimOrder.MEMORY_TRAFFIC,
@@ -106,7 +125,8 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
-    figures=("attentions", "attention_ns", "unrated"),
+    fix=fix,
+    figures=("attentions", "attention_ns", "unrated", "masked", "shaped"),
     names=("scores",),
     least_share=0.05,
     applies_to_plans=True,

@@ -102,6 +102,16 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         )
 
 
+def fix(totals: MatchTotals) -> Evidence | None:
+    """Settings of the caching allocator do nothing where it is off."""
+    if not totals.figures["uncached"]:
+        return None
+    return Evidence(
+        "Run without PYTORCH_NO_CUDA_MEMORY_CACHING, so that the allocator keeps memory: "
+        "unset PYTORCH_NO_CUDA_MEMORY_CACHING."
+    )
+
+
 RULE = Rule(
     code="RL-M01",
     claims=ClaimOrder.MOMENTS,
@@ -109,6 +119,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    fix=fix,
     figures=("calls", "calling_ns", "steps", "uncached"),
     least_share=0.0,
 )

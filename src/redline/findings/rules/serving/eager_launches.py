@@ -71,7 +71,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 RULE = Rule(
     code="RL-ID01",
     claims=ClaimOrder.ENGINE_LAUNCHES,
-    numerics=Numerics.BITWISE,
+    numerics=Numerics.REASSOCIATION,
     grade=Grade.MEASURED,
     match=match,
     explain=explain,

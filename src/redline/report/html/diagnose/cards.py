@@ -46,6 +46,7 @@ class PageCard:
     bound: str  # all of this as a sentence
     segments: tuple[Segment, ...]
     evidence: tuple[str, ...]
+    fix_here: str
     fix: Markup
     numerics: str
     numerics_class: str
@@ -73,6 +74,7 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
         bound=card.bound,
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
+        fix_here=card.fix_here,
         fix=prose(card.page.smallest_fix, codes),
         numerics=numerics_text(finding.numerics),
         numerics_class=account_names.code(finding.numerics),
