@@ -1,7 +1,8 @@
 """The order in which rules claim time: each gets what the rules before it have left.
 
-What happens at single moments claims first, then launching as a whole, then what single kernels could save, then
-communication. So a cause that another one's fix would remove as well gets only what that one leaves.
+Time in which the job had no core is nobody else's. Then what happens at single moments claims, then launching as a
+whole, then what single kernels could save, then communication. So a cause that another one's fix would remove as well
+gets only what that one leaves.
 """
 
 from enum import IntEnum, auto
@@ -9,6 +10,9 @@ from enum import IntEnum, auto
 
 class ClaimOrder(IntEnum):
     """First to last. Rules of the same place claim in the order of their codes."""
+
+    # no time of the job at all: its thread had no core
+    STARVED = auto()
 
     # single moments
     MOMENTS = auto()  # loading, waiting for the device, pauses

@@ -8,6 +8,7 @@ import os
 from redline.launch.inside.exception_origin import tolerated
 
 open_file = open  # as it was before the script began, which may put another in its place
+open_descriptor, read_descriptor, close_descriptor = os.open, os.read, os.close
 _OUT_OF_THE_WAY = 99  # or the highest number that there is
 
 
@@ -39,6 +40,15 @@ def _kilobytes(path: str, name: bytes) -> int:
     """0 where the system does not say."""
     with open_file(path, "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(name)), 0)
+
+
+def system_file(path: str, most_bytes: int = 4096) -> bytes:
+    """What a small file of the kernel says, in three calls: it is read between two steps."""
+    descriptor = open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_descriptor(descriptor, most_bytes)
+    finally:
+        close_descriptor(descriptor)
 
 
 def out_of_the_way(descriptor: int) -> int:

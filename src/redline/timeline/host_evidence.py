@@ -48,7 +48,8 @@ class MachineShare:
     throttled_ns: int | None = None  # by that quota, in the window
     torch_threads: int | None = None
     interop_threads: int | None = None
-    running: float | None = None  # processes and threads that could run, of the whole machine
+    running: float | None = None  # threads that could run at one moment, of the whole machine
+    ranks: int | None = None  # of the job on this machine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -179,9 +179,13 @@ def test_a_rule_of_another_version_is_not_looked_at() -> None:
     check_matches(decoded(changed(put("sightings", 0, "code", to="RL-Z99")), "a.digest"), "a.digest")
 
 
+def without_figures(record: dict[str, Any]) -> None:
+    next(match for match in record["sightings"] if match["code"] == "RL-D01")["figures"].clear()
+
+
 def test_a_bad_digest_among_good_ones_is_named_and_the_others_are_diagnosed(tmp_path: Path) -> None:
     (tmp_path / "rank-0.digest").write_bytes(changed(lambda _: None))
-    (tmp_path / "rank-1.digest").write_bytes(changed(lambda record: record["sightings"][0]["figures"].clear()))
+    (tmp_path / "rank-1.digest").write_bytes(changed(without_figures))
     (tmp_path / "rank-2.digest").write_bytes(changed(put("facts", "kernels", to=-1)))
     (tmp_path / "rank-3.digest").write_bytes(changed(put("kernels", 0, "dtype", to="\x1b]52;c;cm0gLXJm\x07")))
     done = run_redline("diagnose", tmp_path, "-v", "--kernels")

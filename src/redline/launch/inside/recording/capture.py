@@ -86,7 +86,13 @@ class Capture:
 
         In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
         """
-        return (self.facts, MachineShareCollector(), ThreadTimeCollector(), GcRunCollector(), StepCounterCollector())
+        return (
+            self.facts,
+            MachineShareCollector(self._context),
+            ThreadTimeCollector(),
+            GcRunCollector(),
+            StepCounterCollector(),
+        )
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING

@@ -7,14 +7,17 @@ import os
 import torch
 
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.process import open_file
+from redline.launch.process import system_file
+from redline.launch.shared_state import PID, STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from redline.launch.inside.process_context import ProcessContext
+
 _CGROUPS = "/sys/fs/cgroup"
-_MOST_READINGS = 32  # of how many threads run
+_MOST_READINGS = 8  # of how many threads run
 
 
 class MachineShareCollector:
@@ -22,7 +25,8 @@ class MachineShareCollector:
 
     key = "machine"
 
-    def __init__(self) -> None:
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
         self._running: list[int] = []
         self._throttled_ns: int | None = None
         self._part: dict[str, object] = {}
@@ -48,6 +52,7 @@ class MachineShareCollector:
             "torch_threads": _known(torch.get_num_threads),
             "interop_threads": _known(torch.get_num_interop_threads),
             "running": sum(self._running) / len(self._running) if self._running else None,
+            "ranks": _known(lambda: sum(1 for words in self._context.shared.words() if words[PID] and words[STEPS])),
         }
 
     def part(self) -> object:
@@ -65,8 +70,7 @@ def _known(ask: Callable[[], int]) -> int | None:
 
 
 def _content(path: str) -> str:
-    with open_file(path, "rb", buffering=0) as file:
-        return file.read(4096).decode("ascii", "replace")
+    return system_file(path).decode("ascii", "replace")
 
 
 def quota_cores() -> float | None:

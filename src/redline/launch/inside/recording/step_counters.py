@@ -10,7 +10,7 @@ from _thread import get_native_id
 from time import process_time_ns, thread_time_ns, time_ns
 
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.process import open_file
+from redline.launch.process import system_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def run_queue_ns(path: str) -> int | None:
 def schedstat(path: str) -> tuple[int, int] | None:
     """CPU time and time in the run queue of a thread. A kernel without the counters writes noughts, or has no file."""
     with tolerated(OSError, ValueError):
-        with open_file(path, "rb", buffering=0) as file:
-            cpu, waited, slices = map(int, file.read(128).split())
+        cpu, waited, slices = map(int, system_file(path, 128).split())
         return (cpu, waited) if slices else None
     return None

@@ -11,7 +11,7 @@ from _thread import get_native_id
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.step_counters import schedstat
-from redline.launch.process import open_file
+from redline.launch.process import system_file
 
 _TASKS = "/proc/self/task"
 _MOST_READ = 512
@@ -85,6 +85,6 @@ def _python_names() -> dict[int, str]:
 
 
 def _system_name(tid: int) -> str:
-    with tolerated(OSError), open_file(f"{_TASKS}/{tid}/comm", "rb", buffering=0) as file:
-        return file.read(64).decode("utf-8", "replace").strip()
+    with tolerated(OSError):
+        return system_file(f"{_TASKS}/{tid}/comm").decode("utf-8", "replace").strip()
     return ""

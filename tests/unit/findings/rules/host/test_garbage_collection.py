@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.conftest import document, span
-from tests.unit.findings.conftest import claimed_ns, found, matched
+from tests.conftest import document, op, span
+from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.unit.findings.host_record import at_ns, evidence
 from tests.unit.findings.rules.conftest import two_kernels
 
 
@@ -20,3 +21,23 @@ def test_h09_leaves_a_pause_without_a_collection_alone() -> None:
 def test_h09_leaves_a_collection_alone_that_the_device_does_not_wait_for() -> None:
     events = two_kernels(480, 470, span("python_function", "Python GC", 100, 300))
     assert "RL-H09" not in found(document(events))
+
+
+def collections(*runs: tuple[float, float]) -> dict[str, object]:
+    """As Python's own callbacks told of them, from and for so many microseconds."""
+    return {"begin_ns": [at_ns(begin) for begin, _ in runs], "dur_ns": [round(took * 1000) for _, took in runs]}
+
+
+def test_h09_knows_collections_that_run_recorded_without_stacks() -> None:
+    data = document(two_kernels(103, 500), **evidence(collections=collections((100, 300))))
+    assert claimed_ns(data, "RL-H09") == 300_000
+
+
+def test_h09_claims_all_of_a_collection_on_a_cpu() -> None:
+    events = [step(0, 0, 1000), op("aten::mm", 0, 300), op("aten::mm", 700, 300)]
+    data = document(events, **evidence(collections=collections((350, 300))))
+    assert claimed_ns(data, "RL-H09") == 300_000
+
+
+def test_h09_is_silent_where_none_was_recorded() -> None:
+    assert "RL-H09" not in matched(document(two_kernels(103, 500), **evidence(collections=collections())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import signal
 import threading
 import time
@@ -12,12 +13,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording import host_evidence, machine_share
 from redline.launch.inside.recording.gc_runs import GcRunCollector
 from redline.launch.inside.recording.host_evidence import Collected, EvidenceRecorder
 from redline.launch.inside.recording.machine_share import MachineShareCollector
 from redline.launch.inside.recording.step_counters import StepCounterCollector
 from redline.launch.inside.recording.thread_times import ThreadTimeCollector
+from redline.launch.settings import Settings
+from redline.launch.shared_state import PID, STEPS, SharedState
 
 
 def record(evidence: EvidenceRecorder) -> dict[str, object]:
@@ -104,7 +108,11 @@ def test_busy_threads_are_named() -> None:
 
 
 def test_the_share_of_the_machine() -> None:
-    evidence = EvidenceRecorder((MachineShareCollector(),))
+    shared = SharedState.make(1)
+    slot = shared.claim(0)
+    slot.words[PID], slot.words[STEPS] = os.getpid(), 3
+    context = ProcessContext(shared, 0, slot, Settings({}))
+    evidence = EvidenceRecorder((MachineShareCollector(context),))
     evidence.window_opened()
     evidence.step_ended()
     evidence.window_closed()
@@ -113,6 +121,7 @@ def test_the_share_of_the_machine() -> None:
     assert 1 <= machine["cores_allowed"] <= machine["cores"]
     assert machine["torch_threads"] >= 1
     assert machine["running"] >= 1
+    assert machine["ranks"] == 1
 
 
 @pytest.mark.parametrize(
