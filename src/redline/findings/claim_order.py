@@ -13,6 +13,7 @@ class ClaimOrder(IntEnum):
 
     # no time of the job at all: its thread had no core
     STARVED = auto()
+    THREADS = auto()  # of the process hold it up
 
     # single moments
     MOMENTS = auto()  # loading, waiting for the device, pauses
