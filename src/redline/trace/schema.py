@@ -206,6 +206,7 @@ def kind_of(category: str) -> Kind:
 
 PROFILER_STEP = "ProfilerStep"
 OPTIMIZER_STEP = "Optimizer.step#"
+ZERO_GRAD = "Optimizer.zero_grad#"
 DATA_LOADER = "enumerate(DataLoader)#"
 LOST_NAME = "unknown"  # what Kineto's exporter writes for a name with non-ASCII letters
 
@@ -338,6 +339,9 @@ _BOOKKEEPING_OPERATOR = re.compile(
 )
 _BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$")
 _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call CompiledFxGraph|Inductor)")
+_IN_PLACE = re.compile(
+    r"^aten::(?!(detach|requires_grad|resize|set|squeeze|unsqueeze|t|transpose|as_strided)_$)\w*[a-z0-9]_$"
+)
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
 
 
@@ -371,6 +375,25 @@ def is_data_loader(name: str) -> bool:
 
 def is_optimizer_step(name: str) -> bool:
     return name.startswith(OPTIMIZER_STEP)
+
+
+def is_zero_grad(name: str) -> bool:
+    return name.startswith(ZERO_GRAD)
+
+
+def is_module_call(python_name: str) -> bool:
+    """Whether a recorded Python call is that of a module."""
+    return python_name.startswith("nn.Module: ")
+
+
+def writes_in_place(operator_name: str) -> bool:
+    """Whether an operator changes values of its first argument, or of lists of tensors, as an optimizer does."""
+    return _IN_PLACE.match(operator_name) is not None
+
+
+def accumulates_gradient(operator_name: str) -> bool:
+    """Whether a node of the backward pass hands a parameter its gradient."""
+    return operator_name.startswith("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")
 
 
 def is_loader_in_process(name: str) -> bool:

@@ -16,6 +16,7 @@ from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.packing import PackedIntervals
+from redline.analysis.rank.phases import PhaseSums
 from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.analysis.rank.rank_match import RankMatch
 from redline.hardware.machine import Machine
@@ -112,6 +113,7 @@ class Digest:
     series: tuple[CollectiveSeries, ...]
     matches: Sequence[RankMatch] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
+    phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
 
     @property
     def exposed(self) -> Intervals:
@@ -142,6 +144,7 @@ def digest_of(
         spent=PackedSpent.of(spent),
         series=series,
         matches=match(analysis) if match is not None else (),
+        phases=analysis.phases.sums,
     )
 
 

@@ -11,6 +11,7 @@ from redline.analysis.rank.digest_limits import LONGEST_NS
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries, Exchanges, Spent
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
+from redline.analysis.rank.phases import CELLS, PhaseSums
 from redline.analysis.rank.rank_match import MOST_PLACES, RankMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
@@ -66,6 +67,12 @@ def check_kernels(rows: Sequence[KernelRow]) -> None:
     _expect(not ((needs_ns < 0) | (needs_ns > _LARGEST_NEED_NS)).any(), "what a kernel needs is no time")
     unknown = np.isnan(needs_ns.reshape(-1, 2))
     _expect(bool((unknown[:, 0] == unknown[:, 1]).all()), "a kernel of which one need is known, and the other is not")
+
+
+def check_phases(phases: PhaseSums, ledger: Ledger) -> None:
+    """There are none, or they add up to the steps."""
+    _expect(len(phases) in (0, CELLS), "phases of another number")
+    _expect(not phases or sum(phases) == int(ledger.steps.sum()), "phases do not add up to the steps")
 
 
 def check_match(match: RankMatch, ledger: Ledger, window_ns: tuple[int, int]) -> None:

@@ -26,6 +26,7 @@ from redline.analysis.rank.digest_check import (
     check_kernels,
     check_ledger,
     check_match,
+    check_phases,
     check_rates,
 )
 from redline.analysis.rank.digest_limits import Count, Duration, Measure, Time
@@ -34,6 +35,7 @@ from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed, unpacked
+from redline.analysis.rank.phases import CELLS
 from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import DIGEST_ENDING, Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
@@ -86,6 +88,7 @@ class _Wire:
     series: Annotated[tuple[CollectiveSeries, ...], Meta(max_length=65_536)]
     sightings: Annotated[tuple[_WireMatch, ...], Meta(max_length=256)]  # matches, under their name in files
     left_out: dict[str, Count]
+    phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +209,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         series=digest.series,
         sightings=tuple(map(_wire_match, digest.matches)),
         left_out=digest.left_out,
+        phases=digest.phases,
     )
     return _squeezed(wire)
 
@@ -304,6 +308,7 @@ def _digest(wire: _Wire) -> Digest:
     exchanges, spent = _exchanges(wire)
     check_kernels(wire.kernels)
     check_rates(wire.facts, wire.arithmetic)
+    check_phases(wire.phases, ledger)
     for sighting in wire.sightings:
         check_match(_match(sighting), ledger, wire.window_ns)
     return Digest(
@@ -322,6 +327,7 @@ def _digest(wire: _Wire) -> Digest:
         series=tuple(map(_shared, wire.series)),
         matches=PackedRows.of(wire.sightings, _matches),
         left_out=wire.left_out,
+        phases=wire.phases,
     )
 
 

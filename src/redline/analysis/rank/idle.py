@@ -96,7 +96,7 @@ def _submissions(timeline: Timeline, rows: I64) -> tuple[I64, I64]:
     Work without a launch was launched before the next work of its stream, as streams keep their order.
     """
     spans, work = timeline.spans, timeline.device_work
-    launch = _launch_or_next(timeline)
+    launch = launch_or_next(timeline)
     place = np.searchsorted(work.row, rows)
     call = np.full(len(rows), NONE, np.int64)
     call[rows != NONE] = launch[place[rows != NONE]]
@@ -107,7 +107,7 @@ def _submissions(timeline: Timeline, rows: I64) -> tuple[I64, I64]:
     return call, np.where(blocking, spans.start_ns[call], submitted_ns)
 
 
-def _launch_or_next(timeline: Timeline) -> I64:
+def launch_or_next(timeline: Timeline) -> I64:
     """For each piece of device work its launch, else that of the next piece on its stream that has one."""
     work = timeline.device_work
     launch = work.launch.astype(np.int64)

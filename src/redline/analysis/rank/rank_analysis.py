@@ -12,6 +12,7 @@ from redline.analysis.rank.backward_passes import Passes, passes_of
 from redline.analysis.rank.idle import Idle, idle_of
 from redline.analysis.rank.kernels import RatedKernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
+from redline.analysis.rank.phases import Phases, phases_of
 from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
@@ -53,6 +54,11 @@ class RankAnalysis:
     @cached_property
     def passes(self) -> Passes:
         return passes_of(self.timeline)
+
+    @cached_property
+    def phases(self) -> Phases:
+        """Steps cut into input, forward, backward, optimizer and between."""
+        return phases_of(self.timeline, self.activity, self.idle, self.passes, self.ledger)
 
     def idle_in(self, *accounts: Account) -> Intervals:
         """Idle time of these accounts."""

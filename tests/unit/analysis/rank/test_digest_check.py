@@ -92,6 +92,8 @@ RANGES = {
     "a step that ends late": (column("ledger", 1, 2**62, 2 + len(ACCOUNTS)), "a step does not end inside the window"),
     "a negative account": (column("ledger", 2, -7, 2 + len(ACCOUNTS)), "an account of a step is no time"),
     "accounts that are not the step": (column("ledger", 2, 7, 2 + len(ACCOUNTS)), "accounts add up to each step"),
+    "too few phases": (put("phases", to=[1]), "phases of another number"),
+    "phases that are not the steps": (put("phases", 0, to=1), "phases do not add up to the steps"),
     "exposed time outside": (column("exposed", 1, 2**61, 2), "exposed is not inside the window"),
     "an exchange of no kind": (column("exchanges", 2, 99, 14), "an exchange of no kind"),
     "an exchange of no length": (column("exchanges", 1, 0, 14), "an exchange of no length"),
