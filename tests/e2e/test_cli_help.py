@@ -44,6 +44,7 @@ FLAGS = {
         "--lang LANG",
         "--machine NAME|FILE",
         "--no-cache",
+        "--phases",
         "--ranks",
         "--redact",
         "--step-regex RE",

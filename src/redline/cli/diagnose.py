@@ -56,6 +56,7 @@ TABLES = {
     "collectives": "collectives by kind and size: time, hidden and waiting share, bandwidth",
     "ranks": "ranks: step, accounts, lateness",
     "steps": "steps: length and accounts of each",
+    "phases": "phases: input, forward, backward, optimizer, between steps; what of each is device, host, waiting",
     "host": "what the host did while the device waited for it",
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS, Account, place
 from redline.analysis.job.collective_table import CollectiveRow, collective_table
 from redline.analysis.job.lateness import Lateness, lateness_of
+from redline.analysis.job.phase_table import PhaseRow, phase_table
 from redline.analysis.job.row_tables import host_activities_of, kernels_of
 from redline.analysis.job.shared_collectives import shared_collectives
 from redline.analysis.rank.comparable_ranks import kinds_of
@@ -40,6 +41,7 @@ class Diagnosis:
     unmatched_ns: int  # exposed communication that could not be told from waiting, over all ranks
     exposed_ns: int  # all exposed communication, over all ranks
     waiting: tuple[Intervals, ...]  # for each rank its exposed communication that was waiting for others
+    phases: tuple[PhaseRow, ...] = ()  # of the average step; none where the traces do not tell them
 
     @property
     def predicted(self) -> bool:
@@ -88,6 +90,7 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         unmatched_ns=unmatched_ns,
         exposed_ns=_exposed_ns(ranks),
         waiting=waiting,
+        phases=phase_table(ranks),
     )
 
 

@@ -178,6 +178,7 @@ complete -c redline -n '__fish_seen_subcommand_from diagnose' -l kernels -d 'add
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l collectives -d 'add a table of collectives by kind and size time, hidden and waiting...'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l ranks -d 'add a table of ranks step, accounts, lateness'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l steps -d 'add a table of steps length and accounts of each'
+complete -c redline -n '__fish_seen_subcommand_from diagnose' -l phases -d 'add a table of phases input, forward, backward, optimizer, between steps'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l host -d 'add a table of what the host did while the device waited for it'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l json -d 'the same as --format json'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l format -x -a 'csv html json md text' -d 'text, html, md, json, or csv for one table'

@@ -66,6 +66,7 @@ _shtab_redline_diagnose_options=(
   "*--collectives[add a table of collectives by kind and size time, hidden and waiting...]"
   "*--ranks[add a table of ranks step, accounts, lateness]"
   "*--steps[add a table of steps length and accounts of each]"
+  "*--phases[add a table of phases input, forward, backward, optimizer, between steps]"
   "*--host[add a table of what the host did while the device waited for it]"
   "--json[the same as --format json]"
   "--format[text, html, md, json, or csv for one table]:format:(csv html json md text)"

@@ -66,6 +66,7 @@ def _record(result: DiagnoseResult) -> dict[str, Any]:
         "praise": list(map(_evidence, findings.praise)),
         "steps": asdict(outline.steps),
         "waterfall": [_bar(bar) for bar in outline.waterfall],
+        "phases": [asdict(row) | {"phase": str(row.phase), "time_ns": row.time_ns} for row in diagnosis.phases],
         "largest": [code(bar.account) for bar in outline.largest],
         "utilisation": None if outline.utilisation is None else asdict(outline.utilisation),
         "unseen": [{**asdict(remark), "what": str(remark.what)} for remark in outline.unseen],

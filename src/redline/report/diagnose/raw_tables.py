@@ -12,6 +12,7 @@ from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import WaterfallBar
 from redline.analysis.job.lateness import LateRank
+from redline.analysis.job.phase_table import PhaseRow
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
@@ -211,10 +212,11 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "host": (*_codes("account", "kind"), *_texts("name", "region", "site"), *_whole("time_ns", "times")),
     "waterfall": (*_codes("account"), *_numbers("time_ns", "before_ns", "share")),
+    "phases": (*_codes("phase"), *_numbers("time_ns", "share", "device_ns", "host_ns", "waiting_ns")),
 }
 """Of each table, in order. docs/reference/python.md says what they mean."""
 
-_Row = Finding | KernelRow | CollectiveRow | _Rank | _Step | HostActivity | WaterfallBar
+_Row = Finding | KernelRow | CollectiveRow | _Rank | _Step | HostActivity | WaterfallBar | PhaseRow
 _ROWS: Mapping[str, Callable[[DiagnoseResult], Iterable[_Row]]] = {
     "findings": lambda result: (*result.findings.findings, *result.findings.remarks),
     "kernels": lambda result: result.diagnosis.kernels,
@@ -223,4 +225,5 @@ _ROWS: Mapping[str, Callable[[DiagnoseResult], Iterable[_Row]]] = {
     "steps": lambda result: _steps(result.diagnosis),
     "host": lambda result: result.diagnosis.doing,
     "waterfall": lambda result: result.outline.waterfall,
+    "phases": lambda result: result.diagnosis.phases,
 }

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+from redline.analysis.rank.host_phases import Phase
 from redline.report.language import _, marked, ngettext
 
 NO_ROWS: Mapping[str, str] = {
     "kernels": marked("no compute in the traces"),
     "collectives": marked("no communication in the traces"),
     "steps": marked("no steps in the traces"),
+    "phases": marked("the traces do not tell phases of a step apart"),
     "host": marked("the device never waited for the host, or the host was not recorded"),
 }
 KERNELS_NOTE = marked("all ranks, whole window; share: of the time of all compute kernels")
@@ -20,6 +22,15 @@ RANKS_NOTE = marked(
     "average step of each rank; caused: total time that others waited for it. Compare only ranks of the same kind"
 )
 STEPS_NOTE = marked("length: average of the ranks; accounts in percent of the step, over all ranks")
+PHASES_NOTE = marked("average step of a rank; work of the device counts in the phase that launched it")
+PHASE_KINDS_NOTE = marked("host: the device is idle; waiting: for other ranks, loader workers, or queued work")
+PHASE: Mapping[Phase, str] = {
+    Phase.INPUT: marked("input"),
+    Phase.FORWARD: marked("forward"),
+    Phase.BACKWARD: marked("backward"),
+    Phase.OPTIMIZER: marked("optimizer"),
+    Phase.BETWEEN: marked("between steps"),
+}
 HOST_NOTE = marked("what the host did while the device waited for it: over all ranks and the whole window")
 REGIME: Mapping[str, str] = {
     "compute": marked("compute"),
@@ -28,6 +39,10 @@ REGIME: Mapping[str, str] = {
     "above roof": marked("above roof"),
     "unknown": "-",
 }
+
+
+def phase(of: Phase) -> str:
+    return _(PHASE[of])
 
 
 def regime(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The tables of `diagnose`, as cells: kernels, collectives, ranks, steps, and what the host did."""
+"""The tables of `diagnose`, as cells: kernels, collectives, ranks, steps, phases, and what the host did."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.evidence import StepRow, step_rows
 from redline.analysis.job.lateness import LateRank
+from redline.analysis.job.phase_table import PhaseRow
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HOST_ACCOUNTS, HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
@@ -306,6 +307,34 @@ def _host_row(row: HostActivity, total_ns: int) -> tuple[str, ...]:
     )
 
 
+# --- phases -----------------------------------------------------------------------------------------------------------
+
+_PHASE_HEAD = (
+    marked("phase"),
+    marked("time"),
+    marked("share"),
+    marked("device"),
+    marked("host"),
+    marked("waiting"),
+)
+
+
+def phases(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
+    return ReportTable(
+        title=_("phases"),
+        empty=_(say.NO_ROWS["phases"]),
+        head=tuple(map(_, _PHASE_HEAD)),
+        rows=tuple(_phase_row(row) for row in diagnosis.phases if row.time_ns),
+        notes=(_(say.PHASES_NOTE), _(say.PHASE_KINDS_NOTE)),
+    )
+
+
+def _phase_row(row: PhaseRow) -> tuple[str, ...]:
+    parts = (row.device_ns, row.host_ns, row.waiting_ns)
+    times = (format_ns(round(part)) if part else "-" for part in parts)
+    return say.phase(row.phase), format_ns(round(row.time_ns)), percent(row.share), *times
+
+
 # --- all --------------------------------------------------------------------------------------------------------------
 
 FINDINGS = "findings"
@@ -314,6 +343,7 @@ TABLES: Mapping[str, Callable[..., ReportTable]] = {
     "collectives": collectives,
     "ranks": ranks,
     "steps": steps,
+    "phases": phases,
     "host": host,
 }
 

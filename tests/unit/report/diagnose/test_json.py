@@ -49,6 +49,7 @@ KEYS = {
         "praise": list,
         "steps": dict,
         "waterfall": list,
+        "phases": list,
         "largest": list,
         "utilisation": dict,
         "unseen": list,
@@ -119,6 +120,14 @@ KEYS = {
     "praise": {"message": str, "values": dict, "text": str},
     "ranks.steps": {"label": str, "phase": str, "start_ns": int, "length_ns": int, "accounts": dict},
     "waterfall": {"account": str, "time_ns": float, "before_ns": float, "share": float},
+    "phases": {
+        "phase": str,
+        "time_ns": float,
+        "share": float,
+        "device_ns": float,
+        "host_ns": float,
+        "waiting_ns": float,
+    },
     "unseen": {"what": str, "ranks": int, "count": int, "time_ns": int, "share": float, "detail": str},
     "failures": {"path": str, "message": str},
 }
@@ -145,7 +154,7 @@ def test_the_keys_are_frozen(record: dict[str, Any]) -> None:
     for rank in record["ranks"]:
         assert typed(rank) == KEYS["ranks"]
         assert all(typed(step) == KEYS["ranks.steps"] for step in rank["steps"])
-    for name in ("waterfall", "unseen", "failures", "findings", "praise"):
+    for name in ("waterfall", "phases", "unseen", "failures", "findings", "praise"):
         assert record[name]
         assert all(typed(one) == KEYS[name] for one in record[name])
     assert typed(record["verdict"]) == KEYS["verdict"]

@@ -199,7 +199,7 @@ def test_a_table_that_is_not_there(found: DiagnoseResult) -> None:
     with pytest.raises(UsageError) as caught:
         found.frame("kernal")
     assert str(caught.value) == (
-        "there is no table 'kernal'; there are: findings, kernels, collectives, ranks, steps, host, waterfall"
+        "there is no table 'kernal'; there are: findings, kernels, collectives, ranks, steps, host, waterfall, phases"
     )
 
 

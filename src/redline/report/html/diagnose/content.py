@@ -60,7 +60,7 @@ def _why_missing(chart: str) -> str:
 
 def _tables(diagnosis: Diagnosis) -> Iterator[tuple[str, SortedTable]]:
     """Those that have rows. Of very many ranks only the ones that stand out are listed."""
-    for name in ("kernels", "host", "collectives"):
+    for name in ("phases", "kernels", "host", "collectives"):
         shown = TABLES[name](diagnosis, verbose=True)
         if shown.rows:
             yield name, sorted_table(shown)

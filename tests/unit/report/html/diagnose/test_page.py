@@ -116,7 +116,7 @@ def test_the_job_is_named_by_its_folder_or_file(job: DiagnoseResult, folder: Pat
 def test_every_section_with_data_is_there(job: DiagnoseResult) -> None:
     text = render(job)
     assert set(data_of(text)["charts"]) == {"steps", "strip", "ranks", "roofline", "collectives"}
-    assert set(data_of(text)["tables"]) == {"kernels", "host", "collectives", "ranks", "sources"}
+    assert set(data_of(text)["tables"]) == {"phases", "kernels", "host", "collectives", "ranks", "sources"}
     for name in data_of(text)["charts"]:
         assert f'data-chart="{name}"' in text
     assert "Left out of this report" not in text
