@@ -27,7 +27,7 @@ def optimizer_steps(analysis: RankAnalysis) -> OptimizerSteps | None:
     """Nothing where no optimizer is marked, or where its work is the host's."""
     spans = analysis.timeline.spans
     rows = analysis.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
-    rows = rows[analysis.in_steps.contains(spans.start_ns[rows])]
+    rows = rows[analysis.in_host_steps.contains(spans.start_ns[rows])]
     if not analysis.on_gpu or not len(rows):
         return None
     return OptimizerSteps(

@@ -11,6 +11,7 @@ from redline.timeline.timeline import NONE, Kind, Spans, StepWindows
 from redline.trace import schema
 
 ENGINE_ANCHOR = "steps of the serving engine"
+IN_SEQUENCE = ("a repeating sequence", "no mark")  # anchors that are no marks of the host begin so
 _REGION_KINDS = (Kind.ANNOTATION, Kind.OPERATOR)
 _LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
 _LEAST_COVERED = 0.25  # share of the window that repeats: less is a part of a step, or a loop beside the job

@@ -12,7 +12,6 @@ from redline.analysis.rank.digest_limits import Amount, Count, Device, Duration,
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, exchanges_of
 from redline.analysis.rank.host_activity import HostActivity, host_activities
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
-from redline.analysis.rank.kernels import OperatorCalls
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.packing import PackedIntervals
@@ -136,7 +135,7 @@ def digest_of(
         window_ns=activity.window_ns,
         ledger=ledger,
         packed_exposed=PackedIntervals.of(activity.communicating),
-        arithmetic=_arithmetic(timeline, kernels.calls, ledger, machine),
+        arithmetic=_arithmetic(analysis),
         signature=signature_of(row.key for row in table if row.operator),
         kernels=table,
         doing=host_activities(timeline, idle),
@@ -230,11 +229,10 @@ def _figure(machine: Machine | None, name: str) -> float:
     return figure.value if figure is not None else 0.0
 
 
-def _arithmetic(
-    timeline: Timeline, calls: OperatorCalls, ledger: Ledger, machine: Machine | None
-) -> tuple[Arithmetic, ...]:
+def _arithmetic(analysis: RankAnalysis) -> tuple[Arithmetic, ...]:
     """Of calls that began inside a step."""
-    inside = Intervals.union_of(ledger.start_ns, ledger.end_ns).contains(timeline.spans.start_ns[calls.row])
+    calls, machine = analysis.kernels.calls, analysis.machine
+    inside = analysis.in_host_steps.contains(analysis.timeline.spans.start_ns[calls.row])
     by_dtype = []
     for dtype in sorted(set(calls.dtype[inside & (calls.flops > 0)].tolist())):
         chosen = inside & (calls.dtype == dtype) & (calls.flops > 0)

@@ -10,10 +10,10 @@ from redline.analysis.accounts import ACCOUNTS, BUSY, IDLE, Account, place
 from redline.analysis.rank.activity import DeviceActivity
 from redline.analysis.rank.idle import Idle
 from redline.analysis.rank.kernels import Floats, RatedKernels, needs
+from redline.analysis.rank.step_borders import step_borders
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.timeline.timeline import NONE, Timeline
-from redline.trace.steps import ENGINE_ANCHOR
+from redline.timeline.timeline import Timeline
 
 Amounts = npt.NDArray[np.int64]
 
@@ -22,7 +22,7 @@ Amounts = npt.NDArray[np.int64]
 class Ledger:
     """Accounts of one rank by step, and of the time outside steps; nanoseconds."""
 
-    start_ns: I64  # of each step, clipped to the window
+    start_ns: I64  # of each step, inside the window; on the device, where that lags behind the host
     end_ns: I64
     steps: Amounts  # [step, account]
     outside: Amounts  # [account]
@@ -63,8 +63,7 @@ class Ledger:
 def ledger_of(timeline: Timeline, activity: DeviceActivity, idle: Idle, kernels: RatedKernels) -> Ledger:
     """Waiting for peers is still in the transfer account: it takes the other ranks to tell them apart."""
     lo, hi = activity.window_ns
-    start_ns = np.clip(timeline.steps.start_ns, lo, hi)
-    end_ns = np.clip(_step_ends_ns(timeline, hi), lo, hi)
+    start_ns, end_ns = step_borders(timeline, activity.window_ns)
     between = Intervals.union_of(start_ns, end_ns).gaps(lo, hi)
     starts, ends = np.concatenate([start_ns, between.start]), np.concatenate([end_ns, between.end])
     amounts = amounts_within(timeline, activity, idle, kernels, (starts, ends))
@@ -85,21 +84,6 @@ def amounts_within(
     amounts[:, place(Account.UNRATED)] = activity.computing.overlap_with(*periods) - rated
     _share_out(amounts, rated, timeline, activity, kernels, periods)
     return amounts
-
-
-def _step_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:
-    """Where steps end. A serving engine marks what its host does; the device does the step's work after that, so such
-    a step lasts until the last of the work that it launched, or until the next step begins."""
-    steps = timeline.steps
-    if timeline.step_anchor != ENGINE_ANCHOR or not len(steps):
-        return steps.end_ns
-    work = timeline.device_work.take(timeline.device_work.launch != NONE)
-    step = np.searchsorted(steps.start_ns, timeline.spans.start_ns[work.launch], side="right") - 1
-    inside = (step >= 0) & (timeline.spans.start_ns[work.launch] < steps.end_ns[step])
-    last_ns = steps.end_ns.copy()
-    np.maximum.at(last_ns, step[inside], timeline.spans.end_ns[work.row[inside]])
-    next_ns: I64 = np.append(steps.start_ns[1:], max(window_end_ns, int(steps.end_ns[-1])))
-    return np.minimum(last_ns, next_ns)
 
 
 def _times(activity: DeviceActivity, idle: Idle) -> dict[Account, Intervals]:

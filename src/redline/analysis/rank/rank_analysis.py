@@ -19,6 +19,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace.steps import ENGINE_ANCHOR
 
 LAUNCHING = (Account.HOST, Account.QUEUE)
 """Idle accounts that end when the host launches faster."""
@@ -45,6 +46,19 @@ class RankAnalysis:
     @cached_property
     def in_steps(self) -> Intervals:
         return Intervals.union_of(self.ledger.start_ns, self.ledger.end_ns)
+
+    @cached_property
+    def host_steps(self) -> tuple[I64, I64]:
+        """When the host went through each step: earlier than the steps of a device that lags behind it."""
+        if self.timeline.step_anchor == ENGINE_ANCHOR:
+            return self.ledger.start_ns, self.ledger.end_ns
+        steps, window_ns = self.timeline.steps, self.activity.window_ns
+        return np.clip(steps.start_ns, *window_ns), np.clip(steps.end_ns, *window_ns)
+
+    @cached_property
+    def in_host_steps(self) -> Intervals:
+        """For what the host did. What the device did is held against `in_steps`."""
+        return Intervals.union_of(*self.host_steps)
 
     @property
     def steps_ns(self) -> int:

@@ -43,7 +43,7 @@ def repeats(analysis: RankAnalysis) -> bool:
     work = analysis.timeline.device_work
     launch = work.launch[np.searchsorted(work.row, analysis.activity.compute.row)]
     starts = np.sort(analysis.timeline.spans.start_ns[launch[launch != NONE]])
-    edges = np.searchsorted(starts, np.stack([analysis.ledger.start_ns, analysis.ledger.end_ns]))
+    edges = np.searchsorted(starts, np.stack(analysis.host_steps))
     counts = (edges[1] - edges[0])[1:] if len(edges[0]) > 2 else edges[1] - edges[0]
     return len(counts) > 1 and bool(counts.max() - counts.min() <= 0.01 * counts.max() > 0)
 

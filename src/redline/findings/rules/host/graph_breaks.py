@@ -21,7 +21,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     """
     spans = analysis.timeline.spans
     calls = analysis.rows_named(schema.is_compiled_call, Kind.OPERATOR)
-    calls = calls[analysis.in_steps.contains(spans.start_ns[calls])]
+    calls = calls[analysis.in_host_steps.contains(spans.start_ns[calls])]
     broken, breaks = _broken(analysis, calls)
     if not breaks:
         return None

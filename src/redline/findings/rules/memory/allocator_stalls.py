@@ -50,7 +50,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
     """How many of these times, which are in order, lie in each step."""
-    edges = np.searchsorted(start_ns, np.stack([analysis.ledger.start_ns, analysis.ledger.end_ns]))
+    edges = np.searchsorted(start_ns, np.stack(analysis.host_steps))
     number: I64 = edges[1] - edges[0]
     return number
 

@@ -1,0 +1,80 @@
+"""Where steps of a rank begin and end: at the marks of the host, or where a device that lags behind it is done."""
+
+import numpy as np
+
+from redline.timeline.table import I64
+from redline.timeline.timeline import NONE, DeviceWork, Kind, StepWindows, Timeline
+from redline.trace.steps import ENGINE_ANCHOR, IN_SEQUENCE
+
+LAG = 0.1  # of the median step: by less, a border moves the average of a few steps by about a percent
+
+
+def step_borders(timeline: Timeline, window_ns: tuple[int, int]) -> tuple[I64, I64]:
+    """Starts and ends of all steps, inside the window.
+
+    A host that runs ahead marks a step as ended while the device still works on it, so host marks around the first
+    steps of a recording lie closer together than the device's work. Where that is far, a step lasts on the device:
+    until the last work that it launched.
+    """
+    steps = timeline.steps
+    start_ns, end_ns = steps.start_ns, steps.end_ns
+    if len(steps) and timeline.step_anchor == ENGINE_ANCHOR:
+        end_ns = _engine_ends_ns(timeline, window_ns[1])
+    elif len(steps) and not timeline.step_anchor.startswith(IN_SEQUENCE):
+        start_ns, end_ns = _on_device(timeline)
+    return np.clip(start_ns, *window_ns), np.clip(end_ns, *window_ns)
+
+
+def _engine_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:
+    """A serving engine marks what its host does; the device does the step's work after that, so such a step lasts
+    until the last of the work that it launched, or until the next step begins."""
+    steps = timeline.steps
+    work, step = _launched_in(timeline, timeline.device_work)
+    last_ns = steps.end_ns.copy()
+    np.maximum.at(last_ns, step, timeline.spans.end_ns[work.row])
+    next_ns: I64 = np.append(steps.start_ns[1:], max(window_end_ns, int(steps.end_ns[-1])))
+    return np.minimum(last_ns, next_ns)
+
+
+def _on_device(timeline: Timeline) -> tuple[I64, I64]:
+    """Borders on the stream that computes most; those of the host where the device keeps up with it.
+
+    Where the device has done its work before the host ends a step, the step ends with the host.
+    """
+    steps, spans = timeline.steps, timeline.spans
+    stream = _busiest_stream(timeline)
+    work, step = _launched_in(timeline, stream)
+    if not len(work):
+        return steps.start_ns, steps.end_ns
+    done_ns = np.full(len(steps), np.iinfo(np.int64).min)
+    np.maximum.at(done_ns, step, spans.end_ns[work.row])
+    has_work = np.isin(np.arange(len(steps)), step)
+    lags = (done_ns - steps.end_ns)[has_work] / max(float(np.median(steps.end_ns - steps.start_ns)), 1.0)
+    if np.median(lags) < LAG:
+        return steps.start_ns, steps.end_ns
+    end_ns = np.maximum.accumulate(np.maximum(steps.end_ns, done_ns))
+    first_ns = spans.start_ns[work.row].min()
+    before = stream.row[spans.start_ns[stream.row] < first_ns]
+    busy_until_ns = min(int(spans.end_ns[before].max(initial=steps.start_ns[0])), int(first_ns))
+    start_ns = np.maximum(steps.start_ns, np.append(busy_until_ns, end_ns[:-1]))
+    return np.minimum(start_ns, end_ns), end_ns
+
+
+def _busiest_stream(timeline: Timeline) -> DeviceWork:
+    """Kernels of the stream that computes most: what others do, such as saving a copy, may reach into the next step."""
+    spans, work = timeline.spans, timeline.device_work
+    kernels = work.take(spans.kind[work.row] == Kind.KERNEL)
+    if not len(kernels):
+        return kernels
+    lane = spans.lane[kernels.row]
+    return kernels.take(lane == np.bincount(lane, weights=spans.dur_ns[kernels.row]).argmax())
+
+
+def _launched_in(timeline: Timeline, work: DeviceWork) -> tuple[DeviceWork, I64]:
+    """Of this work what a step launched, and which."""
+    steps: StepWindows = timeline.steps
+    work = work.take(work.launch != NONE)
+    at_ns = timeline.spans.start_ns[work.launch]
+    step = np.searchsorted(steps.start_ns, at_ns, side="right") - 1
+    inside = (step >= 0) & (at_ns < steps.end_ns[step])
+    return work.take(inside), step[inside]
