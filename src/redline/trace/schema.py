@@ -342,6 +342,9 @@ _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call
 _IN_PLACE = re.compile(
     r"^aten::(?!(detach|requires_grad|resize|set|squeeze|unsqueeze|t|transpose|as_strided)_$)\w*[a-z0-9]_$"
 )
+_LAYER_OPERATOR = re.compile(
+    r"^aten::(linear|matmul|(addmm|mm|bmm|baddbmm)|_?conv\w*|embedding(_bag)?|scaled_dot_product_attention|einsum|lstm|gru)$"
+)
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
 
 
@@ -389,6 +392,11 @@ def is_module_call(python_name: str) -> bool:
 def writes_in_place(operator_name: str) -> bool:
     """Whether an operator changes values of its first argument, or of lists of tensors, as an optimizer does."""
     return _IN_PLACE.match(operator_name) is not None
+
+
+def is_layer_operator(operator_name: str) -> bool:
+    """Whether an operator is what a layer of a model computes, as against bookkeeping on its weights."""
+    return _LAYER_OPERATOR.match(operator_name) is not None
 
 
 def accumulates_gradient(operator_name: str) -> bool:

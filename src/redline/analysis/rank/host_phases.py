@@ -6,7 +6,7 @@ lies between two marks belongs to the phase that leads from the one to the other
     loader -> backward      forward
     backward -> optimizer   optimizer: gradients are clipped, unscaled or reduced by hand
     optimizer -> loader     between: logging, evaluation, checkpoints
-    optimizer -> backward   between until the first operator of that backward pass's forward pass, then forward
+    optimizer -> backward   between until the forward pass begins (`work_between`), then forward
 
 Without a backward pass and an optimizer the job only computes forward: operators are forward, the rest is between.
 """
@@ -20,13 +20,13 @@ import numpy as np
 from redline.analysis.rank.activity import Mask, working_lanes
 from redline.analysis.rank.backward_passes import Passes
 from redline.analysis.rank.name_matching import matching
+from redline.analysis.rank.work_between import SILENCE_NS, WorkBetween
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import innermost_segments
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
-SILENCE_NS = 5_000_000  # a host that runs no operator for longer does something else than compute forward
 _UPDATED = 0.5  # of the parameters that got a gradient: an optimizer written by hand writes most of them in place
 
 
@@ -220,6 +220,7 @@ class _Unmarked:
         self._forward_ns = _forward_starts_ns(timeline) if trains else np.empty(0, np.int64)
         self._numbered_ns = _starts_ns(timeline, _numbered(timeline)) if trains else np.empty(0, np.int64)
         self._active = Intervals.empty() if trains else _active(timeline)
+        self._between = WorkBetween(timeline, _forward_lane(timeline))
 
     def course(self, before: _Mark, after: _Mark) -> Iterator[tuple[int, Phase]]:
         """From when each phase lasts, in order, from the one mark to the other."""
@@ -231,8 +232,10 @@ class _Unmarked:
         if forward_ns == end_ns and after.kind is _Kind.BACKWARD:  # something led there, though nothing links to it
             forward_ns = _first_of(self._numbered_ns, start_ns, end_ns)
         if after.kind is _Kind.BACKWARD or (before.kind is _Kind.LOADER and after.kind is not _Kind.LOADER):
-            yield start_ns, Phase.FORWARD if before.kind is _Kind.LOADER else Phase.BETWEEN
-            yield forward_ns, Phase.FORWARD
+            if before.kind is not _Kind.LOADER:
+                yield start_ns, Phase.BETWEEN
+                start_ns = self._between.until(start_ns, forward_ns)
+            yield start_ns, Phase.FORWARD
         elif after.kind is _Kind.OPTIMIZER and (before.kind is _Kind.BACKWARD or forward_ns == end_ns):
             yield start_ns, Phase.OPTIMIZER
         else:
@@ -259,6 +262,12 @@ def _forward_starts_ns(timeline: Timeline) -> I64:
     forward = timeline.operators.forward
     rows = np.unique(forward[forward != NONE]).astype(np.int64)
     return _starts_ns(timeline, rows if len(rows) else _numbered(timeline))
+
+
+def _forward_lane(timeline: Timeline) -> int:
+    """The thread of most operators that autograd numbered; NONE without one."""
+    rows = _numbered(timeline)
+    return int(np.bincount(timeline.spans.lane[rows]).argmax()) if len(rows) else NONE
 
 
 def _numbered(timeline: Timeline) -> I64:

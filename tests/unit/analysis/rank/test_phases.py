@@ -78,9 +78,24 @@ def test_a_step_of_training_with_a_loader() -> None:
     assert cells(events)["between", "device"] == 4
 
 
-def test_without_a_loader_the_forward_pass_begins_with_its_first_operator() -> None:
-    events = [step(0, 100), op("aten::sum", 5, 5), forward(20, 10, 1), backward(40, 20, 1), region(OPTIMIZER, 60, 40)]
-    assert phases(events) == {"between": 20, "forward": 20, "backward": 20, "optimizer": 40}
+def unmarked(*operators: Event) -> dict[str, float]:
+    """Phases of a step without a loader, with these operators before the first one that has a gradient."""
+    return phases([step(0, 100), *operators, forward(40, 10, 1), backward(60, 20, 1), region(OPTIMIZER, 80, 20)])
+
+
+def test_without_a_loader_the_forward_pass_begins_with_its_first_layer() -> None:
+    frozen = op("aten::linear", 10, 20)
+    assert unmarked(frozen) == {"between": 10, "forward": 50, "backward": 20, "optimizer": 20}
+
+
+def test_what_is_read_before_the_forward_pass_is_between_steps() -> None:
+    logged = [op("aten::norm", 5, 5), op("aten::item", 15, 5), op("aten::linear", 30, 5)]
+    assert unmarked(*logged) == {"between": 30, "forward": 30, "backward": 20, "optimizer": 20}
+
+
+def test_an_average_of_the_weights_is_between_steps() -> None:
+    averaged = [op("aten::mul", 5, 5), op("aten::lerp_", 12, 5), op("aten::linear", 25, 5)]
+    assert unmarked(*averaged) == {"between": 25, "forward": 35, "backward": 20, "optimizer": 20}
 
 
 def test_a_zero_grad_is_of_the_optimizer_wherever_it_stands() -> None:
