@@ -64,9 +64,10 @@ class Collections(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class StackSamples(Table):
-    """When the training thread was looked at, and the stack that it had."""
+    """When the stack of the training thread was to be read, how much later it was, and the stack."""
 
     time_ns: I64 = column(np.int64)
+    delay_ns: I64 = column(np.int64)  # in which the thread held the interpreter lock; -1: not known
     stack: I32 = column(np.int32)  # of the stacks
 
 

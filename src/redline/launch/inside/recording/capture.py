@@ -16,6 +16,7 @@ from redline.launch.inside.recording.host_evidence import EvidenceRecorder
 from redline.launch.inside.recording.machine_share import MachineShareCollector
 from redline.launch.inside.recording.recorder import Recorder
 from redline.launch.inside.recording.schedule import WindowSchedule
+from redline.launch.inside.recording.stack_samples import StackSampleCollector
 from redline.launch.inside.recording.step_counters import StepCounterCollector
 from redline.launch.inside.recording.terminate import FlushOnTerm
 from redline.launch.inside.recording.thread_times import ThreadTimeCollector
@@ -86,13 +87,15 @@ class Capture:
 
         In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
         """
-        return (
+        collectors: list[Collector] = [
             self.facts,
             MachineShareCollector(self._context),
             ThreadTimeCollector(),
             GcRunCollector(),
-            StepCounterCollector(),
-        )
+        ]
+        if not self._context.settings.stacks:  # which record every call, those of a thread of ours too
+            collectors.append(StackSampleCollector(self._context.is_here))
+        return (*collectors, StepCounterCollector())
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING

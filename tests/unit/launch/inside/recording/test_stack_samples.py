@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from redline.launch.inside.recording import samples as module
-from redline.launch.inside.recording.samples import StackSamples
+from redline.launch.inside.recording import stack_samples as module
+from redline.launch.inside.recording.stack_samples import StackSampleCollector
 
 
 @pytest.fixture
-def samples() -> Iterator[StackSamples]:
-    sampler = StackSamples(lambda: True)
+def samples() -> Iterator[StackSampleCollector]:
+    sampler = StackSampleCollector(lambda: True)
     yield sampler
     sampler.abandon()
 
@@ -50,7 +50,9 @@ def shares(part: Any) -> dict[str, float]:
     return {function: ns / sum(sums.values()) for function, ns in sums.items()}
 
 
-def test_shares_of_functions_are_those_of_the_clock(samples: StackSamples, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_of_functions_are_those_of_the_clock(
+    samples: StackSampleCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether a function holds the interpreter lock or not. Truth is timed in the same run, on a busy machine too."""
     monkeypatch.setattr(module, "CPU_SHARE", 0.05)  # a loaded machine must not leave too few of them
     truth = {"adding": 0.0, "waiting": 0.0}
@@ -66,14 +68,14 @@ def test_shares_of_functions_are_those_of_the_clock(samples: StackSamples, monke
         assert seen[function] == pytest.approx(time_s / sum(truth.values()), abs=0.12)
 
 
-def test_stacks_have_the_innermost_frame_first_with_its_line(samples: StackSamples) -> None:
+def test_stacks_have_the_innermost_frame_first_with_its_line(samples: StackSampleCollector) -> None:
     samples.window_opened()
     waiting(time.perf_counter() + 0.1)
     samples.window_closed()
     part: Any = samples.part()
     stack = next(stack for stack in part["stacks"] if any(frame.endswith(" waiting") for frame in stack))
     file, _, rest = stack[0].partition(":")
-    assert file.endswith("test_samples.py")
+    assert file.endswith("test_stack_samples.py")
     assert rest.split()[1] == "waiting"
     first = waiting.__code__.co_firstlineno
     assert first < int(rest.split()[0]) <= first + 4
@@ -82,7 +84,7 @@ def test_stacks_have_the_innermost_frame_first_with_its_line(samples: StackSampl
     assert min(part["delay_ns"]) >= 0
 
 
-def test_the_thread_ends_with_the_window(samples: StackSamples) -> None:
+def test_the_thread_ends_with_the_window(samples: StackSampleCollector) -> None:
     before = threads()
     samples.window_opened()
     waiting(time.perf_counter() + 0.02)
@@ -92,7 +94,7 @@ def test_the_thread_ends_with_the_window(samples: StackSamples) -> None:
     assert threads() == before
 
 
-def test_a_window_that_came_to_nothing_leaves_no_thread(samples: StackSamples) -> None:
+def test_a_window_that_came_to_nothing_leaves_no_thread(samples: StackSampleCollector) -> None:
     before = threads()
     samples.window_opened()
     samples.abandon()
@@ -101,7 +103,7 @@ def test_a_window_that_came_to_nothing_leaves_no_thread(samples: StackSamples) -
     assert threads() == before
 
 
-def test_nothing_of_the_script_is_kept(samples: StackSamples) -> None:
+def test_nothing_of_the_script_is_kept(samples: StackSampleCollector) -> None:
     class Held:
         pass
 
@@ -117,7 +119,7 @@ def test_nothing_of_the_script_is_kept(samples: StackSamples) -> None:
     assert samples.part() is not None
 
 
-def test_a_fork_has_no_thread_of_ours_and_its_parent_is_sampled_on(samples: StackSamples) -> None:
+def test_a_fork_has_no_thread_of_ours_and_its_parent_is_sampled_on(samples: StackSampleCollector) -> None:
     samples.window_opened()
     child = os.fork()
     if child == 0:
@@ -130,7 +132,7 @@ def test_a_fork_has_no_thread_of_ours_and_its_parent_is_sampled_on(samples: Stac
     assert part["time_ns"][-1] > after_ns
 
 
-def test_samples_are_bounded(samples: StackSamples, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_bounded(samples: StackSampleCollector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_SAMPLES", 8)
     monkeypatch.setattr(module, "CPU_SHARE", 1.0)
     samples.window_opened()
@@ -141,7 +143,7 @@ def test_samples_are_bounded(samples: StackSamples, monkeypatch: pytest.MonkeyPa
     assert len(part["stack"]) == len(part["time_ns"]) == len(part["delay_ns"])
 
 
-def test_its_cpu_time_is_bounded(samples: StackSamples) -> None:
+def test_its_cpu_time_is_bounded(samples: StackSampleCollector) -> None:
     samples.window_opened()
     began = time.perf_counter_ns()
     waiting(time.perf_counter() + 0.5)

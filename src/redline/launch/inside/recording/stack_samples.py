@@ -30,7 +30,7 @@ _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, spread evenly: no loop 
 _ENDS_WITHIN_S = 0.25  # the thread, once it is told to
 
 
-class StackSamples:
+class StackSampleCollector:
     """Collects one window's samples: code and positions in it, never frames, which would keep the script's objects."""
 
     key = "samples"
@@ -67,7 +67,7 @@ class StackSamples:
         self._thread = 0
         self._lasted_ns = time_ns() - self._began_ns
 
-    def part(self) -> dict[str, object] | None:
+    def part(self) -> object:
         """Times in ns since 1970, stacks with the innermost frame first; None without samples."""
         if not self._stack:
             return None
