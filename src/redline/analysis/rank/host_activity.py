@@ -1,4 +1,7 @@
-"""What the host's threads were doing while the device waited for them, down to the call site where stacks tell it."""
+"""What the host's threads were doing while the device waited for them, down to the call site.
+
+Recorded stacks tell it of everything, samples of what is not recorded otherwise.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +10,7 @@ import numpy as np
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import Mask, cut_at
+from redline.analysis.rank.call_sites import NearestSites
 from redline.analysis.rank.digest_limits import Count, Duration
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.idle import Idle
@@ -36,7 +40,7 @@ class HostActivity:
     kind: str  # operator, call, python; unrecorded: nothing was open on the thread; others: too many to tell apart
     name: str
     region: str  # the innermost annotation around it
-    site: str  # the innermost function outside torch and the standard library, where stacks were recorded
+    site: str  # the innermost function outside torch and the standard library, where stacks or samples tell it
     time_ns: Duration
     times: Count  # in how many separate stretches
 
@@ -84,18 +88,29 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     row = np.concatenate([rows[inner], np.full(len(silent), NONE)])
     start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
     order = np.argsort(start_ns)
-    start_ns, end_ns, of = cut_at(_region_borders(timeline), start_ns[order], end_ns[order])
+    sampled = NearestSites(timeline.evidence)
+    borders_ns = np.concatenate([_region_borders(timeline), sampled.borders_ns()])
+    start_ns, end_ns, of = cut_at(borders_ns, start_ns[order], end_ns[order])
     row = row[order[of]]
     site = sites_of(timeline, row)
+    if sampled.texts:
+        nearest = sampled.at(start_ns, end_ns)
+        site = np.where((row == NONE) & (nearest != NONE), nearest + len(timeline.texts), site)
     region = _regions(timeline, lane, start_ns)
     for account in HOST_ACCOUNTS:
         # Of the account's time only this lane's: another thread may answer for other parts of it.
         share_ns = (idle.accounts[account] & waiting).overlap_with(start_ns, end_ns)
-        yield from _summed(timeline, account, share_ns, (start_ns, end_ns), np.stack([row, region, site]))
+        told = np.stack([row, region, site])
+        yield from _summed(timeline, sampled, account, share_ns, (start_ns, end_ns), told)
 
 
 def _summed(
-    timeline: Timeline, account: Account, share_ns: I64, times_ns: tuple[I64, I64], told: I64
+    timeline: Timeline,
+    sampled: NearestSites,
+    account: Account,
+    share_ns: I64,
+    times_ns: tuple[I64, I64],
+    told: I64,
 ) -> Iterator[HostActivity]:
     used = np.flatnonzero(share_ns > 0)
     row, region, site = told
@@ -116,7 +131,7 @@ def _summed(
             kind=_KIND_WORDS[key[0]],
             name=timeline.text(key[1]),
             region=timeline.text(key[2]),
-            site=timeline.text(key[3]),
+            site=timeline.text(key[3]) if key[3] < len(timeline.texts) else sampled.texts[key[3] - len(timeline.texts)],
             time_ns=total_ns,
             times=count,
         )
