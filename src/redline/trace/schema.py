@@ -483,6 +483,7 @@ def is_broadcast_region(region_name: str) -> bool:
 
 _SYNCHRONISATION = re.compile(r"(Stream|Device|Ctx)Synchronize")
 _SCALAR_READ = re.compile(r"^aten::(_local_scalar_dense|item|is_nonzero|equal)$")
+_FINITE_CHECKS = frozenset({"aten::isnan", "aten::isinf", "aten::isfinite"})
 _READ_FROM_DEVICE = re.compile(r"DtoH|DeviceToHost")
 _WRITE_TO_DEVICE = re.compile(r"HtoD|HostToDevice")
 _ALLOCATION = re.compile(r"^(cuda|hip)(Malloc|Free)$|^cuMem(Alloc|Free|Create|Release)(_v\d+)?$")
@@ -504,6 +505,11 @@ def is_synchronisation(call_name: str) -> bool:
 def reads_scalar(operator_name: str) -> bool:
     """Whether an operator hands a number to Python; if its tensor is on a device, it waits for that."""
     return _SCALAR_READ.match(operator_name) is not None
+
+
+def checks_finite(operator_name: str) -> bool:
+    """Whether an operator looks for NaN or infinity."""
+    return operator_name in _FINITE_CHECKS
 
 
 def is_item(operator_name: str) -> bool:

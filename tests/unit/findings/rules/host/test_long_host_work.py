@@ -2,10 +2,12 @@
 
 import pytest
 
-from tests.conftest import Event, document, region
+from tests.conftest import Event, document, op, region
 from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
 from tests.unit.findings.rules.conftest import call, later
 from tests.unit.findings.rules.host.conftest import small_kernels
+
+BASE_NS = 1_700_000_000_000_000_000
 
 
 def pausing_for(us: float, *inside: Event) -> list[Event]:
@@ -43,3 +45,41 @@ def test_h19_claims_what_the_first_step_has_as_all_have_it() -> None:
 
 def test_h19_leaves_a_first_step_alone_that_warms_up() -> None:
     assert "RL-H19" not in matched(document([*pausing_for(10_000), step(1, 12_000, 1000)]))
+
+
+def on_cpu(*stack: str, steps: int = 3) -> bytes:
+    """Steps of 100 ms: operators for 60, then 40 ms without any, of which there are samples with this stack."""
+    times_ns = [1000 * (100_000 * number + 62_500 + 5_000 * at) for number in range(steps) for at in range(8)]
+    sampled = {
+        "rate_hz": 200,
+        "time_ns": [BASE_NS + time_ns for time_ns in times_ns],
+        "delay_ns": [100_000] * len(times_ns),
+        "stack": [0] * len(times_ns),
+        "stacks": [list(stack)],
+    }
+    events: list[Event] = []
+    for number in range(steps):
+        events.append(step(number, 100_000 * number, 100_000))
+        events += [op("aten::addmm", 100_000 * number + 3000 * place, 3000) for place in range(20)]
+    evidence = {"version": 1, "samples": sampled} if stack else {}
+    return document(events, baseTimeNanoseconds=BASE_NS, redline=evidence)
+
+
+def test_h19_names_the_function_of_a_cpu_job_by_samples() -> None:
+    data = on_cpu("random.py:5 choices", "generate.py:15 sample", "generate.py:30 main")
+    assert claimed_ns(data, "RL-H19") == 3 * 40_000_000
+    values = found(data)["RL-H19"].evidence[-1].values
+    assert values == {"place_share": 1.0, "place": "sample (generate.py:15)"}
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        pytest.param((), id="without samples"),
+        pytest.param(("torch/nn/modules/module.py:1789 Module._call_impl", "train.py:3 main"), id="in a model"),
+        pytest.param(("torch/autograd/graph.py:979 _engine_run_backward", "train.py:4 main"), id="in a backward pass"),
+        pytest.param(("threading.py:3 wait", "torch/_utils.py:4 main"), id="in no function of the user"),
+    ],
+)
+def test_h19_leaves_pauses_of_a_cpu_alone_that_no_function_of_the_user_has(stack: tuple[str, ...]) -> None:
+    assert "RL-H19" not in matched(on_cpu(*stack))
