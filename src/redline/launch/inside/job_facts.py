@@ -221,7 +221,7 @@ def compile_facts() -> dict[str, object] | None:
     again = (
         f"{entry.co_name}: {_first_line(_without_id(entry.recompile_reason))}"
         for entry in list(getattr(dynamo, "_compilation_metrics", ()))
-        if getattr(entry, "recompile_reason", None)
+        if getattr(entry, "recompile_reason", None) and "/redline/launch/" not in str(entry.co_filename)
     )
     return {
         "graphs": int(counters.get("stats", {}).get("unique_graphs", 0)),

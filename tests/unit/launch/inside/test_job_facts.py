@@ -14,6 +14,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from redline.launch.inside import job_facts  # noqa: E402
+from redline.launch.inside.counting import calls  # noqa: E402
 from redline.launch.inside.job_facts import JobFactsCollector  # noqa: E402
 
 
@@ -140,9 +141,12 @@ def test_reasons_of_dynamo_are_counted_without_their_numbers(monkeypatch: pytest
         "resumes": {"torch_dynamo_resume_in_forward_at_41": 2},
     }
     metrics = [
-        SimpleNamespace(co_name="forward", recompile_reason=None),
-        SimpleNamespace(co_name="forward", recompile_reason="0/0: k == 1   # of a line\nUser stack trace:"),
-        SimpleNamespace(co_name="forward", recompile_reason="0/1: k == 2"),
+        SimpleNamespace(co_name="forward", co_filename="net.py", recompile_reason=None),
+        SimpleNamespace(
+            co_name="forward", co_filename="net.py", recompile_reason="0/0: k == 1   # a line\nUser stack:"
+        ),
+        SimpleNamespace(co_name="forward", co_filename="net.py", recompile_reason="0/1: k == 2"),
+        SimpleNamespace(co_name="__get__", co_filename=calls.__file__, recompile_reason="ours"),
     ]
     known = SimpleNamespace(counters=counters, _compilation_metrics=metrics)
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", known)

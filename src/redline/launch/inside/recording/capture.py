@@ -24,6 +24,7 @@ from redline.launch.process import peak_bytes
 from redline.launch.shared_state import (
     AFTER,
     BEFORE,
+    BY_CALLS,
     CAPTURED_STEPS,
     CAPTURING,
     COST_NS,
@@ -69,6 +70,7 @@ class Capture:
     ) -> None:
         self._context = context
         self._calls = calls
+        self._called: torch.nn.Module | None = None  # at whose call something is done that had to wait
         self._due = 0  # steps at which something was to be done that has to wait
         self._words = context.slot.words
         self._home = home
@@ -133,8 +135,11 @@ class Capture:
                 self._guarded(self._act, steps)
 
     def _act_at_call(self, module: torch.nn.Module) -> None:
-        self._act_due()
-        self.facts.called(module)
+        self._called = module
+        try:
+            self._act_due()
+        finally:
+            self._called = None
 
     def _act_due(self) -> None:
         """What has waited, unless this is no time for it either."""
@@ -181,10 +186,18 @@ class Capture:
         window[FIRST_STEP] = first_step
         self._schedule.opened(steps)
         self._on_term.arm()
-        self._calls.once(self.facts.called)
         self._recorder.start(first_step)
+        self._note_modes()
         self._words[PHASE] = CAPTURING
         window[FROM_NS] = perf_counter_ns()
+
+    def _note_modes(self) -> None:
+        """Of the call of a module that is being made, else of the next one."""
+        called = self._calls.outermost() if self._words[KIND] == BY_CALLS else self._called
+        if called is not None:
+            self.facts.called(called)
+        else:
+            self._calls.once(self.facts.called)
 
     def _next_number(self) -> int:
         return TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE] + 1
