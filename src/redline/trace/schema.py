@@ -452,9 +452,26 @@ def is_layout_conversion(kernel_name: str) -> bool:
 
 # --- data parallelism -------------------------------------------------------------------------------------------------
 
+_UNUSED_SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
+_OUTPUT_COPY = frozenset({"_DDPSink", "_DDPSinkBackward"})
+_WHOLE_NUMBERS = frozenset({"int", "long", "int32", "int64"})
 _DDP_FORWARD = "DistributedDataParallel.forward"
 _COPIES_FROM_BUCKET = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 _COPIES_INTO_BUCKET = re.compile(r"^torch::distributed::reducer::(mul_out|copy_)$")
+
+
+def is_unused_search(name: str) -> bool:
+    """Whether DDP walks the graph for parameters that no output depends on."""
+    return name == _UNUSED_SEARCH
+
+
+def is_output_copy(operator_name: str) -> bool:
+    """Whether DDP passes the outputs of the model through a node of its own, which copies them."""
+    return operator_name in _OUTPUT_COPY
+
+
+def is_whole_number(dtype: str) -> bool:
+    return dtype.lower() in _WHOLE_NUMBERS
 
 
 def is_ddp_forward(region_name: str) -> bool:
@@ -542,6 +559,25 @@ def is_allocation(call_name: str) -> bool:
 def is_garbage_collection(python_name: str) -> bool:
     """Whether a Python span is a run of the collector; automatic ones are recorded on request only."""
     return python_name in _GARBAGE_COLLECTION
+
+
+def is_backward_engine(operator_name: str) -> bool:
+    """Whether autograd evaluates one node of the backward pass, with all that belongs to it."""
+    return operator_name.startswith("autograd::engine::evaluate_function")
+
+
+def is_nan_check(operator_name: str) -> bool:
+    """Whether an operator looks for NaN, as anomaly detection does."""
+    return operator_name in ("aten::isnan", "aten::_is_any_true")
+
+
+def is_fill(operator_name: str) -> bool:
+    return operator_name == "aten::fill_"
+
+
+def is_empty_allocation(operator_name: str) -> bool:
+    """Whether an operator allocates memory without writing to it."""
+    return operator_name.startswith("aten::empty")
 
 
 def is_compilation(operator_name: str) -> bool:

@@ -7,10 +7,11 @@ import pytest
 from redline.findings.evidence import Evidence
 from redline.report.diagnose.finding_messages import sentence
 from tests.conftest import Event, document, op, span
-from tests.unit.findings.conftest import calls, found
+from tests.unit.findings.conftest import calls, found, step
 from tests.unit.findings.rules.communication.conftest import alike, base, exchanged
 from tests.unit.findings.rules.conftest import call, later_step
 from tests.unit.findings.rules.host.conftest import optimizer
+from tests.unit.findings.rules.host.test_graph_breaks import compiled as compiled_calls
 from tests.unit.findings.rules.host.test_unfused_optimizer import updates
 from tests.unit.findings.rules.input.conftest import WORKERS
 from tests.unit.findings.rules.input.test_no_workers import ALONE, loading_for
@@ -117,3 +118,38 @@ def test_tiny_all_reduces_are_joined_and_not_bucketed(number: int, elements: int
     ]
     finding = found(*alike([*base(), *sent]))["RL-N01"]
     assert ("flatten all gradients" in said(finding.fix)) == is_filled
+
+
+def compiled(**facts: Any) -> dict[str, Any]:
+    return {"version": 1, "facts": {"compile": facts}}
+
+
+def test_a_graph_break_is_named_with_its_reason_and_place() -> None:
+    events = [step(0, 0, 1000), *compiled_calls(390), op("aten::mm", 500, 100)]
+    known = compiled(graphs=3, breaks=[["Dynamo does not support `item`", 3]], places=[["forward:21", 4]])
+    finding = found(document(events, redline=known))["RL-H10"]
+    assert [one.values for one in finding.evidence[1:]] == [
+        {"reason": "Dynamo does not support `item`"},
+        {"place": "forward:21"},
+    ]
+    assert "forward:21" in said(finding.fix)
+    assert found(document(events))["RL-H10"].fix is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("forward: tensor 'x' size mismatch at index 0. expected 3, actual 4", "mark_dynamic"),
+        ("forward: self.calls == 0", "pass it as a tensor"),
+        ("forward: something else", ""),
+        ("", ""),
+    ],
+)
+def test_a_recompilation_is_named_with_its_guard(reason: str, advice: str) -> None:
+    compiling = op("_compile.compile_inner (dynamo_timed)", 1100, 300)
+    events = [step(0, 0, 1000), op("aten::mm", 10, 20), step(1, 1000, 1000), compiling]
+    recompiles = [[reason, 7]] if reason else []
+    finding = found(document(events, redline=compiled(graphs=8, recompiles=recompiles)))["RL-H11"]
+    assert (finding.evidence[-1].values.get("reason", "")) == reason
+    assert advice in said(finding.fix)
+    assert bool(said(finding.fix)) == bool(advice)

@@ -31,7 +31,14 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     between = broken - running
     figures = {"breaks": float(breaks), "between_ns": float(between.length_ns)}
-    return RuleMatch(claim=analysis.idle_after(between), figures=figures)
+    return RuleMatch(claim=analysis.idle_after(between), figures=figures, names=_reasons(analysis))
+
+
+def _reasons(analysis: RankAnalysis) -> dict[str, str]:
+    """The commonest reason that torch.compile gave, and where the function goes on; "" where that is not known."""
+    compiled = analysis.timeline.evidence.facts.compile
+    breaks, places = (compiled.breaks, compiled.places) if compiled is not None else ((), ())
+    return {"reason": breaks[0][0] if breaks else "", "place": places[0][0] if places else ""}
 
 
 def _broken(analysis: RankAnalysis, calls: I64) -> tuple[Intervals, int]:
@@ -58,6 +65,20 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
             "lost_ns": totals.alone_ns,
         },
     )
+    if totals.names["reason"]:
+        yield Evidence("The commonest reason: {reason}", {"reason": totals.names["reason"]})
+    if totals.names["place"]:
+        yield Evidence("Most often after a break, Python goes on at {place}.", {"place": totals.names["place"]})
+
+
+def fix(totals: MatchTotals) -> Evidence | None:
+    if not totals.names["place"]:
+        return None
+    return Evidence(
+        "Move what cannot be compiled at {place} out of the compiled function, then forbid breaks: "
+        "torch.compile(..., fullgraph=True).",
+        {"place": totals.names["place"]},
+    )
 
 
 RULE = Rule(
@@ -67,5 +88,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    fix=fix,
     figures=("breaks", "between_ns"),
+    names=("reason", "place"),
 )

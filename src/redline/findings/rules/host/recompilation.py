@@ -20,7 +20,9 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if not len(compiling):
         return None
     figures = {"compilations": float(len(compiling)), "compiling_ns": float(compiling.length_ns)}
-    return RuleMatch(claim=analysis.idle_after(compiling), figures=figures)
+    compiled = analysis.timeline.evidence.facts.compile
+    names = {"reason": compiled.recompiles[0][0] if compiled is not None and compiled.recompiles else ""}
+    return RuleMatch(claim=analysis.idle_after(compiling), figures=figures, names=names)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
@@ -34,6 +36,27 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
             "lost_ns": totals.alone_ns,
         },
     )
+    if totals.names["reason"]:
+        yield Evidence(
+            "The guard that fails most often, with its function: {reason}", {"reason": totals.names["reason"]}
+        )
+
+
+def fix(totals: MatchTotals) -> Evidence | None:
+    """By the commonest guard: a size of a tensor is marked as dynamic, a number is passed as a tensor."""
+    function, _, guard = totals.names["reason"].partition(": ")
+    if "size mismatch at index" in guard:
+        return Evidence(
+            "Mark the size that varies in {function} before the call: torch._dynamo.mark_dynamic(tensor, dimension). "
+            "This one: {guard}",
+            {"function": function, "guard": guard},
+        )
+    if " == " in guard:
+        return Evidence(
+            "Keep the number that {function} is compiled for out of it, or pass it as a tensor. This one: {guard}",
+            {"function": function, "guard": guard},
+        )
+    return None
 
 
 RULE = Rule(
@@ -43,5 +66,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    fix=fix,
     figures=("compilations", "compiling_ns"),
+    names=("reason",),
 )
