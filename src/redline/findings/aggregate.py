@@ -9,14 +9,14 @@ from redline.analysis.job.first_screen import Outline
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.done_well import praise_of
-from redline.findings.evidence import Evidence
+from redline.findings.evidence import Bearing, Evidence
 from redline.findings.finding import Finding, Findings
 from redline.findings.match import COMPUTE
 from redline.findings.registry import rules_for
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.total import Total
 from redline.findings.usual_steps import is_usual
-from redline.findings.verdict import verdict_of
+from redline.findings.verdict import has_steps, verdict_of
 from redline.timeline.intervals import Intervals
 
 
@@ -34,6 +34,8 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
         listed.extend(said)
         if said and matched is not None:  # what is too little to be said, another rule may still say
             claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
+    of_window = not has_steps(outline)
+    listed = [replace(finding, of_window=of_window) for finding in listed]
     ranked = tuple(sorted(listed, key=lambda finding: (-finding.bound_ns, -finding.alone_ns, finding.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
@@ -56,6 +58,7 @@ def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) ->
             caveat = Evidence(
                 "The step is host-bound: until {code} is fixed, faster kernels gain little.",
                 {"code": launching.code},
+                Bearing.WEAKENS,
             )
             yield replace(finding, evidence=(*finding.evidence, caveat))
         else:

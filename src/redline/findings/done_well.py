@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.accounts import COMMUNICATION, Account
+from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import Outline
 from redline.findings.evidence import Evidence
@@ -11,7 +11,7 @@ from redline.findings.finding import Verdict
 _HIDDEN = 0.9  # of the communication
 _MUCH = 0.1  # of the window: less communication is no feat to hide
 _BUSY = 0.95  # of the time from first to last work
-_LOST = 0.1  # of the step: a device that idles longer at an end of it, or only communicates, is not praised
+_LOST = 0.1  # of the step: a device that waits, copies or only communicates for longer is not praised
 _LOADING = 0.02  # of the step
 
 
@@ -32,8 +32,7 @@ def praise_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict) -> Itera
         )
     steps = outline.steps
     step_ns = sum(diagnosis.per_step.values())
-    lost_ns = verdict.idle_share * step_ns + sum(diagnosis.per_step[account] for account in COMMUNICATION)
-    is_busy = steps.busy_ns >= _BUSY * steps.device_window_ns and lost_ns < _LOST * step_ns
+    is_busy = steps.busy_ns >= _BUSY * steps.device_window_ns and verdict.lost_share < _LOST
     if steps.device_window_ns and is_busy:
         busy: dict[str, float | str] = {
             "busy_share": steps.busy_ns / steps.device_window_ns,

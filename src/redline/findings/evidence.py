@@ -22,6 +22,14 @@ class Grade(StrEnum):
     HYPOTHESIS = "hypothesis"
 
 
+class Bearing(StrEnum):
+    """What a sentence does to the claim of its finding."""
+
+    SUPPORTS = "supports"
+    WEAKENS = "weakens"  # the claim holds, but less may be gained than it says; never left out
+    VOIDS = "voids"  # the page of the finding says to ignore it in such a trace; no verdict rests on it
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One sentence with its values. The end of a value's name says its unit: _ns, _share, _bytes, _bytes_per_s.
@@ -31,3 +39,4 @@ class Evidence:
 
     message: str
     values: Mapping[str, float | str] = field(default_factory=dict)
+    bearing: Bearing = Bearing.SUPPORTS

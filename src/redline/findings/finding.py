@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,17 @@ class Finding:
     places: tuple[ClaimedTime, ...]  # the longest stretches that it claims
     evidence: tuple[Evidence, ...]
     fix: Evidence | None = None  # filled with what was seen; None: the page has a pattern
+    of_window: bool = False  # no steps were recognised: "the step" is the recorded window
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its page says to ignore it in such a trace."""
+        return any(sentence.bearing is Bearing.VOIDS for sentence in self.evidence)
+
+    @property
+    def doubts(self) -> tuple[Evidence, ...]:
+        """The sentences that weaken or void its claim."""
+        return tuple(sentence for sentence in self.evidence if sentence.bearing is not Bearing.SUPPORTS)
 
     @property
     def share(self) -> float:
@@ -53,8 +64,13 @@ class Limit(StrEnum):
 
     COMPUTE = "compute"
     MEMORY = "memory bandwidth"
+    KERNELS = "kernel efficiency"  # kernels run longer than their FLOPs and bytes need
+    UNRATED = "unrated kernels"  # kernels whose FLOPs or peak is not known
     COMMUNICATION = "communication"
     OVERHEAD = "overhead"
+
+
+OF_KERNELS = (Limit.COMPUTE, Limit.MEMORY, Limit.KERNELS, Limit.UNRATED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +78,25 @@ class Verdict:
     """The job in one sentence."""
 
     limit: Limit
-    limit_share: float  # of the average step
-    idle_share: float  # of the average step
-    math_share: float | None  # of the average step: how near the redline; None where too little work has a roof
+    limit_share: float  # of the judged step: the accounts of that limit
+    kernel_share: float  # of the judged step: all compute, as the next three are of the judged step
+    judged_idle_share: float
+    copy_share: float
+    exposed_share: float  # transfer and waiting for other ranks
+    idle_share: float  # of the average step, as in its ledger
+    unjudged_share: float  # of the average step: queue time before the first recorded work, in nobody's account
+    math_share: float | None  # of the judged step: how near the redline; None where too little work has a roof
+    rated_share: float  # of the kernel time: its FLOPs, bytes and peak are known
+    roof_share: float | None  # of the rated kernel time: what is needed at the roof; None where nothing is rated
     worthwhile: bool  # some finding is worth acting on
-    healthy: bool  # none is, and the device spends its time on its work
-    first: str  # code of the first finding; "" where there is none
+    healthy: bool  # none is, little is lost outside kernels, and most kernel time is rated and near its roof
+    first: str  # code of the finding that the verdict rests on; "" where there is none
     phases: Mapping[str, int]  # steps of a serving engine by phase
+
+    @property
+    def lost_share(self) -> float:
+        """Of the judged step: waiting, copying and exposed communication together."""
+        return self.judged_idle_share + self.copy_share + self.exposed_share
 
 
 @dataclass(frozen=True, kw_only=True)

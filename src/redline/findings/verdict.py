@@ -1,48 +1,91 @@
 """The verdict: what a job is limited by, how far it is from its redline, and whether anything is worth doing."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from redline.analysis.accounts import IDLE, Account
+from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import Outline, Unseen
-from redline.findings.finding import Finding, Limit, Verdict
+from redline.findings.finding import OF_KERNELS, Finding, Limit, Verdict
 
 WORTHWHILE = 0.05  # of the step: a finding of this bound is worth acting on
-_MUCH_IDLE = 0.15  # of the step: a job that idles more is not healthy, even where no rule knows why
-_MOSTLY_RATED = 0.5  # of the kernel time: below this, how far the redline is cannot be said
+MUCH_LOST = 0.10  # of the step, outside kernels: twice what one finding must be worth, so more than what is no matter
+MOSTLY_RATED = 0.8  # of the kernel time: the rest could hide no more than a fifth of it
+NEAR_ROOF = 0.6  # of the rated kernel time: tuned matrix products reach 60 to 80 % of the dense peak
+_KNOWN_ENOUGH = 0.5  # of the kernel time: below this, how far the redline is cannot be said
 
 _GROUPS = {
-    Limit.COMPUTE: (Account.MATH, Account.KERNEL_LOSS, Account.UNRATED),
+    Limit.COMPUTE: (Account.MATH,),
     Limit.MEMORY: (Account.MEMORY,),
-    Limit.COMMUNICATION: (Account.TRANSFER, Account.PEER_WAIT),
+    Limit.KERNELS: (Account.KERNEL_LOSS,),
+    Limit.UNRATED: (Account.UNRATED,),
+    Limit.COMMUNICATION: COMMUNICATION,
     Limit.OVERHEAD: (Account.COPY, *IDLE),
 }
 
 
 def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Finding]) -> Verdict:
-    amounts = dict(diagnosis.per_step)
-    amounts[Account.QUEUE] -= _unowned_queue_ns(diagnosis, outline, amounts[Account.QUEUE])
-    step_ns = sum(amounts.values()) or 1.0
-    groups = {limit: sum(amounts[account] for account in accounts) / step_ns for limit, accounts in _GROUPS.items()}
-    limit = max(groups, key=lambda group: groups[group])
-    facts = [rank.facts for rank in diagnosis.ranks]
-    rated = sum(of_rank.rated_ns for of_rank in facts) / max(sum(of_rank.kernel_ns for of_rank in facts), 1)
-    idle_share = sum(amounts[account] for account in IDLE) / step_ns
-    worthwhile = any(finding.share >= WORTHWHILE for finding in findings)
+    whole = diagnosis.per_step
+    whole_ns = sum(whole.values()) or 1.0
+    unjudged_ns = _unjudged_ns(diagnosis, outline, whole[Account.QUEUE])
+    judged = whole | {Account.QUEUE: whole[Account.QUEUE] - unjudged_ns}
+    step_ns = sum(judged.values()) or 1.0
+    shares = {account: amount / step_ns for account, amount in judged.items()}
+    limit, limit_share = _limit(shares)
+    kernels = sum(shares[account] for account in COMPUTE)
+    idle = sum(shares[account] for account in IDLE)
+    exposed = sum(shares[account] for account in COMMUNICATION)
+    unjudged_share = unjudged_ns / whole_ns
+    lost = max(idle + exposed + shares[Account.COPY], unjudged_share)
+    rated, roof = _rated_share(diagnosis), _roof_share(shares)
+    first = next((finding for finding in findings if finding.share >= WORTHWHILE and not finding.is_void), None)
+    sound = rated >= MOSTLY_RATED and (roof or 0.0) >= NEAR_ROOF
     return Verdict(
         limit=limit,
-        limit_share=groups[limit],
-        idle_share=idle_share,
-        math_share=amounts[Account.MATH] / step_ns if rated >= _MOSTLY_RATED else None,
-        worthwhile=worthwhile,
-        healthy=not worthwhile and limit in (Limit.COMPUTE, Limit.MEMORY) and idle_share < _MUCH_IDLE,
-        first=findings[0].code if findings else "",
+        limit_share=limit_share,
+        kernel_share=kernels,
+        judged_idle_share=idle,
+        copy_share=shares[Account.COPY],
+        exposed_share=exposed,
+        idle_share=sum(whole[account] for account in IDLE) / whole_ns,
+        unjudged_share=unjudged_share,
+        math_share=shares[Account.MATH] if rated >= _KNOWN_ENOUGH else None,
+        rated_share=rated,
+        roof_share=roof,
+        worthwhile=first is not None,
+        healthy=first is None and lost < MUCH_LOST and sound and has_steps(outline),
+        first=first.code if first is not None else "",
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
     )
 
 
-def _unowned_queue_ns(diagnosis: Diagnosis, outline: Outline, queue_ns: float) -> float:
+def has_steps(outline: Outline) -> bool:
+    """Whether steps were recognised: else what is called a step is all that was recorded."""
+    return not any(remark.what == Unseen.NO_STEPS for remark in outline.unseen)
+
+
+def _limit(shares: Mapping[Account, float]) -> tuple[Limit, float]:
+    """Kernels only where they take more than all waiting, copying and communicating together."""
+    groups = {limit: sum(shares[account] for account in accounts) for limit, accounts in _GROUPS.items()}
+    kernels = sum(groups[limit] for limit in OF_KERNELS)
+    of_kernels = kernels >= groups[Limit.COMMUNICATION] + groups[Limit.OVERHEAD]
+    candidates = OF_KERNELS if of_kernels else (Limit.COMMUNICATION, Limit.OVERHEAD)
+    limit = max(candidates, key=lambda group: groups[group])
+    return limit, groups[limit]
+
+
+def _rated_share(diagnosis: Diagnosis) -> float:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    return sum(fact.rated_ns for fact in facts) / max(sum(fact.kernel_ns for fact in facts), 1)
+
+
+def _roof_share(shares: Mapping[Account, float]) -> float | None:
+    needed = shares[Account.MATH] + shares[Account.MEMORY]
+    rated = needed + shares[Account.KERNEL_LOSS]
+    return needed / rated if rated else None
+
+
+def _unjudged_ns(diagnosis: Diagnosis, outline: Outline, queue_ns: float) -> float:
     """Queue time before the first recorded work, per step: the device may have been busy with what came before."""
     if not any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
         return 0.0

@@ -1,4 +1,4 @@
-"""A verdict calls healthy only what is busy computing, and says how far the peak is only of work that is rated."""
+"""A verdict calls healthy only what is proven to be: rated, near its roof, and with little lost outside kernels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,9 @@ from redline.findings.done_well import praise_of
 from redline.findings.finding import Limit, Verdict
 from redline.findings.usual_steps import is_usual, without_warm_up
 from redline.findings.verdict import verdict_of
-from tests.conftest import Event, collective, document, kernel, launch, read_one
-from tests.unit.findings.conftest import diagnosis, step
+from redline.hardware.machine import Machine
+from tests.conftest import Event, collective, document, kernel, launch, op, read_one
+from tests.unit.findings.conftest import described, diagnosis, machine, step
 
 STEP_US = 100
 
@@ -29,18 +30,60 @@ def copied(ts: float, dur: float) -> list[Event]:
     return [launch(ts, 2), kernel("Memcpy DtoD", ts, dur, correlation=2, category="gpu_memcpy")]
 
 
-def verdict(data: bytes) -> Verdict:
+def verdict(data: bytes, machine: Machine | None = None) -> Verdict:
     """As if no rule had found anything."""
-    known = diagnosis(data)
+    known = diagnosis(data, machine=machine)
     return verdict_of(known, outline_of(known), ())
 
 
-@pytest.mark.parametrize(("until_us", "healthy"), [(95, True), (86, True), (84, False), (60, False)])
+# 80 us of work at the peak of 1 TFLOP/s in fp32: 2 x 100 x 1000 x 400 FLOP
+PRODUCT = described("float", [100, 1000], [1000, 400])
+PEAK = machine(fp32=1)
+
+
+def rated(until_us: float, *more: Event) -> bytes:
+    """The same with a product of known work, which needs 80 us."""
+    work = [op("aten::mm", 0, 5, **PRODUCT), launch(1, 1), kernel("gemm", 0, until_us, correlation=1)]
+    return document([step(0, 0, STEP_US), *work, *more])
+
+
+@pytest.mark.parametrize(("until_us", "healthy"), [(95, True), (91, True), (89, False), (84, False)])
 def test_a_job_that_idles_much_is_not_healthy_even_if_nobody_knows_why(until_us: float, healthy: bool) -> None:
-    found = verdict(busy(until_us))
+    found = verdict(rated(until_us), machine=PEAK)
     assert found.limit is Limit.COMPUTE
     assert found.idle_share == pytest.approx(1 - until_us / STEP_US)
     assert found.healthy is healthy
+
+
+@pytest.mark.parametrize(("tflops", "healthy", "limit"), [(1, True, "compute"), (2, False, "kernel efficiency")])
+def test_kernels_far_from_their_roof_are_not_healthy(tflops: float, healthy: bool, limit: str) -> None:
+    found = verdict(rated(99), machine=machine(fp32=tflops))
+    assert (found.healthy, str(found.limit)) == (healthy, limit)
+    assert found.roof_share == pytest.approx(0.8 / tflops / 0.99, rel=0.01)
+
+
+def test_kernels_that_nobody_could_rate_are_not_healthy() -> None:
+    found = verdict(busy(99))
+    assert (found.healthy, found.limit, found.rated_share) == (False, Limit.UNRATED, 0)
+
+
+def test_copies_count_as_lost() -> None:
+    found = verdict(rated(88, *copied(88, 12)), machine=PEAK)
+    assert not found.healthy
+    assert found.copy_share == pytest.approx(0.12)
+    assert found.idle_share == pytest.approx(0)
+
+
+def test_a_window_without_steps_is_not_called_healthy() -> None:
+    work = [op("aten::mm", 0, 5, **PRODUCT), launch(1, 1), kernel("gemm", 0, 99, correlation=1)]
+    assert not verdict(document(work), machine=PEAK).healthy
+
+
+def test_all_waiting_is_added_up_before_kernels_are_what_limits() -> None:
+    found = verdict(busy(40, collective(40, 35)))
+    assert found.limit is Limit.COMMUNICATION
+    assert found.limit_share == pytest.approx(0.35)
+    assert found.lost_share == pytest.approx(0.6)
 
 
 def test_a_job_that_communicates_is_not_healthy() -> None:
@@ -61,8 +104,10 @@ def test_how_far_the_peak_is_cannot_be_said_where_nothing_is_rated() -> None:
 def test_queues_before_the_first_recorded_work_are_no_idle_time_of_this_job() -> None:
     late = [launch(0, 1), kernel("gemm", 50, 50, correlation=1)]
     found = verdict(document([step(0, 0, STEP_US), *late]))
-    assert found.idle_share == pytest.approx(0, abs=0.05)
-    assert found.healthy
+    assert found.judged_idle_share == pytest.approx(0, abs=0.05)
+    assert found.idle_share == pytest.approx(0.5)
+    assert found.unjudged_share == pytest.approx(0.5, abs=0.05)
+    assert not found.healthy
 
 
 # --- praise -----------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from redline.analysis.accounts import COMMUNICATION, Account
 from redline.analysis.job.first_screen import Outline, Unseen
 from redline.findings.evidence import Evidence
-from redline.findings.finding import Finding, Limit, Verdict
+from redline.findings.finding import OF_KERNELS, Finding, Limit, Verdict
 from redline.findings.pages import page_of
+from redline.findings.verdict import MOSTLY_RATED, MUCH_LOST, NEAR_ROOF, WORTHWHILE, has_steps
 from redline.report.language import _, listed, sentences, spoken
 from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
@@ -54,9 +55,10 @@ def bound_text(finding: Finding) -> str:
         return _gain_text(finding, finding.share)
     if finding.share < _NOTHING:
         return _("nothing beyond the other findings; on its own {alone}").format(alone=alone_text(finding))
-    return _("at most {share} of the step beyond the other findings; on its own {alone}").format(
-        share=percent(finding.share), alone=alone_text(finding)
-    )
+    text = _("at most {share} of the step beyond the other findings; on its own {alone}")
+    if finding.of_window:
+        text = _("at most {share} of the window beyond the other findings; on its own {alone}")
+    return text.format(share=percent(finding.share), alone=alone_text(finding))
 
 
 def alone_text(finding: Finding) -> str:
@@ -67,6 +69,8 @@ def alone_text(finding: Finding) -> str:
 def _gain_text(finding: Finding, share: float) -> str:
     """How many times as fast is said of steps of usual length."""
     known = {"share": percent(share), "times": times(finding.speedup)}
+    if finding.of_window:
+        return _("at most {share} of the window, {times} as fast").format(**known)
     if abs(finding.alone_share - finding.steady_share) < _SAME:
         return _("at most {share} of the step, {times} as fast").format(**known)
     return _("at most {share} of the average step; a typical step {times} as fast").format(**known)
@@ -87,70 +91,172 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
     if not outline.steps.longest_ns:
         return _("Nothing in the traces takes any time, so there is nothing to diagnose.")
-    worthwhile = findings[0] if findings and verdict.worthwhile else None
-    said = without_a_fix(verdict, findings) if worthwhile is None else _limited(verdict, worthwhile, outline)
-    return sentences([phase_text(verdict.phases), *said, first_queue_text(outline)])
+    main = main_finding(verdict, findings)
+    said = without_a_fix(verdict, findings, outline) if main is None else _limited(verdict, main, outline)
+    return sentences([phase_text(verdict.phases), first_queue_text(verdict, outline), *said])
 
 
-def without_a_fix(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
-    """Where no finding is worth acting on: the job is well, or what it loses is not explained."""
-    return _healthy(verdict, findings) if verdict.healthy else [_unexplained(verdict, findings)]
+def main_finding(verdict: Verdict, findings: Sequence[Finding]) -> Finding | None:
+    """The finding that the verdict rests on; None where none is worth acting on."""
+    return next((finding for finding in findings if verdict.worthwhile and finding.code == verdict.first), None)
 
 
-def first_queue_text(outline: Outline) -> str:
+def without_a_fix(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> list[str]:
+    """Where no finding is worth acting on: the job is well, or what is known of it and what is not."""
+    return _healthy(verdict, findings) if verdict.healthy else _not_proven(verdict, findings, outline)
+
+
+def first_queue_text(verdict: Verdict, outline: Outline) -> str:
     """A caveat of the verdict; "" where all queue time is known."""
-    if not any(remark.what == Unseen.FIRST_QUEUE for remark in outline.unseen):
+    if not verdict.unjudged_share:
         return ""
-    return _("This leaves out queue time before the first recorded work.")
+    text = _(
+        "{share} of the {whole} is before the first recorded device work, when the device may have run earlier work: "
+        "it is left out here, and shares are of the rest."
+    )
+    return text.format(share=percent(verdict.unjudged_share), whole=whole_name(outline))
+
+
+def whole_name(outline: Outline) -> str:
+    """What shares are of: a step, or all that was recorded where no steps were recognised."""
+    return _("step") if has_steps(outline) else _("window")
+
+
+def kernels_name(outline: Outline) -> str:
+    on_cpu = any(remark.what == Unseen.NO_DEVICE for remark in outline.unseen)
+    return _("operators") if on_cpu else _("kernels")
 
 
 def _limited(verdict: Verdict, first: Finding, outline: Outline) -> list[str]:
+    doubts = [sentence(evidence) for evidence in first.doubts]
+    return [limit_or_part_text(verdict, first, outline), cause_text(first.code), _gain_of(first), *doubts]
+
+
+def _gain_of(first: Finding) -> str:
     gain = _("Fixing it makes a typical step at most {times} as fast ({code}).")
-    said = [cause_text(first.code), gain.format(times=times(first.speedup), code=first.code)]
+    if first.of_window:
+        gain = _("Fixing it makes the window at most {times} as fast ({code}).")
+    return gain.format(times=times(first.speedup), code=first.code)
+
+
+def limit_or_part_text(verdict: Verdict, first: Finding, outline: Outline) -> str:
+    """What limits the job; where the finding is elsewhere, only what takes the largest part."""
     if verdict.limit in groups_of(first):
-        return [limit_text(verdict, outline), *said]
+        return limit_text(verdict, outline)
     other = _(
-        "The largest part of the step is {limit} ({share}), but the largest loss with a known cause is elsewhere."
+        "The largest part of the {whole} is {limit} ({share}), but the largest loss with a known cause is elsewhere."
     )
-    return [other.format(limit=limit_name(verdict.limit), share=percent(verdict.limit_share)), *said]
+    name, share = largest_part(verdict, outline)
+    return other.format(whole=whole_name(outline), limit=name, share=percent(share))
 
 
-def second_cause(findings: Sequence[Finding]) -> str:
+def largest_part(verdict: Verdict, outline: Outline) -> tuple[str, float]:
+    """Its name and share: all kernels are one part."""
+    if verdict.limit in OF_KERNELS:
+        return kernels_name(outline), verdict.kernel_share
+    return limit_name(verdict.limit), verdict.limit_share
+
+
+def second_cause(verdict: Verdict, findings: Sequence[Finding]) -> str:
     """A second finding that is worth much as well, and is of another kind; "" where there is none."""
-    if len(findings) < 2 or findings[1].share < _MUCH or groups_of(findings[0]) & groups_of(findings[1]):
+    sound = [finding for finding in findings if not finding.is_void]
+    if len(sound) < 2 or not verdict.worthwhile or sound[1].share < _MUCH or groups_of(sound[0]) & groups_of(sound[1]):
         return ""
-    second = findings[1]
+    second = sound[1]
     text = _("Also: {cause} Fixing that saves at most {share} of the step ({code}).")
-    cause = cause_text(second.code)
-    return text.format(cause=cause, share=percent(second.share), code=second.code)
+    if second.of_window:
+        text = _("Also: {cause} Fixing that saves at most {share} of the window ({code}).")
+    return text.format(cause=cause_text(second.code), share=percent(second.share), code=second.code)
 
 
 def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
-    known = {"limit": limit_name(verdict.limit), "share": percent(verdict.limit_share)}
+    known = {
+        "kernels": percent(verdict.kernel_share),
+        "roof": percent(verdict.roof_share or 0.0),
+        "rated": percent(verdict.rated_share),
+    }
+    text = _(
+        "Healthy: compute takes {kernels} of the step and reaches {roof} of its roof ({rated} of it rated), and "
+        "nothing was found to fix."
+    )
     if findings:
-        worth = percent(findings[0].share)
-        text = _("Healthy: {limit} takes {share} of the step, and no fix saves more than {worth}.")
-        said = [text.format(worth=worth, **known)]
-    else:
-        said = [_("Healthy: {limit} takes {share} of the step, and nothing was found to fix.").format(**known)]
+        text = _(
+            "Healthy: compute takes {kernels} of the step and reaches {roof} of its roof ({rated} of it rated), and no "
+            "fix saves more than {worth}."
+        )
+        known["worth"] = percent(max(finding.share for finding in findings))
+    said = [text.format(**known)]
     if verdict.math_share is not None:
         text = _("The redline (arithmetic at the machine's peak) is {math} of the step.")
         said.append(text.format(math=percent(verdict.math_share)))
     return said
 
 
-def _unexplained(verdict: Verdict, findings: Sequence[Finding]) -> str:
-    """Much time is lost, and there is no finding of weight."""
-    worth = percent(findings[0].share) if findings else ""
-    if verdict.limit == Limit.COMMUNICATION:
-        text = _("Exposed communication takes {share} of the step, and no rule recognises the cause.")
-        if worth:
-            text = _("Exposed communication takes {share} of the step; the largest finding explains {worth}.")
-        return text.format(share=percent(verdict.limit_share), worth=worth)
-    text = _("The device is idle {share} of the step, and no rule recognises the cause.")
-    if worth:
-        text = _("The device is idle {share} of the step; the largest finding explains {worth}.")
-    return text.format(share=percent(verdict.idle_share), worth=worth)
+def _not_proven(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> list[str]:
+    """What is known and what is not, of a job without a finding of weight that is not proven to be well."""
+    unsure = max((finding for finding in findings if finding.is_void), key=lambda found: found.share, default=None)
+    said = [_outside_kernels(verdict, [finding for finding in findings if not finding.is_void], outline)]
+    if unsure is not None and unsure.share >= WORTHWHILE:
+        text = _("{code} may be worth {share}, but not by these traces.")
+        said += [text.format(code=unsure.code, share=percent(unsure.share)), *map(sentence, unsure.doubts)]
+    said.append(_of_kernels(verdict, outline))
+    if not has_steps(outline):
+        said.append(_("No steps were recognised: these are shares of all that was recorded."))
+    return said
+
+
+def _outside_kernels(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> str:
+    known = {
+        "lost": percent(verdict.lost_share),
+        "whole": whole_name(outline),
+        "kernels": kernels_name(outline),
+        "worth": percent(findings[0].share) if findings else "",
+        "parts": listed(_lost_parts(verdict)),
+    }
+    if verdict.lost_share < MUCH_LOST:
+        text = _("Little time is lost outside {kernels} ({lost} of the {whole}), and nothing was found to fix.")
+        if findings:
+            text = _("Little time is lost outside {kernels} ({lost} of the {whole}); no fix saves more than {worth}.")
+    else:
+        text = _("{lost} of the {whole} is lost outside {kernels} ({parts}), and no rule recognises the cause.")
+        if findings:
+            text = _("{lost} of the {whole} is lost outside {kernels} ({parts}); the largest finding explains {worth}.")
+    return text.format(**known)
+
+
+def _lost_parts(verdict: Verdict) -> list[str]:
+    """Those that can be seen, the largest first."""
+    parts = (
+        (verdict.judged_idle_share, _("idle {share}")),
+        (verdict.copy_share, _("copies {share}")),
+        (verdict.exposed_share, _("exposed communication {share}")),
+    )
+    return [text.format(share=percent(share)) for share, text in sorted(parts, reverse=True) if share >= _NOTHING]
+
+
+def _of_kernels(verdict: Verdict, outline: Outline) -> str:
+    """How efficient kernels are, as far as that is known; "" where there are next to none or they are near their
+    roof."""
+    known = {"kernels": kernels_name(outline), "rated": percent(verdict.rated_share), "whole": whole_name(outline)}
+    if verdict.kernel_share < _SAME:
+        return ""
+    if verdict.rated_share < MOSTLY_RATED:
+        return _unrated_text(outline).format(**known)
+    if verdict.roof_share is None or verdict.roof_share >= NEAR_ROOF:
+        return ""
+    of_whole = next(bar.share for bar in outline.waterfall if bar.account == Account.KERNEL_LOSS)
+    loss = of_whole / max(1 - verdict.unjudged_share, 1e-9)
+    text = _("But {kernels} reach only {roof} of their roof: {loss} of the {whole} is kernel loss.")
+    return text.format(roof=percent(verdict.roof_share), loss=percent(loss), **known)
+
+
+def _unrated_text(outline: Outline) -> str:
+    unseen = {remark.what: remark for remark in outline.unseen}
+    if Unseen.UNKNOWN_WORK in unseen and unseen[Unseen.UNKNOWN_WORK].detail:
+        return _("How efficient the {kernels} are is unknown: no shapes were recorded.")
+    if Unseen.NO_PEAK in unseen:
+        return _("How efficient the {kernels} are is unknown: no peaks are known for this device.")
+    return _("How efficient the {kernels} are is unknown: only {rated} of their time is rated.")
 
 
 def cause_text(code: str) -> str:
@@ -170,6 +276,8 @@ def limit_name(limit: Limit) -> str:
     return {
         Limit.COMPUTE: _("compute"),
         Limit.MEMORY: _("memory bandwidth"),
+        Limit.KERNELS: _("kernel efficiency"),
+        Limit.UNRATED: _("unrated kernels"),
         Limit.COMMUNICATION: _("communication"),
         Limit.OVERHEAD: _("overhead"),
     }[limit]
@@ -178,31 +286,41 @@ def limit_name(limit: Limit) -> str:
 def limit_text(verdict: Verdict, outline: Outline) -> str:
     if verdict.limit == Limit.OVERHEAD:
         return _overhead_text(verdict, outline)
-    return {
-        Limit.COMPUTE: _("Compute-bound: compute takes {share} of the step."),
-        Limit.MEMORY: _("Memory-bound: memory traffic takes {share} of the step."),
-        Limit.COMMUNICATION: _("Communication-bound: {share} of the step is exposed communication."),
-    }[verdict.limit].format(share=percent(verdict.limit_share))
+    text = {
+        Limit.COMPUTE: _("Compute-bound: {kernels} take {all} of the {whole}, arithmetic at the peak {share}."),
+        Limit.MEMORY: _("Memory-bound: {kernels} take {all} of the {whole}, traffic at full bandwidth {share}."),
+        Limit.KERNELS: _("Kernel-bound: {kernels} take {all} of the {whole}, and reach {roof} of their roof."),
+        Limit.UNRATED: _("Kernel-bound: {kernels} take {all} of the {whole}; how efficient they are is unknown."),
+        Limit.COMMUNICATION: _("Communication-bound: {share} of the {whole} is exposed communication."),
+    }[verdict.limit]
+    return text.format(
+        kernels=kernels_name(outline),
+        all=percent(verdict.kernel_share),
+        whole=whole_name(outline),
+        roof=percent(verdict.roof_share or 0.0),
+        share=percent(verdict.limit_share),
+    )
 
 
 def _overhead_text(verdict: Verdict, outline: Outline) -> str:
     """Named after the account that holds most of the overhead, where one does."""
     on_cpu = any(remark.what == Unseen.NO_DEVICE for remark in outline.unseen)
     texts = {
-        Account.HOST: _("Launch-bound: the GPU is idle {share} of the step."),
-        Account.INPUT: _("Input-bound: the GPU is idle {share} of the step."),
-        Account.SYNC: _("Sync-bound: the GPU is idle {share} of the step."),
+        Account.HOST: _("Launch-bound: the GPU is idle {share} of the {whole}."),
+        Account.INPUT: _("Input-bound: the GPU is idle {share} of the {whole}."),
+        Account.SYNC: _("Sync-bound: the GPU is idle {share} of the {whole}."),
     }
     if on_cpu:
         texts = {
-            Account.HOST: _("Host-bound: no operator runs {share} of the step."),
-            Account.INPUT: _("Input-bound: no operator runs {share} of the step."),
+            Account.HOST: _("Host-bound: no operator runs {share} of the {whole}."),
+            Account.INPUT: _("Input-bound: no operator runs {share} of the {whole}."),
         }
     shares = {bar.account: bar.share for bar in outline.waterfall}
     for account, text in texts.items():
         if shares.get(account, 0) > verdict.limit_share / 2:
-            return text.format(share=percent(verdict.idle_share))
-    return _("Overhead-bound: {share} of the step is idle or copying.").format(share=percent(verdict.limit_share))
+            return text.format(share=percent(verdict.judged_idle_share), whole=whole_name(outline))
+    text = _("Overhead-bound: {share} of the {whole} is idle or copying.")
+    return text.format(share=percent(verdict.limit_share), whole=whole_name(outline))
 
 
 def phase_text(phases: Mapping[str, int]) -> str:
@@ -228,5 +346,5 @@ def groups_of(finding: Finding) -> set[Limit]:
     if largest in {str(account) for account in COMMUNICATION}:
         return {Limit.COMMUNICATION}
     if largest in {str(Account.MATH), str(Account.MEMORY), "compute"}:
-        return {Limit.COMPUTE, Limit.MEMORY}
+        return set(OF_KERNELS)
     return {Limit.OVERHEAD}

@@ -21,6 +21,7 @@ class Card:
     title: str
     bound: str  # "" for a remark, which claims no time
     evidence: tuple[str, ...]
+    doubts: tuple[str, ...]  # of the evidence: what weakens or voids the claim, and is never left out
     fix: str  # here, or the first sentence of the page's
     fix_here: str  # filled with what was seen; "" where that is not enough
     page: Page
@@ -43,6 +44,7 @@ def card_of(finding: Finding) -> Card:
         title=page.title,
         bound=bound_text(finding),
         evidence=tuple(map(sentence, finding.evidence)),
+        doubts=tuple(map(sentence, finding.doubts)),
         fix=fix_here or fix_text(page.smallest_fix),
         fix_here=fix_here,
         page=page,

@@ -95,7 +95,9 @@ def _verdict(findings: Findings, outline: Outline) -> dict[str, Any]:
     return {
         **asdict(verdict),
         "limit": code(verdict.limit),
-        "text": sentences([verdict_sentence(verdict, findings.findings, outline), second_cause(findings.findings)]),
+        "text": sentences(
+            [verdict_sentence(verdict, findings.findings, outline), second_cause(verdict, findings.findings)]
+        ),
     }
 
 
@@ -116,7 +118,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
-    return {"message": evidence.message, "values": dict(evidence.values), "text": sentence(evidence)}
+    return {
+        "message": evidence.message,
+        "values": dict(evidence.values),
+        "bearing": str(evidence.bearing),
+        "text": sentence(evidence),
+    }
 
 
 def _amounts(amounts: Amounts) -> dict[str, int]:

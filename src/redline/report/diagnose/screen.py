@@ -72,7 +72,7 @@ def screen_of(result: DiagnoseResult) -> Screen:
     return Screen(
         headline=_headline(diagnosis),
         verdict=verdict_sentence(findings.verdict, findings.findings, outline),
-        second=second_cause(findings.findings),
+        second=second_cause(findings.verdict, findings.findings),
         facts=(
             *(() if captured is None else ((_("captured"), capture_messages.window_line(captured)),)),
             *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),

@@ -115,16 +115,17 @@ def _findings(screen: Screen, room: int, *, verbose: bool) -> list[list[str]]:
 
 def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
     losses = [] if screen.explained and detail is not _EVERYTHING else list(_losses(screen))
-    return [list(_cards(screen.cards, detail)), losses, list(_beside(screen, detail.beside))]
+    return [list(_cards(screen, detail)), losses, list(_beside(screen, detail.beside))]
 
 
-def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
+def _cards(screen: Screen, detail: _Detail) -> Iterator[str]:
+    cards = screen.cards
     if not cards:
         return
     yield _("findings, largest possible gain first")
     for number, (card, most) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
         yield from wrapped(styled(card.head, Style.HEADING), columns(), f"  {number}. ")
-        for sentence in card.evidence[:most]:
+        for sentence in _said(card, most, screen.verdict):
             yield from wrapped(sentence, columns(), "     ")
         if number <= detail.fixes:
             yield from wrapped(styled(_("Fix: {fix}").format(fix=card.fix), Style.GAIN), columns(), "     ")
@@ -133,13 +134,27 @@ def _cards(cards: Sequence[Card], detail: _Detail) -> Iterator[str]:
         yield "  " + _("and {count} more: -v or --findings").format(count=more)
 
 
+def _said(card: Card, most: int, verdict: str) -> Iterator[str]:
+    """So many sentences that support the claim; and each that weakens it, which the verdict may have said already."""
+    yield from [sentence for sentence in card.evidence if sentence not in card.doubts][:most]
+    yield from (sentence for sentence in card.doubts if sentence not in verdict)
+
+
 def _beside(screen: Screen, most: int) -> Iterator[str]:
-    """What is done well, and remarks: a line each, or whole where there is no limit."""
+    """What is done well, and remarks: a line each, or whole where there is no limit.
+
+    A remark that weakens what is claimed above is there in any case, and whole.
+    """
     good, warning = styled("+ ", Style.GOOD), styled("! ", Style.WARNING)
     praise = [(good, sentence) for sentence in screen.praise[:most]]
-    remarks = [(warning, f"{card.code} {sentences(card.evidence)}") for card in screen.remarks[:most]]
+    first = screen.remarks[:most]
+    remarks = [(warning, f"{card.code} {sentences(card.doubts)}") for card in screen.remarks if card.doubts] + [
+        (warning, f"{card.code} {sentences(card.evidence)}") for card in first if not card.doubts
+    ]
+    whole = {f"{card.code} {sentences(card.doubts)}" for card in screen.remarks}
     for mark, text in (*praise, *remarks):
-        yield from wrapped(text, columns(), mark) if most >= _EVERYTHING.beside else _cut(text, mark)
+        is_whole = most >= _EVERYTHING.beside or text in whole
+        yield from wrapped(text, columns(), mark) if is_whole else _cut(text, mark)
 
 
 def _cut(text: str, mark: str) -> list[str]:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.job.first_screen import Outline, Remark, StepTimes, Unseen
-from redline.findings.evidence import Evidence
+from redline.analysis.accounts import Account
+from redline.analysis.job.first_screen import Outline, Remark, StepTimes, Unseen, WaterfallBar
+from redline.findings.evidence import Bearing, Evidence
 from redline.findings.finding import Finding, Limit
 from redline.report.diagnose.finding_messages import (
     bound_text,
@@ -82,10 +83,10 @@ def test_factors(speedup: float, said: str) -> None:
 
 
 def test_a_verdict_says_that_the_queue_before_the_recording_is_left_out() -> None:
-    remark = Remark(what=Unseen.FIRST_QUEUE, ranks=1, time_ns=1000)
-    said = verdict_sentence(VERDICT, [], replace(OUTLINE, unseen=(remark,)))
-    assert said.endswith(" This leaves out queue time before the first recorded work.")
-    assert "left out" not in verdict_sentence(VERDICT, [], OUTLINE)
+    assert verdict(FINDING, unjudged_share=0.978).startswith(
+        "97.8 % of the step is before the first recorded device work"
+    )
+    assert "left out" not in verdict(FINDING)
 
 
 def test_a_verdict_names_limit_cause_and_gain() -> None:
@@ -99,7 +100,7 @@ def test_a_verdict_names_limit_cause_and_gain() -> None:
 def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
     text = verdict(FINDING, limit=Limit.COMPUTE)
     assert text.startswith(
-        "The largest part of the step is compute (50.0 %), but the largest loss with a known cause is elsewhere."
+        "The largest part of the step is kernels (40.0 %), but the largest loss with a known cause is elsewhere."
     )
     exposed = replace(FINDING, accounts={"transfer": 4e6})
     assert verdict(exposed, limit=Limit.COMMUNICATION).startswith("Communication-bound: 50.0 % of the step")
@@ -109,34 +110,85 @@ def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
 
 def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> None:
     late = replace(FINDING, code="RL-N13", accounts={"peer wait": 3e6}, bound_ns=3e6)
-    assert second_cause([FINDING, late]) == (
+    assert second_cause(VERDICT, [FINDING, late]) == (
         "Also: A rank that comes late keeps all others waiting. Fixing that saves at most 30.0 % of the step (RL-N13)."
     )
-    assert not second_cause([FINDING, replace(late, bound_ns=1e6)])
-    assert not second_cause([FINDING, replace(FINDING, bound_ns=3e6)])
+    assert not second_cause(VERDICT, [FINDING, replace(late, bound_ns=1e6)])
+    assert not second_cause(VERDICT, [FINDING, replace(FINDING, bound_ns=3e6)])
+
+
+WELL = {
+    "limit": Limit.COMPUTE,
+    "kernel_share": 0.95,
+    "judged_idle_share": 0.02,
+    "copy_share": 0.01,
+    "exposed_share": 0.02,
+    "roof_share": 0.7,
+    "worthwhile": False,
+}
 
 
 def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
-    well = {"limit": Limit.COMPUTE, "limit_share": 0.9, "idle_share": 0.02, "worthwhile": False, "healthy": True}
-    assert verdict(**well) == (
-        "Healthy: compute takes 90.0 % of the step, and nothing was found to fix. The redline "
-        "(arithmetic at the machine's peak) is 20.0 % of the step."
+    assert verdict(**WELL, healthy=True) == (
+        "Healthy: compute takes 95.0 % of the step and reaches 70.0 % of its roof (90.0 % of it rated), and nothing "
+        "was found to fix. The redline (arithmetic at the machine's peak) is 20.0 % of the step."
     )
     small = replace(FINDING, bound_ns=0.3e6)
-    assert verdict(small, math_share=None, **well) == (
-        "Healthy: compute takes 90.0 % of the step, and no fix saves more than 3.0 %."
+    assert verdict(small, math_share=None, healthy=True, **WELL).endswith(", and no fix saves more than 3.0 %.")
+
+
+def test_what_is_not_proven_to_be_well_is_told_by_what_is_known_and_what_is_not() -> None:
+    shapeless = Remark(what=Unseen.UNKNOWN_WORK, detail="no shapes recorded")
+    unrated = replace(VERDICT, **{**WELL, "rated_share": 0.0, "roof_share": None})  # type: ignore[arg-type]
+    assert verdict_sentence(unrated, (), replace(OUTLINE, unseen=(shapeless,))) == (
+        "Little time is lost outside kernels (5.0 % of the step), and nothing was found to fix. How efficient the "
+        "kernels are is unknown: no shapes were recorded."
     )
+    no_peak, no_device = Remark(what=Unseen.NO_PEAK), Remark(what=Unseen.NO_DEVICE)
+    assert verdict_sentence(unrated, (), replace(OUTLINE, unseen=(no_peak, no_device))).endswith(
+        "How efficient the operators are is unknown: no peaks are known for this device."
+    )
+    bar = WaterfallBar(account=Account.KERNEL_LOSS, time_ns=6e6, before_ns=0.0, share=0.6)
+    slow = replace(VERDICT, **{**WELL, "roof_share": 0.35})  # type: ignore[arg-type]
+    assert verdict_sentence(slow, (), replace(OUTLINE, waterfall=(bar,))).endswith(
+        "But kernels reach only 35.0 % of their roof: 60.0 % of the step is kernel loss."
+    )
+
+
+def test_a_window_without_steps_is_not_called_a_step() -> None:
+    unmarked = replace(OUTLINE, unseen=(Remark(what=Unseen.NO_STEPS),))
+    idle = replace(FINDING, of_window=True)
+    texts = [
+        verdict_sentence(VERDICT, [idle], unmarked),
+        verdict_sentence(replace(VERDICT, **WELL), [], unmarked),  # type: ignore[arg-type]
+        bound_text(idle),
+        bound_text(replace(idle, bound_ns=1e6)),
+    ]
+    assert all("window" in text and "step " not in text for text in texts)
+    assert "No steps were recognised" in texts[1]
 
 
 def test_idling_without_a_known_cause_is_not_health() -> None:
-    assert verdict(worthwhile=False) == "The device is idle 40.0 % of the step, and no rule recognises the cause."
-    assert verdict(worthwhile=False, limit=Limit.COMMUNICATION).startswith("Exposed communication takes 50.0 %")
-    small = replace(FINDING, bound_ns=0.3e6)
-    assert verdict(small, worthwhile=False) == (
-        "The device is idle 40.0 % of the step; the largest finding explains 3.0 %."
+    lost = {"worthwhile": False, "roof_share": 0.9}
+    assert verdict(**lost) == (
+        "60.0 % of the step is lost outside kernels (idle 40.0 %, exposed communication 10.0 %, copies 10.0 %), and no "
+        "rule recognises the cause."
     )
-    exposed = verdict(small, worthwhile=False, limit=Limit.COMMUNICATION)
-    assert exposed.endswith("takes 50.0 % of the step; the largest finding explains 3.0 %.")
+    small = replace(FINDING, bound_ns=0.3e6)
+    assert verdict(small, **lost).endswith("; the largest finding explains 3.0 %.")
+
+
+def test_no_verdict_rests_on_a_finding_that_is_to_be_ignored_here() -> None:
+    once = Evidence("Only one step.", bearing=Bearing.VOIDS)
+    void = replace(FINDING, code="RL-N13", evidence=(once,), accounts={"peer wait": 4e6})
+    assert "RL-N13" not in verdict(FINDING, void) + second_cause(VERDICT, [FINDING, void])
+    alone = verdict(void, worthwhile=False, first="", roof_share=0.9)
+    assert alone.endswith("RL-N13 may be worth 40.0 %, but not by these traces. Only one step.")
+
+
+def test_a_verdict_says_what_weakens_its_claim() -> None:
+    weak = replace(FINDING, evidence=(*FINDING.evidence, Evidence("Stacks inflate it.", bearing=Bearing.WEAKENS)))
+    assert verdict(weak).endswith("(RL-H01). Stacks inflate it.")
 
 
 def test_serving_names_its_phases() -> None:

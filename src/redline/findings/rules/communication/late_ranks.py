@@ -6,7 +6,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 
@@ -79,6 +79,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence(
             "The ranks do {kinds} different kinds of work, so part of this follows from the parallel layout.",
             {"kinds": figures["kinds"]},
+            Bearing.WEAKENS,
         )
 
 
@@ -87,6 +88,7 @@ def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
         return Evidence(
             "It was already up to {cause_ns} late when the window began: the cause is not in the traces.",
             values,
+            Bearing.WEAKENS,
         )
     if cause == "compute":
         return Evidence("Before that it computes {cause_ns} longer than the median rank.", values)
@@ -111,8 +113,13 @@ def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
             "It is late in the first step only, which has {first_step_share} of that waiting: the ranks may "
             "have started at different times.",
             values,
+            Bearing.VOIDS,
         )
-    return Evidence("The traces hold only one step, so whether the same rank is late in every step is unknown.", values)
+    return Evidence(
+        "The traces hold only one step, so whether the same rank is late in every step is unknown.",
+        values,
+        Bearing.VOIDS,
+    )
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from redline.analysis.accounts import IDLE
 from redline.analysis.rank.digest import SHORT_KERNEL_NS
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.timeline import NONE
 from redline.trace.steps import ENGINE_ANCHOR
@@ -79,7 +79,8 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 
 def stacks_inflate() -> Evidence:
     return Evidence(
-        "Python stacks were recorded, which slows the host and inflates this bound: measure again without them."
+        "Python stacks were recorded, which slows the host and inflates this bound: measure again without them.",
+        bearing=Bearing.WEAKENS,
     )
 
 

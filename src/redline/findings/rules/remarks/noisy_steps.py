@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.usual_steps import is_usual
 
@@ -29,12 +29,15 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     steps, spread = totals.figures["steps"], totals.figures["spread"]
     if steps < FEWEST_STEPS:
-        yield Evidence("Steps in the trace: {steps:,}, too few to tell a change from noise.", {"steps": steps})
+        yield Evidence(
+            "Steps in the trace: {steps:,}, too few to tell a change from noise.", {"steps": steps}, Bearing.WEAKENS
+        )
     else:
         yield Evidence(
             "The {steps:,} steps vary by {spread_share} (standard deviation of steps of typical length): a "
             "smaller change is within the noise.",
             {"steps": steps, "spread_share": spread},
+            Bearing.WEAKENS,
         )
 
 

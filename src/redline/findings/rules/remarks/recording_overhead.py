@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from redline.analysis.accounts import Account
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import has_stacks
 from redline.timeline.intervals import Intervals
@@ -34,14 +34,16 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence(
             "Python stacks were recorded, {python_calls:,} calls per step: without them the host is faster.",
             {"python_calls": round(totals.per_step("python_calls"))},
+            Bearing.WEAKENS,
         )
     elif totals.figures["events"]:
         yield Evidence(
             "Allocations were recorded, {events:,} events per step: without them the host is faster.",
             {"events": round(totals.per_step("events"))},
+            Bearing.WEAKENS,
         )
     else:
-        yield Evidence("Modules were recorded: without them the host is faster.")
+        yield Evidence("Modules were recorded: without them the host is faster.", bearing=Bearing.WEAKENS)
     yield Evidence(
         "The device waits for the host {waiting_share} of the step, and recording is part of the host's work.",
         {"waiting_share": totals.per_step("waiting_ns") / totals.step_ns},

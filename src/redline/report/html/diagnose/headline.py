@@ -10,12 +10,15 @@ from redline.report.diagnose.finding_messages import (
     cause_text,
     first_queue_text,
     groups_of,
-    limit_name,
+    largest_part,
     limit_text,
+    main_finding,
     phase_text,
     second_cause,
+    sentence,
     times,
     verdict_sentence,
+    whole_name,
     without_a_fix,
 )
 from redline.report.language import _, sentences, spoken
@@ -35,21 +38,23 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
     verdict = findings.verdict
     if not outline.steps.longest_ns:
         return Headline(text=verdict_sentence(verdict, findings.findings, outline), why="", caveats=())
-    first = findings.findings[0] if findings.findings and verdict.worthwhile else None
+    first = main_finding(verdict, findings.findings)
+    doubts: list[str] = []
     if first is None:
-        text, *why = without_a_fix(verdict, findings.findings)
+        text, *why = without_a_fix(verdict, findings.findings, outline)
     else:
         text = sentences([_limit(verdict, first, outline), _advice(first)])
-        why = [cause_text(first.code), second_cause(findings.findings)]
-    caveat = first_queue_text(outline)
-    return Headline(text=text, why=sentences([phase_text(verdict.phases), *why]), caveats=(caveat,) if caveat else ())
+        why = [cause_text(first.code), second_cause(verdict, findings.findings)]
+        doubts = list(map(sentence, first.doubts))
+    caveats = (*doubts, first_queue_text(verdict, outline))
+    return Headline(text=text, why=sentences([phase_text(verdict.phases), *why]), caveats=tuple(filter(None, caveats)))
 
 
 def _limit(verdict: Verdict, first: Finding, outline: Outline) -> str:
     if verdict.limit not in groups_of(first):
-        return _("Mostly {limit}: {share} of the step.").format(
-            limit=limit_name(verdict.limit), share=percent(verdict.limit_share)
-        )
+        name, share = largest_part(verdict, outline)
+        text = _("Mostly {limit}: {share} of the {whole}.")
+        return text.format(limit=name, share=percent(share), whole=whole_name(outline))
     return limit_text(verdict, outline)
 
 

@@ -187,14 +187,14 @@ def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: 
 def test_the_headline_says_where_most_time_is_when_the_fix_is_elsewhere(job: DiagnoseResult) -> None:
     found = findings()
     found = replace(found, verdict=replace(found.verdict, limit=Limit.COMPUTE))
-    assert headline_of(found, job.outline).text.startswith("Mostly compute: 50.0 % of the step. Replay ")
+    assert headline_of(found, job.outline).text.startswith("Mostly kernels: 40.0 % of the step. Replay ")
 
 
 def test_the_headline_of_a_job_that_is_well(job: DiagnoseResult) -> None:
     found = findings()
     found = replace(found, verdict=replace(found.verdict, worthwhile=False, healthy=True))
     said = headline_of(found, job.outline)
-    assert said.text.startswith("Healthy: overhead takes 50.0 % of the step")
+    assert said.text.startswith("Healthy: compute takes 40.0 % of the step and reaches 50.0 % of its roof")
     assert said.why == "The redline (arithmetic at the machine's peak) is 20.0 % of the step."
 
 
