@@ -9,7 +9,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import REDUCTIONS, CollectiveSeries
-from redline.findings.evidence import Evidence
+from redline.findings.evidence import Bearing, Evidence
 from redline.findings.rule import MatchTotals
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -87,33 +87,48 @@ def last_part(time: Intervals, share: float) -> Intervals:
 # --- what can be said of all of them ----------------------------------------------------------------------------------
 
 
-def untold_share(diagnosis: Diagnosis) -> float:
-    """Of the exposed communication, what belongs to exchanges of which only one rank was recorded."""
-    return diagnosis.unmatched_ns / diagnosis.exposed_ns if diagnosis.exposed_ns else 0.0
+def untold_figures(diagnosis: Diagnosis) -> dict[str, float]:
+    """Of the exposed communication, what is of exchanges seen on one rank only; and whether all ranks were recorded."""
+    share = diagnosis.unmatched_ns / diagnosis.exposed_ns if diagnosis.exposed_ns else 0.0
+    all_recorded = 1 < len(diagnosis.ranks) >= diagnosis.world_size
+    return {"untold_share": share, "all_recorded": float(all_recorded)}
 
 
-def unknown_ns(diagnosis: Diagnosis) -> float:
-    """Exposed time, in steps of all ranks, of exchanges of which not even the kind is known."""
+def unknown_exchanges(rank: Digest) -> Mask:
+    """Of which not even the kind is known."""
+    return exchanges_where(rank, lambda series: series.collective == "unknown")
+
+
+def exposed_in_steps_ns(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> float:
+    """Exposed time of the chosen exchanges, in steps of all ranks."""
     exposed_ns = 0
-    for rank in diagnosis.ranks:
-        time = time_of(rank, exchanges_where(rank, lambda series: series.collective == "unknown"))
-        exposed_ns += int(time.overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
+    for rank, mask in zip(diagnosis.ranks, chosen, strict=True):
+        exposed_ns += int(time_of(rank, mask).overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
     return float(exposed_ns)
 
 
 def untold(totals: MatchTotals) -> Iterator[Evidence]:
-    """Where too few ranks were recorded, what looks like transfer may have been waiting."""
+    """Where exchanges were seen on one rank only, what looks like transfer may have been waiting."""
     share = totals.figures.get("untold_share", 0.0)
-    if share > _UNTOLD_SHARE:
+    if share > _UNTOLD_SHARE and totals.figures.get("all_recorded"):
+        yield Evidence(
+            "{untold_share} of the exposed communication could not be matched between the ranks, so it may include "
+            "waiting for late ranks.",
+            {"untold_share": share},
+            Bearing.WEAKENS,
+        )
+    elif share > _UNTOLD_SHARE:
         yield Evidence(
             "For {untold_share} of the exposed communication no other rank was recorded, so it may include "
             "waiting for late ranks: diagnose all ranks together.",
             {"untold_share": share},
+            Bearing.WEAKENS,
         )
     unknown = totals.per_step("unknown_ns")
     if unknown > _UNTOLD_SHARE * totals.step_ns:
         yield Evidence(
-            "Another {unknown_ns} of each step is exposed in collectives of unknown kind, because their "
-            "launch was not recorded: the bound may be too low.",
+            "{unknown_ns} of that is in collectives of unknown kind, because their launch was not recorded: they are "
+            "taken for gradient all-reduces.",
             {"unknown_ns": unknown},
+            Bearing.WEAKENS,
         )

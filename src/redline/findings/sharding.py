@@ -14,7 +14,7 @@ from redline.findings.exposed import (
     gradient_exchanges,
     matter,
     transfer_of,
-    untold_share,
+    untold_figures,
 )
 from redline.findings.rule import JobMatch
 
@@ -45,7 +45,7 @@ def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: f
     if not matter(diagnosis, chosen, least_share):
         return None
     gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
-    figures = {"gathers": float(gathers), "untold_share": untold_share(diagnosis)}
+    figures = {"gathers": float(gathers), **untold_figures(diagnosis)}
     return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
 
 

@@ -3,6 +3,7 @@
 What is not known crosses no threshold, and keeps none: it has a reason instead of a value.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,6 +57,7 @@ class QuantityValue:
     value: float | None
     why_not: str = ""  # why it is not known, or only the least that it can be
     is_least: bool = False  # the true value may be larger
+    least: float | None = None  # the least that it can be, where the value is the most
     is_there: bool = True  # False of a finding that is not
 
 
@@ -109,13 +111,20 @@ def check(thresholds: Iterable[Threshold], measured: MeasuredJob) -> tuple[Outco
 
 
 def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
-    crossed = None
-    if reading.value is not None:
-        compare = _SIGNS.get(threshold.sign)
-        crossed = compare(reading.value, threshold.limit) if compare else reading.is_there
-        if reading.why_not and not (crossed and threshold.sign.startswith(">")):
-            crossed = None
-    return Outcome(threshold=threshold, reading=reading, crossed=crossed)
+    return Outcome(threshold=threshold, reading=reading, crossed=_crossed(threshold, reading))
+
+
+def _crossed(threshold: Threshold, reading: QuantityValue) -> bool | None:
+    """None where the value lies somewhere on both sides of the limit."""
+    if reading.value is None:
+        return None
+    compare = _SIGNS.get(threshold.sign)
+    if compare is None:
+        return reading.is_there
+    least = reading.value if reading.least is None else reading.least
+    most = math.inf if reading.is_least else reading.value
+    crossed = {compare(value, threshold.limit) for value in (least, most)}
+    return crossed.pop() if len(crossed) == 1 else None
 
 
 def _unusable(text: str, advice: str) -> UsageError:
@@ -165,7 +174,12 @@ def _account(account: Account, measured: MeasuredJob) -> QuantityValue:
 
 
 def _idle(measured: MeasuredJob) -> QuantityValue:
-    return QuantityValue(value=measured.findings.verdict.idle_share)
+    verdict = measured.findings.verdict
+    if not verdict.unjudged_share:
+        return QuantityValue(value=verdict.idle_share)
+    why_not = "before the first recorded work, the device may have been busy with earlier work"
+    least = max(verdict.idle_share - verdict.unjudged_share, 0.0)
+    return QuantityValue(value=verdict.idle_share, least=least, why_not=why_not)
 
 
 def _exposed(measured: MeasuredJob) -> QuantityValue:
@@ -177,7 +191,8 @@ def _utilisation(name: str, measured: MeasuredJob) -> QuantityValue:
     use = measured.outline.utilisation
     if use is not None:
         is_least = use.known_share < 0.99 or use.unrated_flops > 0
-        return QuantityValue(value=use.mfu if name == "mfu" else use.hfu, is_least=is_least)
+        why_not = f"{name} is only known to be at least {100 * getattr(use, name):.1f} %" if is_least else ""
+        return QuantityValue(value=use.mfu if name == "mfu" else use.hfu, is_least=is_least, why_not=why_not)
     unseen = {remark.what: remark for remark in measured.outline.unseen}
     if Unseen.NO_PEAK in unseen or Unseen.NO_DTYPE_PEAK in unseen:
         return QuantityValue(value=None, why_not="the peak of the machine is not known; give it with `machine=...`")

@@ -49,7 +49,7 @@ def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress = si
         places=tuple(read[place.index][1] for place in order.places),
         clocks=on_one_clock([rank.arrivals for rank in ranks]).clocks,
         doubles=order.doubles,
-        missing=order.missing,
+        missing=order.missing if len(order.places) > 1 else (),  # a single trace may be looked at for itself
         world_size=order.world_size,
         failures=tuple(failures),
     )

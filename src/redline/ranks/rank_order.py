@@ -36,7 +36,7 @@ class RankOrder:
     places: tuple[RankPlace, ...]
     world_size: int
     doubles: tuple[int, ...]  # ranks that more than one trace claims
-    missing: tuple[int, ...]  # ranks of the world that no trace is of; of a single trace none
+    missing: tuple[int, ...]  # ranks of the world that no trace is of
 
 
 def rank_order(claims: Sequence[Claim]) -> RankOrder:
@@ -60,5 +60,5 @@ def rank_order(claims: Sequence[Claim]) -> RankOrder:
         places=tuple(sorted(places, key=lambda place: place.rank)),
         world_size=world_size,
         doubles=tuple(sorted(rank for rank, count in times.items() if count > 1)),
-        missing=tuple(islice(absent, MOST_MISSING)) if len(claims) > 1 else (),
+        missing=tuple(islice(absent, MOST_MISSING)),
     )

@@ -126,7 +126,7 @@ def test_what_is_not_known_is_neither_crossed_nor_kept(measured: MeasuredJob) ->
         ("peer wait>99%", unseen(measured, Unseen.ONE_RANK), "one rank only"),
         ("host>99%", unseen(measured, Unseen.NO_HOST), "no launches in the trace"),
         ("kernel loss>99%", unrated(measured), "the work or the peak of most kernels is not known"),
-        ("math<1%", unrated(measured), "the work or the peak of most kernels is not known"),
+        ("math<99%", unrated(measured), "the work or the peak of most kernels is not known"),
     ]
     for text, known, why in cases:
         found = outcome(text, known)
@@ -182,7 +182,22 @@ def test_times_are_said_with_their_unit(measured: MeasuredJob) -> None:
 def test_a_lower_bound_is_called_so(measured: MeasuredJob) -> None:
     partly = replace(USE, known_share=0.5)
     known = replace(measured, outline=replace(measured.outline, utilisation=partly))
-    assert crossed_line(outcome("mfu<40%", known)).endswith("mfu is at least 35.0 %")
+    assert crossed_line(outcome("mfu>30%", known)).endswith("mfu is at least 35.0 %")
+
+
+def test_a_lower_bound_cannot_show_that_something_is_too_small(measured: MeasuredJob) -> None:
+    known = replace(measured, outline=replace(measured.outline, utilisation=replace(USE, known_share=0.5)))
+    assert unknown_line(outcome("mfu<40%", known)).endswith("mfu is only known to be at least 35.0 %")
+    assert outcome("mfu<30%", known).crossed is False
+    assert outcome("mfu>40%", known).crossed is None
+
+
+def test_time_that_nobody_can_judge_is_neither_idle_nor_busy(measured: MeasuredJob) -> None:
+    verdict = replace(measured.findings.verdict, idle_share=0.979, unjudged_share=0.9)
+    known = replace(measured, findings=replace(measured.findings, verdict=verdict))
+    assert "before the first recorded work" in unknown_line(outcome("idle>20%", known))
+    assert outcome("idle>5%", known).crossed is True
+    assert outcome("idle>98%", known).crossed is False
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_some_ranks_of_a_job_are_compared_among_each_other() -> None:
 
 def test_of_one_rank_nothing_is_known_of_waiting() -> None:
     found = combine(digests_of(SMALL)[:1])
-    assert (found.lateness, found.missing) == (None, ())
+    assert (found.lateness, found.missing) == (None, (1, 2, 3))
     assert found.unmatched_ns == found.exposed_ns > 0
     assert found.ranks[0].ledger.of(Account.PEER_WAIT) == 0
 

@@ -231,7 +231,7 @@ def _of_set(diagnosis: Diagnosis) -> Iterator[Remark]:
     if synthetic:
         what = Unseen.PREDICTED if diagnosis.predicted else Unseen.SYNTHETIC
         yield Remark(what=what, ranks=len(synthetic), detail=synthetic[0].origin.synthetic)
-    if diagnosis.missing:
+    if diagnosis.missing and len(ranks) > 1:  # of one rank, how its waiting is counted says so
         yield Remark(what=Unseen.MISSING_RANKS, count=len(diagnosis.missing), detail=_listed(diagnosis.missing))
     if diagnosis.doubles:
         yield Remark(what=Unseen.DOUBLE_RANKS, count=len(diagnosis.doubles), detail=_listed(diagnosis.doubles))

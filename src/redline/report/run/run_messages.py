@@ -214,8 +214,8 @@ def _of_ranks(screen: RunScreen) -> Iterator[str]:
         yield _("the job did not import torch, so nothing could be captured")
     elif not screen.steps[1]:
         yield _(
-            "no steps recognised: no optimizer step and no model call in the watched processes; mark the end "
-            "of a step with redline.step()"
+            "no steps recognised: no optimizer stepped, and no model was called often enough to tell steps by its "
+            "calls; mark the end of a step with redline.step()"
         )
 
 

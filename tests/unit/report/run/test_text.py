@@ -196,8 +196,8 @@ STALL = {
         ),
         (
             run(rank(steps=0, step_ns=None, windows=(), step_kind="none", batches=0)),
-            "no steps recognised: no optimizer step and no model call in the watched processes; mark "
-            "the end of a step with redline.step()",
+            "no steps recognised: no optimizer stepped, and no model was called often enough to tell "
+            "steps by its calls; mark the end of a step with redline.step()",
         ),
         (
             run(rank(steps=6, windows=())),

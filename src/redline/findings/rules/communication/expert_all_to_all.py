@@ -10,7 +10,15 @@ from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, transfer_of, untold, untold_share
+from redline.findings.exposed import (
+    begun_in_steps,
+    exchanges_where,
+    matter,
+    time_of,
+    transfer_of,
+    untold,
+    untold_figures,
+)
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.01  # of the step
@@ -27,7 +35,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "exchanges": float(sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks)),
         "window_exposed_ns": float(sum(time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
         "window_ns": float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
-        "untold_share": untold_share(diagnosis),
+        **untold_figures(diagnosis),
     }
     return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
 

@@ -12,12 +12,13 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
+    exposed_in_steps_ns,
     gradient_exchanges,
     matter,
     transfer_of,
-    unknown_ns,
+    unknown_exchanges,
     untold,
-    untold_share,
+    untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import parameter_gathers
@@ -30,10 +31,13 @@ FIRST_BUCKET_BYTES = 1 << 20
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
+    """Exchanges of unknown kind count with those that are known: else the bound would be too low."""
     chosen = [buckets(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, LEAST_SHARE):
+    unknown = [unknown_exchanges(rank) & mask.any() for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
+    claimed = [known | other for known, other in zip(chosen, unknown, strict=True)]
+    if not matter(diagnosis, claimed, LEAST_SHARE):
         return None
-    sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, chosen)
+    sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, claimed)
     last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     figures = {
         "buckets": float(sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))),
@@ -41,8 +45,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "largest_bytes": float(max(sizes, default=0)),
         "exposed_ns": float(sum(time.length_ns for time in claims)),
         "last_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, last))),
-        "untold_share": untold_share(diagnosis),
-        "unknown_ns": unknown_ns(diagnosis),
+        "unknown_ns": exposed_in_steps_ns(diagnosis, unknown),
+        **untold_figures(diagnosis),
     }
     return JobMatch(claims=claims, figures=figures)
 

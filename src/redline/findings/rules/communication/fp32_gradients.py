@@ -13,7 +13,7 @@ from redline.findings.exposed import (
     matter,
     transfer_of,
     untold,
-    untold_share,
+    untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 
@@ -30,7 +30,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         return None
     exposed = transfer_of(diagnosis, chosen)
     claims = [last_part(time, SAVED_SHARE) for time in exposed]
-    return JobMatch(claims=claims, figures={"untold_share": untold_share(diagnosis)})
+    return JobMatch(claims=claims, figures={**untold_figures(diagnosis)})
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -9,7 +9,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_share
+from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.01  # of the step
@@ -24,7 +24,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "early": float(sum(mask.sum() for mask in early)),
         "all": float(sum(mask.sum() for mask in gradients)),
         "passes": float(max(_most_passes(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True))),
-        "untold_share": untold_share(diagnosis),
+        **untold_figures(diagnosis),
     }
     return JobMatch(claims=transfer_of(diagnosis, early), figures=figures)
 

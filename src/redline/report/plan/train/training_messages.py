@@ -187,7 +187,7 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
 
 def overlap(traffic: Overlap) -> str:
     """Whether traffic hides."""
-    return _("hidden") if traffic.is_hidden else _("exposed: {time}").format(time=seconds(traffic.exposed_s))
+    return _("hidden") if traffic.is_hidden else _("exposed: {time} per step").format(time=seconds(traffic.exposed_s))
 
 
 # --- other layouts ----------------------------------------------------------------------------------------------------

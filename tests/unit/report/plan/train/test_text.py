@@ -110,7 +110,7 @@ def test_bars_add_up_to_the_whole() -> None:
 
 def test_what_hides_and_what_does_not() -> None:
     shown = Overlap(kind="data", compute_s=2.0, traffic_s=1.0, exposed_s=0.0123)
-    assert say.overlap(shown) == "exposed: 12.30 ms"
+    assert say.overlap(shown) == "exposed: 12.30 ms per step"
     assert say.overlap(replace(shown, exposed_s=0.0)) == "hidden"
 
 
