@@ -49,7 +49,7 @@ def attentions_of(timeline: Timeline) -> list[AttentionSpan]:
 def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
     """Of products and softmaxes of one thread, in order: a softmax of what a product made, which the next one reads.
 
-    In the backward pass there are two products on each side.
+    In the backward pass there are two products on each side, in an order that depends on the version.
     """
     spans = timeline.spans
     lane, start_ns, end_ns = spans.lane[rows], spans.start_ns[rows], spans.end_ns[rows]
@@ -61,8 +61,13 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
         first, last = place - 1 - middle.backward, place + 1 + middle.backward
         if first < 0 or last >= len(rows) or middle.scores[1] < 2:
             continue
-        before, after = told[which[first]], told[which[place + 1]]
-        if before.softmax or before.scores != middle.scores or after.read != middle.scores:
+        before = [told[number] for number in which[first:place]]
+        after = [told[number] for number in which[place + 1 : last + 1]]
+        making = next((product for product in before if product.scores == middle.scores), _Told(softmax=True))
+        is_read = any(
+            product.read == middle.scores or (middle.backward and product.right == middle.scores) for product in after
+        )
+        if making.softmax or not is_read:
             continue
         yield AttentionSpan(
             lane=int(lane[first]),
@@ -70,7 +75,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
             end_ns=int(end_ns[last]),
             product=int(rows[first]),
             scores=middle.scores,
-            size=before.read[2],
+            size=making.read[2],
             backward=middle.backward,
             masked=_is_any_between(masking_ns, int(end_ns[place - 1]), int(start_ns[place])),
         )
@@ -104,6 +109,7 @@ class _Told:
 
     scores: Scores = UNKNOWN  # what it makes
     read: Scores = UNKNOWN  # the left side of a product
+    right: Scores = UNKNOWN  # its right side, where that may be the scores: in the backward pass
     softmax: bool = False
     backward: bool = False
 
@@ -126,4 +132,4 @@ def _read(name: str, text: str) -> _Told:
     if product is None:
         return _Told()
     batch, rows, inner, columns = product.batch, product.rows, product.inner, product.columns
-    return _Told(scores=(batch, rows, columns), read=(batch, rows, inner))
+    return _Told(scores=(batch, rows, columns), read=(batch, rows, inner), right=(batch, inner, columns))

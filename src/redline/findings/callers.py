@@ -18,7 +18,7 @@ from redline.trace import schema
 def caller_of(analysis: RankAnalysis, rows: I64, weight_ns: I64) -> dict[str, str]:
     """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
     timeline = analysis.timeline
-    names = np.append(timeline.spans.name, NONE)[_outermost_operators(timeline, rows)]
+    names = np.append(timeline.spans.name, NONE)[outermost_operators(timeline, rows)]
     sites = sites_of(timeline, rows)
     return {"operator": _heaviest(timeline, names, weight_ns), "site": _heaviest(timeline, sites, weight_ns)}
 
@@ -29,7 +29,7 @@ def site_of(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence("Most of it comes from {site}.", {"site": totals.names["site"]})
 
 
-def _outermost_operators(timeline: Timeline, rows: I64) -> I64:
+def outermost_operators(timeline: Timeline, rows: I64) -> I64:
     """The library's operator around each row that no other of them calls: of aten::to and the copy in it, aten::to."""
     spans = timeline.spans
     operators = spans.rows_of(Kind.OPERATOR)

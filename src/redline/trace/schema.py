@@ -372,6 +372,67 @@ def is_copying_operator(name: str) -> bool:
     return _COPYING_OPERATOR.match(name) is not None
 
 
+_DENSE_EMBEDDING_GRADIENT = re.compile(r"^aten::(embedding_dense_backward|_embedding_bag_dense_backward)$")
+_DEVICE_COPY = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
+_ASKED_COPY = re.compile(r"^aten::(clone|to|contiguous)$")
+_CONVOLUTION = re.compile(r"^aten::\w*convolution\w*$|^aten::conv\dd$")
+
+
+def is_device_copy(name: str) -> bool:
+    """Whether a copy stays on its device."""
+    return _DEVICE_COPY.search(name) is not None
+
+
+def is_tensor_copy(name: str) -> bool:
+    """Whether an operator copies one tensor into another; shapes, strides and types are those of both, to and from."""
+    return name == "aten::copy_"
+
+
+def is_asked_copy(name: str) -> bool:
+    """Whether an operator is one with which a program asks for a copy: x.clone(), x.to(...), x.contiguous()."""
+    return _ASKED_COPY.match(name) is not None
+
+
+def is_convolution(name: str) -> bool:
+    return _CONVOLUTION.match(name) is not None
+
+
+def is_embedding(name: str) -> bool:
+    """Whether an operator looks up rows of a table, its first argument, by indices, its second."""
+    return name in ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag")
+
+
+def is_dense_embedding_gradient(name: str) -> bool:
+    return _DENSE_EMBEDDING_GRADIENT.match(name) is not None
+
+
+def is_padding(name: str) -> bool:
+    return name == "aten::constant_pad_nd"
+
+
+def is_cat(name: str) -> bool:
+    return name == "aten::cat"
+
+
+def is_linear(name: str) -> bool:
+    return name == "aten::linear"
+
+
+def is_selection(name: str) -> bool:
+    """Whether an operator takes some positions of a tensor."""
+    return name in ("aten::select", "aten::slice")
+
+
+def is_gradient_accumulation(name: str) -> bool:
+    """Whether a node of the backward pass stores the gradient of a parameter."""
+    return name == "torch::autograd::AccumulateGrad"
+
+
+def is_list_operator(name: str) -> bool:
+    """Whether an operator works on lists of tensors, whose types are not recorded."""
+    return name.startswith(("aten::_foreach_", "aten::_fused_"))
+
+
 def is_data_loader(name: str) -> bool:
     return name.startswith(DATA_LOADER)
 

@@ -1,11 +1,14 @@
 """Sizes of the tensors of a call as recorded: of any call, and of matrix products by what each size means."""
 
+import re
 from dataclasses import dataclass
 from math import prod
 
 import msgspec
 
 _SHAPES = msgspec.json.Decoder(list[list[int | list[int]]])
+_NUMBERS = re.compile(r"-?\d{1,9}")
+_TYPES = msgspec.json.Decoder(list[str])
 
 # Where each product takes its left matrix; the right one follows.
 _LEFT = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::linear": 0}
@@ -33,6 +36,60 @@ def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
         tuple(size for size in sizes if isinstance(size, int)) if not any(isinstance(s, list) for s in sizes) else ()
         for sizes in arguments
     )
+
+
+def list_shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
+    """Of the tensors in the first argument, if that is a list; () where it is not, or is too long to be recorded."""
+    try:
+        first = next(iter(_SHAPES.decode(text)), [])
+    except (msgspec.MsgspecError, ValueError):
+        return ()
+    return tuple(tuple(sizes) for sizes in first if isinstance(sizes, list))
+
+
+def padded_length(shapes: str, values: str) -> tuple[int, int]:
+    """Last size of a tensor before and after constant_pad_nd; (0, 0) where that is not recorded or not padded."""
+    sizes, pads = shapes_of(shapes), _NUMBERS.findall(next(iter(types_of(values)[1:]), ""))
+    if not sizes or not sizes[0] or len(pads) < 2:
+        return 0, 0
+    before, after = sizes[0][-1], sizes[0][-1] + int(pads[0]) + int(pads[1])
+    return (before, after) if after > before else (0, 0)
+
+
+def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether an image tensor [N, C, H, W] or [N, C, D, H, W] lies in memory as [N, H, W, C]."""
+    return _is_image(shape, strides) and strides == _dense(
+        (shape[0], *shape[2:], shape[1]), (0, -1, *range(1, len(shape) - 1))
+    )
+
+
+def is_channels_first(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether an image tensor lies in memory in the order of its dimensions."""
+    return _is_image(shape, strides) and strides == _dense(shape, tuple(range(len(shape))))
+
+
+def _is_image(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether both layouts can be told apart: several channels, and more than one pixel."""
+    return len(shape) in (4, 5) and len(strides) == len(shape) and shape[1] > 1 and prod(shape[2:]) > 1
+
+
+def _dense(sizes: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a tensor without gaps, whose dimensions stand at these places of the order in memory."""
+    strides = [prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    return tuple(strides[place] for place in places)
+
+
+def types_of(text: str) -> tuple[str, ...]:
+    """Of each argument, as the profiler names them; () for text that is damaged."""
+    try:
+        return tuple(_TYPES.decode(text))
+    except (msgspec.MsgspecError, ValueError):
+        return ()
+
+
+def has_tensor_of(dtype: str, shapes: str, types: str) -> bool:
+    """Whether an argument with a dimension has this type: numbers from Python are tensors without one."""
+    return any(shape and name == dtype for shape, name in zip(shapes_of(shapes), types_of(types), strict=False))
 
 
 def elements_of(text: str) -> frozenset[int]:

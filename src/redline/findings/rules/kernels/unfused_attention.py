@@ -6,10 +6,12 @@ import numpy as np
 
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.attention import UNKNOWN, AttentionSpan, attentions_of
+from redline.findings.callers import outermost_operators
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, savings
+from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 from redline.work.roofline import NS_PER_S
@@ -19,11 +21,12 @@ _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    attention_spans = attentions_of(analysis.timeline) if analysis.on_gpu else []
+    attention_spans = attentions_of(analysis.timeline)
     if not attention_spans:
         return None
     group = _launched_by(analysis, attention_spans)
-    attention_ns = int(analysis.activity.compute.dur_ns[group != NONE].sum())
+    on_cpu = Intervals.empty() if analysis.on_gpu else _called_in(analysis, attention_spans)
+    attention_ns = on_cpu.length_ns or int(analysis.activity.compute.dur_ns[group != NONE].sum())
     if attention_ns < STEP_SHARE * analysis.steps_ns:
         return None
     kept_ns = np.array([_least_ns(analysis, attention_span) for attention_span in attention_spans])
@@ -38,13 +41,26 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "shaped": float(sum(attention_span.scores != UNKNOWN for attention_span in attention_spans)),
     }
     names = {"scores": f"{queries} x {keys}" if queries else ""}
-    return RuleMatch(claim=savings(analysis, beyond(analysis, group, kept_ns)), figures=figures, names=names)
+    claim = savings(analysis, beyond(analysis, group, kept_ns))
+    if not analysis.on_gpu:  # copies and calling go too, but not what the products need at best
+        claim |= on_cpu - analysis.activity.computing
+    return RuleMatch(claim=claim, figures=figures, names=names)
+
+
+def _called_in(analysis: RankAnalysis, attention_spans: Sequence[AttentionSpan]) -> Intervals:
+    """Time of a CPU from the call of the first product to the end of that of the last: some calls copy first."""
+    spans = analysis.timeline.spans
+    products = np.array([attention_span.product for attention_span in attention_spans])
+    first = outermost_operators(analysis.timeline, products)
+    start_ns = spans.start_ns[np.where(first == NONE, products, first)]
+    end_ns = np.array([attention_span.end_ns for attention_span in attention_spans])
+    return Intervals.union_of(np.minimum(start_ns, end_ns), end_ns) & analysis.in_steps
 
 
 def _launched_by(analysis: RankAnalysis, attention_spans: Sequence[AttentionSpan]) -> I64:
     """For each piece of compute the attention that launched it."""
     work, spans, compute = analysis.timeline.device_work, analysis.timeline.spans, analysis.activity.compute
-    launch = work.launch[np.searchsorted(work.row, compute.row)]
+    launch = work.launch[np.searchsorted(work.row, compute.row)] if analysis.on_gpu else compute.row
     lane = np.array([attention_span.lane for attention_span in attention_spans])
     start_ns, end_ns = (
         np.array([getattr(attention_span, edge) for attention_span in attention_spans])

@@ -1,0 +1,52 @@
+"""How many rows the products of a model have from call to call, told by the shapes of its linear layers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.analysis.rank.name_matching import matching
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.operator_cost import argument_texts, operators_in_steps, outermost
+from redline.timeline.table import I64
+from redline.work.sizes import PRODUCTS, product_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCalls:
+    """Calls of the layers whose weights share one shape, in order of time."""
+
+    row: I64
+    rows: I64  # of the left matrix: batch times sequence length
+
+
+def runs_backward(analysis: RankAnalysis) -> bool:
+    return len(analysis.passes.backward) > 0
+
+
+def heaviest_layers(analysis: RankAnalysis) -> LayerCalls | None:
+    """Of the weights' shape on which most time is spent; None where no product has recorded shapes."""
+    timeline, spans = analysis.timeline, analysis.timeline.spans
+    calls = operators_in_steps(analysis)
+    calls = outermost(analysis, calls[matching(timeline, calls, lambda name: name in PRODUCTS)])
+    texts, _, _ = argument_texts(timeline, calls)
+    by_weights: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for row, name, text in zip(calls.tolist(), spans.name[calls].tolist(), texts.tolist(), strict=True):
+        product = product_of(timeline.text(name), timeline.text(text))
+        if product is not None and product.batch == 1:
+            by_weights.setdefault((product.inner, product.columns), []).append((row, product.rows))
+    if not by_weights:
+        return None
+    heaviest = max(by_weights.values(), key=lambda listed: int(spans.dur_ns[[row for row, _ in listed]].sum()))
+    row, rows = np.array(heaviest, np.int64).T
+    return LayerCalls(row=row, rows=rows)
+
+
+def steady_growth(rows: I64, least_calls: int) -> int:
+    """By how many rows each call of a model has more than the one before it; 0 where they do not grow steadily.
+
+    Layers of one call have the same rows, so repetitions count once.
+    """
+    changed = rows[np.append(True, np.diff(rows) != 0)] if len(rows) else rows
+    growth = np.diff(changed)
+    is_steady = len(changed) >= least_calls and bool((growth == growth[0]).all()) and growth[0] > 0
+    return int(growth[0]) if is_steady else 0

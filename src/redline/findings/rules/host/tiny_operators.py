@@ -1,0 +1,86 @@
+"""RL-C17: a CPU spends the step on calling thousands of tiny operators, not on computing."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+
+MANY_OPERATORS = 500  # to a step: calling fewer takes a few milliseconds
+CALLING_SHARE = 0.15  # of the steps without pauses, between operators: below this, calling is not what limits
+TINY_SHARE = 0.4  # of the steps without pauses, between and in tiny operators
+TINY_NS = 100_000  # ten times what calling an operator with its gradient takes
+SMALL_NS = 200_000  # a fused or batched call may replace these too
+
+
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    """On a GPU the same cause is RL-H01 or RL-H02; loops of optimizers have rules of their own."""
+    if analysis.on_gpu or not len(analysis.ledger.start_ns):
+        return None
+    rows, own_ns = _own_time(analysis)
+    between = analysis.launch_gaps - analysis.passes.optimizer
+    tiny = own_ns < TINY_NS
+    is_many = tiny.sum() >= MANY_OPERATORS * len(analysis.ledger.start_ns)
+    running_ns = analysis.steps_ns - analysis.pauses.length_ns
+    is_calling = between.length_ns >= CALLING_SHARE * running_ns
+    if not is_many or not is_calling or between.length_ns + own_ns[tiny].sum() < TINY_SHARE * running_ns:
+        return None
+    figures = {
+        "operators": float(len(rows)),
+        "tiny": float(tiny.sum()),
+        "calling_ns": float(between.length_ns),
+        "computing_ns": float(own_ns[tiny].sum()),
+    }
+    return RuleMatch(claim=_without_large(analysis, rows[own_ns >= SMALL_NS]), figures=figures)
+
+
+def _own_time(analysis: RankAnalysis) -> tuple[I64, I64]:
+    """Operators that compute or copy in steps, without those of optimizers, and how long each does so itself."""
+    owned = (analysis.activity.compute, analysis.activity.copies)
+    row, dur_ns = (
+        np.concatenate([getattr(pieces, name) for pieces in owned]).astype(np.int64) for name in ("row", "dur_ns")
+    )
+    start_ns = analysis.timeline.spans.start_ns[row]
+    chosen = analysis.in_steps.contains(start_ns) & ~analysis.passes.optimizer.contains(start_ns)
+    rows, which = np.unique(row[chosen], return_inverse=True)
+    own_ns = np.zeros(len(rows), np.int64)
+    np.add.at(own_ns, which, dur_ns[chosen])
+    return rows, own_ns
+
+
+def _without_large(analysis: RankAnalysis, large: I64) -> Intervals:
+    """The steps without optimizers, loading and long pauses, and without operators that compute for long."""
+    elsewhere = analysis.passes.optimizer | analysis.idle_in(Account.INPUT) | analysis.pauses
+    return analysis.in_steps - elsewhere - analysis.busy_with(large)
+
+
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    yield Evidence(
+        "{tiny:,} of {operators:,} operators per step compute for less than 100 us: {computing_ns} together, and "
+        "calling them takes another {calling_ns} of each {step_ns} step.",
+        {
+            "tiny": round(totals.per_step("tiny")),
+            "operators": round(totals.per_step("operators")),
+            "computing_ns": totals.per_step("computing_ns"),
+            "calling_ns": totals.per_step("calling_ns"),
+            "step_ns": totals.step_ns,
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-C17",
+    claims=ClaimOrder.LAUNCHES,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.DOCUMENTED,
+    match=match,
+    explain=explain,
+    figures=("operators", "tiny", "calling_ns", "computing_ns"),
+    least_share=CALLING_SHARE,
+)

@@ -1,0 +1,79 @@
+"""RL-C15: batches of different lengths are all padded to one maximum, so the model computes padding."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.disjoint_work import Owned
+from redline.analysis.rank.name_matching import matching
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.timeline.timeline import Kind
+from redline.trace import schema
+from redline.work.sizes import padded_length
+
+LEAST_LENGTHS = 2  # that batches had before padding: one length alone may be what the model needs
+LEAST_PADDING = 0.1  # of the padded length
+STEP_SHARE = 0.05  # of the step
+
+
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    """Only padding that is an operator is seen: not that of tokenizers, nor of workers."""
+    before, after = _padded(analysis)
+    if len(np.unique(before)) < LEAST_LENGTHS or len(np.unique(after)) != 1:
+        return None
+    used = float(before.mean() / after[0])
+    if 1 - used < LEAST_PADDING:
+        return None
+    claim = _without_padding(analysis, analysis.activity.compute, used)
+    claim |= _without_padding(analysis, analysis.activity.copies, used)
+    figures = {"batches": float(len(before)), "length": float(before.sum()), "padded": float(after.sum())}
+    return RuleMatch(claim=claim, figures=figures)
+
+
+def _padded(analysis: RankAnalysis) -> tuple[I64, I64]:
+    """Lengths of batches before and after padding, in order of time."""
+    timeline, operators = analysis.timeline, analysis.timeline.operators
+    rows = timeline.spans.rows_of(Kind.OPERATOR)
+    rows = rows[matching(timeline, rows, schema.is_padding)]
+    chosen = operators.take(np.isin(operators.row, rows))
+    texts = zip(chosen.shapes.tolist(), chosen.values.tolist(), strict=True)
+    lengths = [padded_length(timeline.text(shapes), timeline.text(values)) for shapes, values in texts]
+    before, after = np.array(lengths, np.int64).reshape(-1, 2).T
+    return before[after > 0], after[after > 0]
+
+
+def _without_padding(analysis: RankAnalysis, pieces: Owned, used: float) -> Intervals:
+    """The last part of each piece of device work: attention grows with the square of the length, nothing faster."""
+    kept_ns = np.ceil(pieces.dur_ns * used**2).astype(np.int64)
+    time = Intervals.union_of(pieces.start_ns + kept_ns, pieces.end_ns)
+    return (time & analysis.in_steps) - analysis.passes.optimizer
+
+
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    batches = max(totals.figures["batches"], 1)
+    yield Evidence(
+        "Batches whose longest row has {length:,} positions on average are padded to {padded:,}: {padding_share} of "
+        "what the model computes is padding.",
+        {
+            "length": round(totals.figures["length"] / batches),
+            "padded": round(totals.figures["padded"] / batches),
+            "padding_share": 1 - totals.figures["length"] / max(totals.figures["padded"], 1),
+        },
+    )
+
+
+RULE = Rule(
+    code="RL-C15",
+    claims=ClaimOrder.AVOIDABLE_KERNELS,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.DOCUMENTED,
+    match=match,
+    explain=explain,
+    figures=("batches", "length", "padded"),
+    least_share=STEP_SHARE,
+)

@@ -1,0 +1,27 @@
+"""RL-C17: thousands of operators of microseconds each."""
+
+from tests.conftest import document, op
+from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+
+
+def job(number: int, *, us: float = 10, apart: float = 20, large_us: float = 0) -> bytes:
+    length = number * apart + large_us + 100
+    events = [step(0, 0, length), op("aten::mm", 0, large_us, **described(FP32, [64, 64], [64, 64]))]
+    shapes = described(FP32, [8, 8])
+    events += [op("aten::tanh", large_us + place * apart, us, **shapes) for place in range(number)]
+    return document(events)
+
+
+def test_c17_claims_the_step_without_large_operators() -> None:
+    data = job(1000, large_us=1000)
+    assert abs(claimed_ns(data, "RL-C17") - 20_000_000) <= 200_000
+    (evidence,) = found(data)["RL-C17"].evidence
+    assert (evidence.values["tiny"], evidence.values["operators"]) == (1000, 1001)
+
+
+def test_c17_leaves_few_operators_alone() -> None:
+    assert "RL-C17" not in matched(job(400))
+
+
+def test_c17_leaves_operators_alone_that_are_called_fast_enough() -> None:
+    assert "RL-C17" not in matched(job(1000, us=19))

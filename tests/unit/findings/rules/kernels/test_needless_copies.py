@@ -1,0 +1,34 @@
+"""RL-C12: copies that the program asks for and that change nothing."""
+
+from typing import Any
+
+from tests.conftest import Event, document, op
+from tests.unit.findings.conftest import BF16, FP32, claimed_ns, described, found, matched, step
+
+
+def copying(caller: str, at: float, *, types: tuple[str, str] = (FP32, FP32), strides: Any = None) -> list[Event]:
+    """A call of 100 us, of which the copy takes 90."""
+    args = described(FP32, [64, 32], [64, 32]) | {"Input Strides": strides or [[32, 1], [32, 1]]}
+    args["Input type"] = list(types)
+    return [op(caller, at, 100, **described(FP32, [64, 32])), op("aten::copy_", at + 5, 90, **args)]
+
+
+def job(*events: Event) -> bytes:
+    return document([step(0, 0, 1000), op("aten::relu", 0, 300, **described(FP32, [64, 32])), *events])
+
+
+def test_c12_claims_clones() -> None:
+    data = job(*copying("aten::clone", 300), *copying("aten::to", 400))
+    assert claimed_ns(data, "RL-C12") == 300_000  # and as much again for what reads the last copy
+    (evidence,) = found(data)["RL-C12"].evidence
+    assert evidence.values["copies"] == 2
+
+
+def test_c12_leaves_conversions_alone() -> None:
+    assert "RL-C12" not in matched(job(*copying("aten::to", 300, types=(BF16, FP32))))
+    assert "RL-C12" not in matched(job(*copying("aten::contiguous", 300, strides=[[32, 1], [1, 64]])))
+
+
+def test_c12_leaves_copies_inside_other_operators_alone() -> None:
+    inside = [op("aten::reshape", 295, 120, **described(FP32, [64, 32])), *copying("aten::clone", 300)]
+    assert "RL-C12" not in matched(job(*inside))

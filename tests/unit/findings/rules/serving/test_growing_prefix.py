@@ -1,0 +1,36 @@
+"""RL-C16: a model that computes one token more from call to call."""
+
+import pytest
+
+from tests.conftest import Event, document, op
+from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+
+
+def generation(*tokens: int, batch: int = 1, extra: tuple[Event, ...] = ()) -> bytes:
+    """Two layers of 100 us for each call of the model."""
+    events: list[Event] = [step(0, 0, 1000)]
+    for place, length in enumerate(tokens):
+        args = described(FP32, [batch, length, 64], [64, 64])
+        events += [op("aten::linear", 200 * place + shift, 100, **args) for shift in (0, 100)]
+    for place in range(2 * len(tokens)):
+        length = tokens[place // 2]
+        events.append(op("aten::addmm", 100 * place, 100, **described(FP32, [64], [batch * length, 64], [64, 64])))
+    return document([*events, *extra])
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_c16_claims_all_but_one_token(batch: int) -> None:
+    data = generation(18, 19, 20, batch=batch)
+    assert claimed_ns(data, "RL-C16") == 600_000 * 19 / 20
+    (evidence,) = found(data)["RL-C16"].evidence
+    assert evidence.values == {"first": "18", "last": "20"}
+
+
+@pytest.mark.parametrize("tokens", [(1, 1, 1), (16, 1, 1), (18, 19), (1, 2, 3), (20, 25, 27)])
+def test_c16_is_silent_with_a_cache_or_other_lengths(tokens: tuple[int, ...]) -> None:
+    assert "RL-C16" not in matched(generation(*tokens))
+
+
+def test_c16_is_silent_in_training() -> None:
+    node = op("MmBackward0", 900, 50, **{"Sequence number": 1, "Fwd thread id": 1})
+    assert "RL-C16" not in matched(generation(18, 19, 20, extra=(node,)))
