@@ -47,12 +47,13 @@ def cost_of(analysis: RankAnalysis, rows: I64) -> Intervals:
     spans = analysis.timeline.spans
     if analysis.on_gpu:
         work = analysis.launched_under(marked(analysis, rows))
-        return analysis.busy_with(work) | analysis.gaps_before(work)
-    inside = spans.rows_of(Kind.OPERATOR)
-    inside = inside[are_inside(analysis, inside, marked(analysis, rows))]
-    gaps = analysis.gaps_before(inside)
-    called = Intervals.union_of(np.maximum(gaps.start, gaps.end - CALL_NS), gaps.end)
-    return Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) | called
+        busy = analysis.busy_with(work)
+    else:
+        work = spans.rows_of(Kind.OPERATOR)
+        work = work[are_inside(analysis, work, marked(analysis, rows))]
+        busy = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
+    gaps = analysis.gaps_before(work)
+    return busy | Intervals.union_of(np.maximum(gaps.start, gaps.end - CALL_NS), gaps.end)
 
 
 def read_again(analysis: RankAnalysis, copies: I64) -> Intervals:

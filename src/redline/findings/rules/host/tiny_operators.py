@@ -12,7 +12,7 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
-MANY_OPERATORS = 500  # to a step: calling fewer takes a few milliseconds
+MANY_OPERATORS = 1000  # to a step: calling fewer takes a few milliseconds
 CALLING_SHARE = 0.15  # of the steps without pauses, between operators: below this, calling is not what limits
 TINY_SHARE = 0.4  # of the steps without pauses, between and in tiny operators
 TINY_NS = 100_000  # ten times what calling an operator with its gradient takes

@@ -22,12 +22,16 @@ from redline.work.sizes import has_tensor_of
 BUSY_SHARE = 0.05  # of the device's busy time, in fp64
 MOST = 0.5  # of it: then lists of tensors, whose types are not recorded, are fp64 too
 CPU_KEPT = 1 / 4  # half the bytes and twice the numbers per instruction, and functions in half the terms
+COPY_KEPT = 1 / 2  # half the bytes
 GPU_KEPT = 1 / 64  # the slowest fp64 of any GPU against its fp32
 _DOUBLE = "double"
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    rows = analysis.timeline.spans.rows_of(Kind.OPERATOR)
+    rows = analysis.timeline.spans.rows_of(
+        Kind.OPERATOR
+    )  # not what is compiled: one double among its inputs says little
+    rows = rows[matching(analysis.timeline, rows, schema.is_library_operator)]
     wide = rows[where_arguments(analysis.timeline, rows, _has_fp64)]
     if not len(wide):
         return None
@@ -40,9 +44,9 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if wide_ns > MOST * busy_ns:
         lists = rows[matching(analysis.timeline, rows, schema.is_list_operator)]
         chosen = [mask | _of_operators(analysis, pieces, lists) for pieces, mask in zip(owned, chosen, strict=True)]
-    claim = Intervals.empty()
-    for pieces, mask in zip(owned, chosen, strict=True):
-        claim |= _saved(pieces, mask, GPU_KEPT if analysis.on_gpu else CPU_KEPT)
+    claim = _saved(owned[0], chosen[0], GPU_KEPT if analysis.on_gpu else CPU_KEPT) | _saved(
+        owned[1], chosen[1], COPY_KEPT
+    )
     figures = {"wide_ns": float(wide_ns), "busy_ns": float(busy_ns), "operators": float(len(wide))}
     return RuleMatch(claim=claim, figures=figures, names={"operator": _heaviest(analysis, wide)})
 

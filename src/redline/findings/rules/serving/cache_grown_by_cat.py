@@ -23,33 +23,33 @@ STEP_SHARE = 0.03  # of the step
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     if runs_backward(analysis):
         return None
-    rows, length = _appended(analysis)
+    rows, length, new = _appended(analysis)
     lengths = np.unique(length)
-    if len(lengths) < LEAST_LENGTHS:
+    if len(lengths) < LEAST_LENGTHS or (np.diff(lengths) != new.min()).any():
         return None
     figures = {"copies": float(len(rows)), "copying_ns": float(analysis.timeline.spans.dur_ns[rows].sum())}
     return RuleMatch(claim=cost_of(analysis, rows), figures=figures, names={"length": f"{int(lengths[-1]):,}"})
 
 
-def _appended(analysis: RankAnalysis) -> tuple[I64, I64]:
-    """Calls of torch.cat that put few positions behind many, and how many there were before."""
+def _appended(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
+    """Calls of torch.cat that put few positions behind many, how many there were before, and how many were added."""
     timeline = analysis.timeline
     rows = operators_in_steps(analysis)
     rows = rows[matching(timeline, rows, schema.is_cat)]
     texts, _, _ = argument_texts(timeline, rows)
-    length = np.array([_length(timeline.text(text)) for text in texts.tolist()], np.int64)
-    return rows[length > 0], length[length > 0]
+    length, new = np.array([_lengths(timeline.text(text)) for text in texts.tolist()], np.int64).reshape(-1, 2).T
+    return rows[length > 0], length[length > 0], new[length > 0]
 
 
-def _length(text: str) -> int:
-    """Positions of the first of two tensors that differ in one dimension; 0 where the second is not far shorter."""
+def _lengths(text: str) -> tuple[int, int]:
+    """Positions of two tensors that differ in one dimension; 0 where the second is not far shorter."""
     shapes = list_shapes_of(text)
     if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
-        return 0
+        return 0, 0
     differing = [(cached, new) for cached, new in zip(*shapes, strict=True) if cached != new]
     if len(differing) != 1 or differing[0][0] < LONG * differing[0][1]:
-        return 0
-    return differing[0][0]
+        return 0, 0
+    return differing[0]
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -19,3 +19,4 @@ def test_c20_claims_the_copies() -> None:
 def test_c20_leaves_other_concatenations_alone() -> None:
     assert "RL-C20" not in matched(generation(32, 32, 32))
     assert "RL-C20" not in matched(generation(32, 33, 34, new=16))
+    assert "RL-C20" not in matched(generation(32, 40, 77))
