@@ -153,7 +153,8 @@ def test_sam_gained_no_more_than_its_bounds_and_the_host_is_next(traces: RealTra
     realised = 1 - after.outline.steps.device_window_ns / before.outline.steps.device_window_ns
     assert realised == pytest.approx(0.638, abs=0.001)
     assert sum(one.share for one in before.findings.findings) >= realised
-    assert after.findings.findings[0].code in {"RL-H02", "RL-H19"}
+    # Masks are upsampled in fp64, which nobody had named; beside that the host is what limits.
+    assert {one.code for one in after.findings.findings[:2]} & {"RL-H02", "RL-H19"}
     of_host = sum(one.share for one in after.findings.findings if one.code.startswith("RL-H"))
     assert of_host >= 0.2
 
