@@ -5,21 +5,15 @@ and what ran on the GPU). The events of an item are placed inside the host time 
 frame > operator > inner operator > launch call always nest; what surrounds whole items hugs them by nanoseconds.
 """
 
+from dataclasses import replace
 from itertools import groupby
 
 from redline.testing.jobspec import JobSpec
 from redline.testing.kineto_text import SLOT, EventSpan, Id, Ref, StepCompiler, StepText, token
-from redline.testing.program import (
-    COMPUTE_STREAM,
-    HEAD_DIM,
-    HIDDEN,
-    SEQUENCE,
-    Item,
-    Message,
-    Op,
-    Program,
-    rows_per_microbatch,
-)
+from redline.testing.messages import Message
+from redline.testing.operators import HIDDEN, TYPE_NAME, Op
+from redline.testing.program import BUFFER_BYTES, COMPUTE_STREAM, Item, Program, rows_per_microbatch
+from redline.testing.shapes import backward_shapes, forward_shapes
 from redline.testing.simulate import LAUNCH_AT
 
 SECTIONS = ("cpu", "python", "device")
@@ -38,6 +32,7 @@ BACKWARD_FRAMES = (
 OPTIMIZER_FRAMES = ("torch/optim/optimizer.py(515): wrapper", "torch/optim/adamw.py(243): step")
 
 _OUTER, _INNER, _DEEP = (0.20, 0.91), (0.25, 0.89), (0.29, 0.87)
+_BARE = (0.02, 0.98)  # of a call without an operator: inside all frames
 _LEVEL_NS = 2
 _ANNOTATION_LEVEL = 16  # inside all frames
 _LAUNCH = (LAUNCH_AT, 0.85)
@@ -46,18 +41,20 @@ _MAIN, _AUTOGRAD = token("pid"), token("autograd_tid")
 _PID, _DEVICE = token("pid"), token("device")
 
 
-def step_sections(spec: JobSpec, program: Program) -> dict[str, StepText]:
+def step_sections(spec: JobSpec, program: Program, stage: int) -> dict[str, StepText]:
     """The text of one step of this program, by section, before it is bound to a rank."""
-    return _StepEvents(spec, program).compile()
+    return _StepEvents(spec, program, stage).compile()
 
 
 class _StepEvents:
     """Emits the events of one step, item by item."""
 
-    def __init__(self, spec: JobSpec, program: Program) -> None:
+    def __init__(self, spec: JobSpec, program: Program, stage: int) -> None:
         self.spec, self.program = spec, program
         self.out = StepCompiler(spec.text_layout)
-        self.rows = rows_per_microbatch(spec, program)
+        self.rows = rows_per_microbatch(spec, stage)
+        self.around: Id | None = None  # External id of the operator that covers the next items as well
+        self.graph: Id | None = None  # correlation of the launch of the graph
         self.forward_nodes: dict[tuple[int, int], list[tuple[Id, Id]]] = {}  # (sequence number, arrow), latest last
 
     def compile(self) -> dict[str, StepText]:
@@ -69,8 +66,11 @@ class _StepEvents:
                 "resume": self._nothing,
                 "copy_in": self._copy_in,
                 "compute": self._compute,
+                "copy_within": self._copy_within,
                 "copy_out": self._copy_out,
+                "graph": self._graph,
                 "sync": self._sync,
+                "call": self._call,
             }.get(item.kind, self._message)
             emit(index, item)
         if self.spec.with_stacks:
@@ -95,10 +95,15 @@ class _StepEvents:
     # Annotations
 
     def _step_marks(self) -> None:
-        number, name = self.out.new_id("step"), f"ProfilerStep#{SLOT}"
         last = len(self.program) - 1
-        external = self._annotation(name, self._around(0, last, 0), name_ids=(number,))
         compute = [index for index, item in enumerate(self.program) if item.stream == COMPUTE_STREAM]
+        if self.spec.engine:  # what it does between steps is outside of the mark
+            name = f"execute_context_0(0)_generation_{self.rows}({self.rows})"
+            external = self._annotation(name, self._around(compute[0], last, 0))
+            self._gpu_annotation(name, self._device(compute[0], compute[-1]), (external,))
+            return
+        number, name = self.out.new_id("step"), f"ProfilerStep#{SLOT}"
+        external = self._annotation(name, self._around(0, last, 0), name_ids=(number,))
         self._gpu_annotation(name, self._device(compute[0], compute[-1]), (number, external))
 
     def _annotation(self, name: str, span: EventSpan, *, name_ids: tuple[Id, ...] = (), inputs: str = "") -> Id:
@@ -120,6 +125,7 @@ class _StepEvents:
         span: EventSpan,
         shapes: list[list[int]],
         *,
+        dtype: str = _BF16,
         node: tuple[Id, int] | None = None,
         extra: str = "",
         extra_ids: tuple[Id, ...] = (),
@@ -127,7 +133,7 @@ class _StepEvents:
         """Emit an operator; `node` is its autograd sequence number and forward thread. Returns its External id."""
         external = self.out.new_id("external")
         numbered = f'"Sequence number": {SLOT}, "Fwd thread id": {node[1]}, ' if node else ""
-        inputs = f"{_inputs_text(shapes)}, " if shapes else ""
+        inputs = f"{_inputs_text(shapes, dtype)}, " if shapes else ""
         args = f'"External id": {SLOT},{numbered}"Record function id": 0, {extra}{inputs}"Ev Idx": {SLOT}'
         ids = (external, *(node[:1] if node else ()), *extra_ids, self.out.new_id("event"))
         self.out.complete("cpu", cat="cpu_op", name=name, span=span, args=args, ids=ids)
@@ -137,12 +143,17 @@ class _StepEvents:
         """A pause or a return from waiting leaves no event of its own, only time (and a frame, with stacks)."""
 
     def _input(self, index: int, item: Item) -> None:
-        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        loader = "MultiProcessing" if self.spec.loader_workers else "SingleProcess"
+        name = f"enumerate(DataLoader)#_{loader}DataLoaderIter.__next__"
         self._annotation(name, self._around(index, index, _ANNOTATION_LEVEL))
 
     def _compute(self, index: int, item: Item) -> None:
         assert item.op is not None
-        if item.phase == "forward":
+        if item.replayed:
+            self._replayed(index, item.op.kernel if item.phase != "backward" else item.op.backward_kernel)
+        elif item.recomputed:
+            self._recomputed(index, item, item.op)
+        elif item.phase == "forward":
             self._forward(index, item, item.op)
         elif item.phase == "backward":
             self._backward(index, item, item.op)
@@ -150,16 +161,39 @@ class _StepEvents:
             self._optimizer(index, item.op)
 
     def _forward(self, index: int, item: Item, op: Op) -> None:
+        if item.inside:
+            assert self.around is not None
+            self._kernel(index, op.kernel, self.around, _MAIN)
+            return
         sequence, arrow = self.out.new_id("sequence"), self.out.new_id("fwdbwd")
-        outer_shapes, inner_shapes = _forward_shapes(op, self.rows)
-        span = self._host(index, index, _OUTER)
-        external = self._operator(op.name, span, outer_shapes, node=(sequence, 0))
+        span = self._forward_operators(index, item, op, _MAIN, (sequence, 0))
+        if op.backward_parts:
+            self.out.flow("cpu", phase="s", cat="fwdbwd", number=arrow, span=span)
+            self.forward_nodes.setdefault((item.microbatch, item.layer), []).append((sequence, arrow))
+
+    def _forward_operators(
+        self, index: int, item: Item, op: Op, tid: str, node: tuple[Id, int] | None = None
+    ) -> EventSpan:
+        """The operators of a forward item and its kernel; returns where the innermost one lies."""
+        outer_shapes, inner_shapes = forward_shapes(op, self.rows)
+        dtype, last = TYPE_NAME[op.precision], index + item.covers
+        span = self._host(index, last, _OUTER, tid)
+        external = self._operator(op.name, span, outer_shapes, dtype=dtype, node=node)
         if op.inner:
-            span = self._host(index, index, _INNER)
-            external = self._operator(op.inner, span, inner_shapes, node=(sequence, 0))
-        self.out.flow("cpu", phase="s", cat="fwdbwd", number=arrow, span=span)
-        self.forward_nodes.setdefault((item.microbatch, item.layer), []).append((sequence, arrow))
-        self._kernel(index, op.kernel, external, _MAIN)
+            span = self._host(index, last, _INNER, tid)
+            external = self._operator(op.inner, span, inner_shapes, dtype=dtype, node=node)
+        self.around = external
+        self._kernel(index, op.kernel, external, tid)
+        return span
+
+    def _recomputed(self, index: int, item: Item, op: Op) -> None:
+        """A forward operator inside a node of the backward pass, whose first item covers the others."""
+        if item.covers:
+            span = EventSpan(_PID, _AUTOGRAD, Ref(index, 0.1), Ref(index + item.covers, 0.95))
+            self._operator("autograd::engine::evaluate_function: CheckpointFunctionBackward", span, [])
+            inside = EventSpan(_PID, _AUTOGRAD, Ref(index, 0.15), Ref(index + item.covers, 0.93))
+            self._operator("CheckpointFunctionBackward", inside, [])
+        self._forward_operators(index, replace(item, covers=0), op, _AUTOGRAD)
 
     def _backward(self, index: int, item: Item, op: Op) -> None:
         if item.part == 0:
@@ -169,8 +203,8 @@ class _StepEvents:
             self._operator(f"autograd::engine::evaluate_function: {op.backward}", outer, [], node=(sequence, 1))
             self._operator(op.backward, span, [], node=(sequence, 1))
             self.out.flow("cpu", phase="f", cat="fwdbwd", number=arrow, span=span)
-        inside = self._host(index, index, _DEEP, _AUTOGRAD)
-        external = self._operator(op.backward_inner, inside, _backward_shapes(op, item.part, self.rows))
+        inside, shapes = self._host(index, index, _DEEP, _AUTOGRAD), backward_shapes(op, item.part, self.rows)
+        external = self._operator(op.backward_inner, inside, shapes, dtype=TYPE_NAME[op.precision])
         self._kernel(index, op.backward_kernel, external, _AUTOGRAD)
 
     def _optimizer(self, index: int, op: Op) -> None:
@@ -181,9 +215,20 @@ class _StepEvents:
         self._kernel(index, op.kernel, external, _MAIN)
 
     def _copy_in(self, index: int, item: Item) -> None:
-        self._operator("aten::to", self._host(index, index, _OUTER), [[self.rows]])
-        external = self._operator("aten::copy_", self._host(index, index, _INNER), [[self.rows], [self.rows]])
-        self._copy(index, external, "Memcpy HtoD (Pinned -> Device)", 8 * self.rows)
+        last, size_bytes = index + item.covers, item.size_bytes or 8 * self.rows
+        shape = [self.rows] if not item.size_bytes else [item.size_bytes // 2]
+        self._operator("aten::to", self._host(index, last, _OUTER), [shape])
+        external = self._operator("aten::copy_", self._host(index, last, _INNER), [shape, shape])
+        self._copy(index, external, f"Memcpy HtoD ({'Pageable' if item.pageable else 'Pinned'} -> Device)", size_bytes)
+
+    def _copy_within(self, index: int, item: Item) -> None:
+        """A buffer that DDP's forward copies back from the broadcast; the region of that forward is around it."""
+        if self.program[index - 1].kind != "copy_within":
+            last = max(i for i, other in enumerate(self.program) if other.phase == "forward")
+            self._annotation("DistributedDataParallel.forward", self._around(index - 1, last, _ANNOTATION_LEVEL))
+        shape = [BUFFER_BYTES // 2]
+        external = self._operator("aten::copy_", self._host(index, index, _OUTER), [shape, shape])
+        self._copy(index, external, "Memcpy DtoD (Device -> Device)", BUFFER_BYTES)
 
     def _copy_out(self, index: int, item: Item) -> None:
         self._operator("aten::item", self._host(index, index + 2, _OUTER), [[]])
@@ -194,7 +239,7 @@ class _StepEvents:
         message = item.message
         assert message is not None
         tid = _AUTOGRAD if item.phase == "backward" else _MAIN
-        shapes = [[message.bytes_in // 2]]
+        shapes = [[message.bytes_in // message.element_bytes]]
         self._operator(message.call, self._host(index, index, _OUTER, tid), shapes)
         external = self._record_comms(message, self._host(index, index, _INNER, tid))
         name = message.annotation + _peer_text(message)
@@ -218,7 +263,23 @@ class _StepEvents:
 
     def _sync(self, index: int, item: Item) -> None:
         correlation = self.out.new_id("correlation")
-        self._launch(index, "cudaStreamSynchronize", 131, (correlation,), _MAIN, within=(0.0, 1.0))
+        within = _BARE if item.call else (0.0, 1.0)
+        self._launch(index, item.call or "cudaStreamSynchronize", 131, (correlation,), _MAIN, within=within)
+
+    def _call(self, index: int, item: Item) -> None:
+        self._launch(index, item.call, 20, (self.out.new_id("correlation"),), _MAIN, within=_BARE)
+
+    def _graph(self, index: int, item: Item) -> None:
+        self.graph = self.out.new_id("correlation")
+        self._launch(index, "cudaGraphLaunch", 311, (self.graph,), _MAIN)
+
+    def _replayed(self, index: int, name: str) -> None:
+        """A node of the graph: no operator and no launch of its own, so its shapes are not known."""
+        assert self.graph is not None
+        args = _kernel_args(COMPUTE_STREAM, grid=264, block=256, registers=168, shared_bytes=212_992)
+        args += f', "graph node id": {index}, "graph id": 1'
+        ids = (self.out.new_id("external"), self.graph)
+        self.out.complete("device", cat="kernel", name=name, span=self._device(index, index), args=args, ids=ids)
 
     def _kernel(self, index: int, name: str, external: Id, tid: str) -> None:
         args = _kernel_args(self.program[index].stream, grid=264, block=256, registers=168, shared_bytes=212_992)
@@ -273,6 +334,8 @@ class _StepEvents:
                 self._forward_frames(block, self._stack(("nn.Module: GPT_0", *LAYER_FRAMES), first, final, 2, root))
             elif phase == "backward":
                 self._stack(BACKWARD_FRAMES, first, final, 2, root)
+            elif phase == "exchange":
+                self._stack(("train.py(52): reduce",), first, final, 2, root)
             elif phase == "optimizer":
                 self._stack(OPTIMIZER_FRAMES, first, final, 2, root)
             else:
@@ -284,7 +347,7 @@ class _StepEvents:
             names = (f"nn.Module: Block_{layer}", *LAYER_FRAMES)
             frame = self._stack(names, inside[0][0], inside[-1][0], 6, parent)
             for position, (index, item) in enumerate(inside):
-                assert item.op is not None
+                assert item.op is not None  # others are of no layer
                 builtin = f"<built-in function {item.op.name.removeprefix('aten::')}>"
                 module = (f"nn.Module: {item.op.module}_{position}", *MODULE_FRAMES, item.op.frame)
                 self._stack((*(module if item.op.module else ()), builtin), index, index, 10, frame)
@@ -319,8 +382,9 @@ def _collective_args(message: Message) -> str:
     if message.direction is not None:
         peer = f', "{"Dst" if message.name == "send" else "Src"} Rank": {_peer_token(message)}'
     return (
-        f'"Collective name": "{message.name}", "In msg nelems": {message.bytes_in // 2}, '
-        f'"Out msg nelems": {message.bytes_out // 2}, "Group size": {group("size")}, "dtype": "BFloat16", '
+        f'"Collective name": "{message.name}", "In msg nelems": {message.bytes_in // message.element_bytes}, '
+        f'"Out msg nelems": {message.bytes_out // message.element_bytes}, "Group size": {group("size")}, '
+        f'"dtype": "{message.dtype}", '
         f'"In split size": "[]", "Out split size": "[]", "Process Group Name": "{group("name")}", '
         f'"Process Group Description": "{group("description")}", "Process Group Ranks": "{group("ranks")}"{peer}'
     )
@@ -337,40 +401,9 @@ def _peer_text(message: Message) -> str:
     return f" {token('stage')}{'->' if message.name == 'send' else '<-'}{_peer_token(message)}"
 
 
-def _forward_shapes(op: Op, rows: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Input shapes of an operator and of the operator inside it; an empty shape stands for a scalar."""
-    wide = [rows, HIDDEN]
-    if op.weight_shape is not None:
-        inputs, outputs = op.weight_shape
-        return [[rows, inputs], [outputs, inputs], [outputs]], [[outputs], [rows, inputs], [inputs, outputs], [], []]
-    if op.name == "aten::scaled_dot_product_attention":
-        query = _attention_shape(rows)
-        return [query, query, query, [], []], [query, query, query, [], []]
-    if op.name == "aten::layer_norm":
-        return [wide, [], [HIDDEN], [HIDDEN], []], [wide, [], [HIDDEN], [HIDDEN], []]
-    if op.name == "aten::gelu":
-        return [[rows, 4 * HIDDEN], []], []
-    return [wide, wide, []], []
-
-
-def _backward_shapes(op: Op, part: int, rows: int) -> list[list[int]]:
-    if op.weight_shape is not None:
-        inputs, outputs = op.weight_shape
-        return [[rows, outputs], [outputs, inputs]] if part == 0 else [[outputs, rows], [rows, inputs]]
-    if op.name == "aten::scaled_dot_product_attention":
-        return [_attention_shape(rows)] * 5
-    width = 4 * HIDDEN if op.name == "aten::gelu" else HIDDEN
-    return [[rows, width], [rows, width]]
-
-
-def _attention_shape(rows: int) -> list[int]:
-    batch = max(1, rows // SEQUENCE)
-    return [batch, HIDDEN // HEAD_DIM, rows // batch, HEAD_DIM]
-
-
-def _inputs_text(shapes: list[list[int]]) -> str:
+def _inputs_text(shapes: list[list[int]], dtype: str = _BF16) -> str:
     concrete = ", ".join('""' if shape else '"1"' for shape in shapes)
-    types = ", ".join(f'"{_BF16 if shape else _SCALAR}"' for shape in shapes)
+    types = ", ".join(f'"{dtype if shape else _SCALAR}"' for shape in shapes)
     strides = [_contiguous_strides(shape) for shape in shapes]
     return (
         f'"Concrete Inputs": [{concrete}], "Input type": [{types}], "Input Strides": {strides}, "Input Dims": {shapes}'

@@ -1,4 +1,4 @@
-"""What a synthetic job looks like: its size, layout, costs, and the faults put into it. Imports nothing of ours.
+"""What a synthetic job looks like: its size, layout, costs, and the faults put into it.
 
 Ranks are numbered with tensor parallelism innermost and pipeline stages outermost, as Megatron and DeviceMesh do:
 rank = (stage * dp + dp_index) * tp + tp_index.
@@ -7,9 +7,12 @@ rank = (stage * dp + dp_index) * tp + tp_index.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from redline.testing.faults import NO_FAULTS, Faults
+
 Axis = Literal["dp", "tp", "pp"]
 Collectives = Literal["all_reduce", "all_gather_reduce_scatter", "none"]
 TextLayout = Literal["torch-2.13", "classic"]
+ExpertExchange = Literal["none", "hidden", "exposed"]
 
 DEFAULT_LAYERS = 4
 MIN_LAUNCH_US = 1.0
@@ -30,7 +33,7 @@ class ParallelSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler:
-    """One rank that is slower, in one step or in all of them.
+    """One rank that is slower, in one step, in every few of them, or in all.
 
     compute  the forward and backward kernels take extra_us more in total, each in proportion to its length
     host     Python pauses for extra_us between the data loader and the forward pass
@@ -41,6 +44,11 @@ class Straggler:
     extra_us: float
     where: Literal["compute", "host", "input"] = "compute"
     step: int | None = None
+    every: int = 1  # the last step of so many
+
+    def slows(self, step: int) -> bool:
+        """Whether the rank is slower in this step."""
+        return self.step in (None, step) and step % self.every == self.every - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +79,17 @@ class JobSpec:
     launch_us: float = 5.0  # host time per operator: Python, dispatch and the launch call
     launch_latency_us: float = 4.0  # from the start of the launch call to the earliest start of the kernel
     input_us: float = 80.0  # host time in the data loader per step
+    loader_workers: bool = False  # the loader waits for worker processes instead of loading by itself
+    batch_bytes: int = 0  # copied to the device in each step; 8 bytes per token when 0
+    convolutions: bool = False  # the products are convolutions of one by one pixels
+    replay_graph: bool = False  # the device work of a step is one CUDA graph; for a job that does not communicate
+    engine: bool = False  # decode steps of a serving engine: forward passes only, marked as vLLM marks them
     sync_each_step: bool = True  # loss.item() at the end of each step: the host waits for the device
 
     collectives: Collectives = "all_reduce"  # over the data-parallel axis
     buckets: int = 4  # gradient buckets per step, for all_reduce
+    reshard_after_forward: bool = True  # for all_gather_reduce_scatter: the backward pass gathers again
+    experts: ExpertExchange = "none"  # all-to-alls of the data-parallel axis around each MLP
     collective_bytes: int = 32 << 20  # of a gradient bucket, or of a layer's parameters
     activation_bytes: int = 4 << 20  # of what tensor and pipeline parallelism exchange
     link_gb_per_s: float = 300.0  # of a group inside one node
@@ -84,6 +99,7 @@ class JobSpec:
     collective_metadata: bool = True  # write "Collective name" and its companions
 
     stragglers: tuple[Straggler, ...] = ()
+    faults: Faults = NO_FAULTS
     clock_offsets_us: tuple[float, ...] = ()  # per rank: its clock minus true time; all zero when not given
     with_stacks: bool = False
     text_layout: TextLayout = "torch-2.13"
@@ -105,6 +121,10 @@ class JobSpec:
             raise ValueError(f"layers={self.layers} cannot be split over pp={self.shape.pp} stages")
         if self.clock_offsets_us and len(self.clock_offsets_us) != self.ranks:
             raise ValueError(f"clock_offsets_us has {len(self.clock_offsets_us)} entries for {self.ranks} ranks")
+        if self.replay_graph and self.ranks > 1:
+            raise ValueError("replay_graph is for one rank: collectives are not put into graphs")
+        if self.faults.layout_conversions and not self.convolutions:
+            raise ValueError("layout_conversions needs convolutions")
         for straggler in self.stragglers:
             if not 0 <= straggler.rank < self.ranks:
                 raise ValueError(f"straggler rank {straggler.rank} is not one of {self.ranks} ranks")

@@ -1,141 +1,60 @@
 """What the host of one pipeline stage does in a step: an ordered list of items, each at most one device operation.
 
-The model is a transformer of `layers` blocks. Shapes are chosen so that matrix products run at about half of an
-H100's bf16 peak and elementwise kernels at 70 % of its memory bandwidth: the trace's shapes and durations agree.
+The model is a transformer of `layers` blocks; `operators` has what each consists of. Causes of lost time that the spec
+asks for are put in here, as items of their own or as other operators; the rest of the step is the same without them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from redline.testing.faults import NO_FAULTS
 from redline.testing.jobspec import Axis, JobSpec
+from redline.testing.messages import (
+    Direction,
+    Message,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    gradient_all_reduce,
+    point_to_point,
+    reduce_scatter,
+)
+from redline.testing.operators import (
+    HIDDEN,
+    MATMUL_EFFICIENCY,
+    PEAK_FLOP_PER_S,
+    SEQUENCE,
+    Op,
+    layer_halves,
+    layout_op,
+    optimizer_ops,
+)
 
-Kind = Literal["input", "pause", "copy_in", "compute", "collective", "send", "receive", "copy_out", "sync", "resume"]
-Phase = Literal["input", "forward", "backward", "optimizer", "end"]
-Direction = Literal["activation", "gradient"]
-
-HIDDEN = 2048
-HEAD_DIM = 128
-SEQUENCE = 1024
-PEAK_FLOP_PER_S = 989e12  # H100 SXM, bf16 dense, https://www.nvidia.com/en-us/data-center/h100/
-MATMUL_EFFICIENCY = 0.5
+Kind = Literal[
+    "input",
+    "pause",
+    "copy_in",
+    "copy_within",
+    "graph",
+    "compute",
+    "collective",
+    "send",
+    "receive",
+    "copy_out",
+    "sync",
+    "call",
+    "resume",
+]
+Phase = Literal["input", "forward", "backward", "exchange", "optimizer", "end"]
 
 COMPUTE_STREAM = 7
+BUFFER_BYTES = 4 * HIDDEN
 AXIS_STREAM: dict[Axis, int] = {"dp": 20, "tp": 24, "pp": 28}
 RECEIVE_STREAM: dict[Direction, int] = {"activation": 28, "gradient": 36}
 SEND_STREAM: dict[Direction, int] = {"activation": 32, "gradient": 40}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Op:
-    """A forward operator: its names, its share of the step, its shapes, and what its backward launches.
-
-    `units` is the duration in units of a [rows, h] x [h, h] product; an elementwise pass over n tensors of [rows, h]
-    takes 0.103 n units (bytes over 70 % of 3.35 TB/s against FLOPs over half the peak, with h = 2048).
-    """
-
-    name: str
-    inner: str
-    kernel: str
-    units: float
-    weight_shape: tuple[int, int] | None = None  # (in, out) of a matrix product
-    module: str = ""
-    frame: str = ""
-    backward: str = ""
-    backward_inner: str = ""
-    backward_kernel: str = ""
-    backward_parts: int = 1
-
-
-def _linear(inputs: int, outputs: int) -> Op:
-    return Op(
-        name="aten::linear",
-        inner="aten::addmm",
-        kernel="nvjet_tst_128x256_64x4_1x2_h_bz_coopA_bias_TNN",
-        units=inputs * outputs / HIDDEN**2,
-        weight_shape=(inputs, outputs),
-        module="Linear",
-        frame="torch/nn/modules/linear.py(134): forward",
-        backward="AddmmBackward0",
-        backward_inner="aten::mm",
-        backward_kernel="nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
-        backward_parts=2,
-    )
-
-
-def _elementwise(name: str, functor: str, units: float, backward: str, module: str = "", frame: str = "") -> Op:
-    kernel = (
-        f"void at::native::vectorized_elementwise_kernel<4, {functor}, std::array<char*, 3ul> >"
-        f"(int, {functor}, std::array<char*, 3ul>)"
-    )
-    inner = {"aten::layer_norm": "aten::native_layer_norm"}.get(name, "")
-    return Op(
-        name=name,
-        inner=inner,
-        kernel=kernel,
-        units=units,
-        module=module,
-        frame=frame,
-        backward=backward,
-        backward_inner=f"{inner or name}_backward",
-        backward_kernel=kernel,
-    )
-
-
-_NORM = _elementwise(
-    "aten::layer_norm",
-    "at::native::LayerNormFunctor<c10::BFloat16>",
-    0.21,
-    "NativeLayerNormBackward0",
-    "LayerNorm",
-    "torch/nn/modules/normalization.py(229): forward",
-)
-_ADD = _elementwise("aten::add", "at::native::CUDAFunctor_add<c10::BFloat16>", 0.31, "AddBackward0")
-_GELU = _elementwise(
-    "aten::gelu",
-    "at::native::GeluCUDAKernelImpl<c10::BFloat16>",
-    0.82,
-    "GeluBackward0",
-    "GELU",
-    "torch/nn/modules/activation.py(816): forward",
-)
-_ATTENTION = Op(
-    name="aten::scaled_dot_product_attention",
-    inner="aten::_scaled_dot_product_flash_attention",
-    kernel="void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, "
-    "cutlass::bfloat16_t>, false, true, false, false, true>(pytorch_flash::Flash_fwd_params)",
-    units=1.0,
-    backward="ScaledDotProductFlashAttentionBackward0",
-    backward_inner="aten::_scaled_dot_product_flash_attention_backward",
-    backward_kernel="void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128, 64, "
-    "128, 8, 2, 4, 2, false, false, cutlass::bfloat16_t>, false, true>(pytorch_flash::Flash_bwd_params)",
-)
-ATTENTION_OPS = (_NORM, _linear(HIDDEN, 3 * HIDDEN), _ATTENTION, _linear(HIDDEN, HIDDEN), _ADD)
-MLP_OPS = (_NORM, _linear(HIDDEN, 4 * HIDDEN), _GELU, _linear(4 * HIDDEN, HIDDEN), _ADD)
-LAYER_OPS = ATTENTION_OPS + MLP_OPS
-ADAM = Op(
-    name="aten::_fused_adamw_",
-    inner="",
-    kernel="void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-    "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4> >",
-    units=0.5,
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """One collective or point-to-point call in torch's words."""
-
-    axis: Axis
-    name: str  # as in "Collective name"
-    call: str  # the c10d operator
-    annotation: str
-    kernel: str
-    bytes_in: int
-    bytes_out: int
-    wire_bytes: float  # what each rank moves over the link
-    direction: Direction | None = None  # of a point-to-point message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +70,13 @@ class Item:
     microbatch: int = 0
     message: Message | None = None
     waits: tuple[int, ...] = ()
+    covers: int = 0  # operators around this item end so many items later
+    inside: bool = False  # its kernel is launched by the operators around an item before it
+    recomputed: bool = False  # a forward operator that runs again in the backward pass
+    replayed: bool = False  # its kernel is a node of the graph that was launched before it
+    call: str = ""  # the runtime call of a wait or of a call without device work
+    size_bytes: int = 0  # of a copy to the device; that of the tokens when 0
+    pageable: bool = False  # a copy from memory that is not pinned
 
     @property
     def units(self) -> float:
@@ -167,10 +93,16 @@ def stage_program(spec: JobSpec, stage: int) -> Program:
     return _Writer(spec, stage).write()
 
 
-def rows_per_microbatch(spec: JobSpec, program: Program) -> int:
+@lru_cache(maxsize=64)
+def unit_us(spec: JobSpec, stage: int) -> float:
+    """How long one unit takes: what a stage computes without faults takes `step_compute_us`."""
+    sound = stage_program(replace(spec, faults=NO_FAULTS), stage)
+    return spec.step_compute_us / sum(item.units for item in sound)
+
+
+def rows_per_microbatch(spec: JobSpec, stage: int) -> int:
     """Tokens per microbatch for which the products' FLOPs fit their durations; whole sequences when there is room."""
-    total_units = sum(item.units for item in program)
-    unit_s = spec.step_compute_us * 1e-6 / total_units
+    unit_s = unit_us(spec, stage) * 1e-6
     rows = int(unit_s * MATMUL_EFFICIENCY * PEAK_FLOP_PER_S / (2 * HIDDEN**2))
     return rows // SEQUENCE * SEQUENCE if rows >= SEQUENCE else max(8, rows // 8 * 8)
 
@@ -191,83 +123,161 @@ class _Writer:
     """Writes a stage's program item by item, remembering what later items must wait for."""
 
     def __init__(self, spec: JobSpec, stage: int) -> None:
-        self.spec = spec
+        self.spec, self.faults = spec, spec.faults
         self.first_stage = stage == 0
         self.last_stage = stage == spec.shape.pp - 1
         self.stage = stage
+        self.halves = layer_halves(spec)
         self.items: list[Item] = []
         self.last_compute: int | None = None
         self.pending: list[int] = []  # what the next compute item has to wait for
+        self.in_flight: list[int] = []  # exchanges between experts that the next but one waits for
         self.gradient_syncs: list[int] = []
 
     def write(self) -> Program:
-        self._add(Item(kind="input", phase="input"))
-        self._add(Item(kind="pause", phase="input"))
-        self._add(Item(kind="copy_in", phase="input", stream=COMPUTE_STREAM))
+        self._begin()
         for phase, microbatch in one_forward_one_backward(self.stage, self.spec.shape.pp, self.spec.microbatches):
             if phase == "forward":
                 self._forward(microbatch)
-            else:
+            elif not self.spec.engine:
                 self._backward(microbatch)
-        self.pending += self.gradient_syncs
-        for _ in range(max(1, self.spec.layers_per_stage // 8)):
-            self._compute(Item(kind="compute", phase="optimizer", op=ADAM))
+        if not self.spec.engine:
+            self._exchange_late()
+            self.pending += self.gradient_syncs + self.in_flight
+            for op in optimizer_ops(self.spec):
+                self._compute(Item(kind="compute", phase="optimizer", op=op))
         if self.spec.sync_each_step:
-            self._add(Item(kind="copy_out", phase="end", stream=COMPUTE_STREAM))
-            self._add(Item(kind="sync", phase="end"))
-            self._add(Item(kind="resume", phase="end"))
+            self._read("end")
         return tuple(self.items)
+
+    def _begin(self) -> None:
+        self._add(Item(kind="pause" if self.spec.engine else "input", phase="input"))
+        self._add(Item(kind="pause", phase="input"))
+        pageable, size_bytes = self.faults.pageable_batch, self.spec.batch_bytes
+        self._copy_in("input", size_bytes=size_bytes, pageable=pageable)
+        if self.faults.buffers and self.spec.shape.dp > 1:
+            size_bytes = BUFFER_BYTES * self.faults.buffers
+            waits = (self._message("forward", broadcast(self.spec, size_bytes), 0, after_compute=False),)
+            for _ in range(self.faults.buffers):
+                self._add(Item(kind="copy_within", phase="forward", stream=COMPUTE_STREAM, waits=waits))
+        if self.spec.replay_graph:
+            self._add(Item(kind="graph", phase="forward"))
 
     def _forward(self, microbatch: int) -> None:
         if not self.first_stage:
-            self.pending.append(self._message("forward", _point_to_point(self.spec, "recv", "activation"), microbatch))
+            self.pending.append(self._message("forward", point_to_point(self.spec, "recv", "activation"), microbatch))
         gathered = self._gather("forward", 0, microbatch)
         for layer in range(self.spec.layers_per_stage):
             self.pending += gathered
-            # The next layer's parameters are gathered while this layer computes.
-            gathered = self._gather("forward", layer + 1, microbatch)
-            for half in (ATTENTION_OPS, MLP_OPS):
-                for op in half:
+            # The next layer's parameters are gathered while this layer computes, unless that is the fault.
+            gathered = self._gather("forward", layer + 1, microbatch) if not self.faults.no_prefetch else []
+            for half, ops in enumerate(self.halves):
+                if half:
+                    self._exchange_tokens("forward", microbatch)
+                for op in ops:
                     self._compute(Item(kind="compute", phase="forward", op=op, layer=layer, microbatch=microbatch))
                 self._tensor_parallel("forward", microbatch)
+            self._exchange_tokens("forward", microbatch)
+            if microbatch == 0:
+                self._interrupt(layer)
+            if self.faults.no_prefetch:
+                gathered = self._gather("forward", layer + 1, microbatch)
         if not self.last_stage:
-            self._message("forward", _point_to_point(self.spec, "send", "activation"), microbatch)
+            self._message("forward", point_to_point(self.spec, "send", "activation"), microbatch)
 
     def _backward(self, microbatch: int) -> None:
         if not self.last_stage:
-            self.pending.append(self._message("backward", _point_to_point(self.spec, "recv", "gradient"), microbatch))
+            self.pending.append(self._message("backward", point_to_point(self.spec, "recv", "gradient"), microbatch))
         layers = self.spec.layers_per_stage
         gathered = self._gather("backward", layers - 1, microbatch)
         for layer in reversed(range(layers)):
             self.pending += gathered
-            gathered = self._gather("backward", layer - 1, microbatch)
-            for half in (MLP_OPS, ATTENTION_OPS):
-                for op in reversed(half):
+            gathered = self._gather("backward", layer - 1, microbatch) if not self.faults.no_prefetch else []
+            if self.faults.recompute:
+                self._recompute(layer, microbatch)
+            for half, ops in enumerate(reversed(self.halves)):
+                if not half:
+                    self._exchange_tokens("backward", microbatch)
+                for op in reversed(ops):
                     for part in range(op.backward_parts):
                         self._compute(
                             Item(kind="compute", phase="backward", op=op, part=part, layer=layer, microbatch=microbatch)
                         )
+                if not half:
+                    self._exchange_tokens("backward", microbatch)
                 self._tensor_parallel("backward", microbatch)
             self._sync_gradients(layer, microbatch)
+            if self.faults.no_prefetch:
+                gathered = self._gather("backward", layer - 1, microbatch)
+        if self.faults.reduce_every_microbatch:
+            self.pending += self.gradient_syncs  # DDP ends each backward pass with the exchange it began
         if not self.first_stage:
-            self._message("backward", _point_to_point(self.spec, "send", "gradient"), microbatch)
+            self._message("backward", point_to_point(self.spec, "send", "gradient"), microbatch)
+
+    def _recompute(self, layer: int, microbatch: int) -> None:
+        ops = [op for half in self.halves for op in half]
+        for place, op in enumerate(ops):
+            covers = len(ops) - 1 if place == 0 else 0
+            item = Item(kind="compute", phase="backward", op=op, layer=layer, microbatch=microbatch)
+            self._compute(replace(item, recomputed=True, covers=covers))
+
+    def _interrupt(self, layer: int) -> None:
+        """Where the host waits for the device in the forward pass; every layer has its share."""
+        layers = self.spec.layers_per_stage
+
+        def here(count: int) -> range:
+            return range(count * layer // layers, count * (layer + 1) // layers)
+
+        for _ in here(self.faults.item_reads):
+            self._read("forward")
+        for _ in here(self.faults.device_syncs):
+            self._add(Item(kind="sync", phase="forward", call="cudaDeviceSynchronize"))
+        for _ in here(self.faults.small_copies):
+            self._copy_in("forward", size_bytes=256, pageable=True)
+        for _ in here(self.faults.allocations):
+            self._add(Item(kind="sync", phase="forward", call="cudaFree"))
+            self._add(Item(kind="call", phase="forward", call="cudaMalloc"))
+
+    def _copy_in(self, phase: Phase, *, size_bytes: int, pageable: bool) -> None:
+        """From pageable memory the host waits for the copy."""
+        item = Item(kind="copy_in", phase=phase, stream=COMPUTE_STREAM, size_bytes=size_bytes, pageable=pageable)
+        self._add(replace(item, covers=2 if pageable else 0))
+        if pageable:
+            self._add(Item(kind="sync", phase=phase))
+            self._add(Item(kind="resume", phase=phase))
+
+    def _read(self, phase: Phase, waits: tuple[int, ...] = ()) -> None:
+        self._add(Item(kind="copy_out", phase=phase, stream=COMPUTE_STREAM, waits=waits))
+        self._add(Item(kind="sync", phase=phase))
+        self._add(Item(kind="resume", phase=phase))
 
     def _gather(self, phase: Phase, layer: int, microbatch: int) -> list[int]:
         wanted = self.spec.collectives == "all_gather_reduce_scatter" and self.spec.shape.dp > 1
-        if not wanted or not 0 <= layer < self.spec.layers_per_stage:
+        kept = phase == "backward" and not self.spec.reshard_after_forward
+        if not wanted or kept or not 0 <= layer < self.spec.layers_per_stage:
             return []
-        return [self._message(phase, _all_gather(self.spec), microbatch, after_compute=False)]
+        return [self._message(phase, all_gather(self.spec), microbatch, after_compute=self.faults.no_prefetch)]
 
     def _sync_gradients(self, layer: int, microbatch: int) -> None:
         spec = self.spec
-        if spec.shape.dp == 1 or spec.collectives == "none":
+        if spec.shape.dp == 1 or spec.collectives == "none" or self.faults.late_all_reduce:
             return
+        last = microbatch == spec.microbatches - 1 or self.faults.reduce_every_microbatch
         if spec.collectives == "all_gather_reduce_scatter":
-            self.gradient_syncs.append(self._message("backward", _reduce_scatter(spec), microbatch))
-        elif microbatch == spec.microbatches - 1 and self._closes_bucket(layer):
-            self.gradient_syncs.append(
-                self._message("backward", _all_reduce(spec, "dp", spec.collective_bytes), microbatch)
-            )
+            self.gradient_syncs.append(self._message("backward", reduce_scatter(spec), microbatch))
+        elif last and self._closes_bucket(layer):
+            self.gradient_syncs.append(self._message("backward", gradient_all_reduce(spec), microbatch))
+
+    def _exchange_late(self) -> None:
+        """What is reduced after the backward pass: gradients by hand, and numbers that the host reads at once."""
+        if self.spec.shape.dp == 1:
+            return
+        if self.faults.late_all_reduce:
+            for _ in range(min(self.spec.buckets, self.spec.layers_per_stage)):
+                self.gradient_syncs.append(self._message("exchange", gradient_all_reduce(self.spec), 0))
+        for _ in range(self.faults.small_all_reduces):
+            reduced = self._message("exchange", all_reduce(self.spec, "dp", 4, dtype="Float"), 0)
+            self._read("exchange", (reduced,))
 
     def _closes_bucket(self, layer: int) -> bool:
         """Whether the layer, counted from the last, is the final one of a gradient bucket."""
@@ -275,25 +285,31 @@ class _Writer:
         done = layers - layer
         return done * buckets // layers > (done - 1) * buckets // layers
 
+    def _exchange_tokens(self, phase: Phase, microbatch: int) -> None:
+        """Send tokens to experts, or back; hidden ones are waited for at the next exchange."""
+        if self.spec.experts == "none" or self.spec.shape.dp == 1:
+            return
+        exchange = self._message(phase, all_to_all(self.spec), microbatch)
+        if self.spec.experts == "exposed":
+            self.pending.append(exchange)
+        else:
+            self.pending += self.in_flight
+            self.in_flight = [exchange]
+
     def _tensor_parallel(self, phase: Phase, microbatch: int) -> None:
         if self.spec.shape.tp > 1:
-            message = _all_reduce(self.spec, "tp", self.spec.activation_bytes)
+            message = all_reduce(self.spec, "tp", self.spec.activation_bytes)
             self.pending.append(self._message(phase, message, microbatch))
 
     def _compute(self, item: Item) -> None:
+        """Add a kernel; one that needs another layout comes with the kernels that convert before and after it."""
         waits, self.pending = tuple(self.pending), []
-        self.last_compute = self._add(
-            Item(
-                kind="compute",
-                phase=item.phase,
-                stream=COMPUTE_STREAM,
-                op=item.op,
-                part=item.part,
-                layer=item.layer,
-                microbatch=item.microbatch,
-                waits=waits,
-            )
-        )
+        item = replace(item, stream=COMPUTE_STREAM, waits=waits, replayed=self.spec.replay_graph)
+        if item.op is not None and item.op.converts and item.phase == "forward":
+            self._add(replace(item, op=layout_op(item.op, 0), covers=2))
+            self._add(replace(item, waits=(), inside=True))
+            item = replace(item, op=layout_op(item.op, 1), waits=(), inside=True)
+        self.last_compute = self._add(item)
 
     def _message(self, phase: Phase, message: Message, microbatch: int, *, after_compute: bool = True) -> int:
         kind: Kind = "collective"
@@ -309,59 +325,3 @@ class _Writer:
     def _add(self, item: Item) -> int:
         self.items.append(item)
         return len(self.items) - 1
-
-
-def _all_reduce(spec: JobSpec, axis: Axis, size_bytes: int) -> Message:
-    size = spec.axis_size(axis)
-    return Message(
-        axis=axis,
-        name="allreduce",
-        call="c10d::allreduce_",
-        annotation="nccl:all_reduce",
-        kernel="ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        bytes_in=size_bytes,
-        bytes_out=size_bytes,
-        wire_bytes=2 * (size - 1) / size * size_bytes,
-    )
-
-
-def _all_gather(spec: JobSpec) -> Message:
-    size = spec.shape.dp
-    return Message(
-        axis="dp",
-        name="_allgather_base",
-        call="c10d::_allgather_base_",
-        annotation="nccl:_all_gather_base",
-        kernel="ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        bytes_in=spec.collective_bytes // size,
-        bytes_out=spec.collective_bytes // size * size,
-        wire_bytes=(size - 1) / size * spec.collective_bytes,
-    )
-
-
-def _reduce_scatter(spec: JobSpec) -> Message:
-    size = spec.shape.dp
-    return Message(
-        axis="dp",
-        name="_reduce_scatter_base",
-        call="c10d::_reduce_scatter_base_",
-        annotation="nccl:_reduce_scatter_base",
-        kernel="ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        bytes_in=spec.collective_bytes // size * size,
-        bytes_out=spec.collective_bytes // size,
-        wire_bytes=(size - 1) / size * spec.collective_bytes,
-    )
-
-
-def _point_to_point(spec: JobSpec, name: Literal["send", "recv"], direction: Direction) -> Message:
-    return Message(
-        axis="pp",
-        name=name,
-        call="c10d::send" if name == "send" else "c10d::recv_",
-        annotation=f"nccl:{name}",
-        kernel="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
-        bytes_in=spec.activation_bytes,
-        bytes_out=spec.activation_bytes,
-        wire_bytes=spec.activation_bytes,
-        direction=direction,
-    )

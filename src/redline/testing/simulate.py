@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from redline.testing.jobspec import JobSpec, Straggler
-from redline.testing.program import COMPUTE_STREAM, Item, Message, Program, stage_program
+from redline.testing.messages import Message
+from redline.testing.program import COMPUTE_STREAM, Item, Program, stage_program, unit_us
 
 Nanoseconds = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -21,6 +22,9 @@ _Floats = npt.NDArray[np.float64]
 LAUNCH_AT = 0.35  # the launch call starts after this share of an operator's host time
 PAUSE_US = 10.0
 COPY_US = 12.0
+COPY_WITHIN_US = 2.0  # of a few KB on the device
+CALL_US = 150.0  # a call of the driver that takes memory
+BATCH_GB_PER_S = {False: 50.0, True: 6.0}  # of a copy to the device, by whether its memory is pageable
 SYNC_RETURN_NS = 3_000  # from the end of the device's work to the host running again
 _MIN_DURATION_RATIO = 0.2
 
@@ -188,13 +192,16 @@ class _Stage:
         spec, ranks = self.spec, self.spec.ranks_per_stage
         self.random = np.random.default_rng([spec.seed, self.index, self.step])
         units = np.array([item.units for item in self.program])
-        device = units[:, None] / units.sum() * spec.step_compute_us * self._noise(spec.kernel_jitter, ranks)
-        copies = [index for index, item in enumerate(self.program) if item.kind in ("copy_in", "copy_out")]
-        device[copies] = COPY_US
+        device = units[:, None] * unit_us(spec, self.index) * self._noise(spec.kernel_jitter, ranks)
+        for index, item in enumerate(self.program):
+            if item.kind == "copy_within":
+                device[index] = COPY_WITHIN_US
+            elif item.kind in ("copy_in", "copy_out"):
+                device[index] = max(COPY_US, item.size_bytes / BATCH_GB_PER_S[item.pageable] / 1000)
         host = np.array([_host_us(spec, item) for item in self.program])[:, None] * self._noise(spec.host_jitter, ranks)
         for straggler in spec.stragglers:
             column = straggler.rank - self.first_rank
-            if 0 <= column < ranks and straggler.step in (None, self.step):
+            if 0 <= column < ranks and straggler.slows(self.step):
                 self._slow_down(straggler, device[:, column], host[:, column])
         self.device_cost = np.rint(device * 1000).astype(np.int64)
         self.host_cost = np.rint(host * 1000).astype(np.int64)
@@ -219,4 +226,9 @@ def transfer_ns(spec: JobSpec, message: Message) -> int:
 
 
 def _host_us(spec: JobSpec, item: Item) -> float:
-    return {"input": spec.input_us, "pause": PAUSE_US}.get(item.kind, spec.launch_us)
+    if item.replayed:
+        return 0.0
+    if item.kind == "input" or (spec.engine and item.kind == "pause"):
+        return spec.input_us  # of an engine half of its scheduling: it has two pauses
+    pause_us = PAUSE_US + spec.faults.host_work_us
+    return {"pause": pause_us, "call": CALL_US, "graph": 4 * spec.launch_us}.get(item.kind, spec.launch_us)

@@ -25,6 +25,7 @@ from isal import igzip
 
 from redline.testing import kineto_text
 from redline.testing.events import SECTIONS, step_sections
+from redline.testing.faults import Faults
 from redline.testing.jobspec import Axis, JobSpec, ParallelSizes, ProcessGroup, Straggler
 from redline.testing.kineto_text import Nanoseconds, StepText
 from redline.testing.program import stage_program
@@ -32,6 +33,7 @@ from redline.testing.simulate import SimulatedJob, StageSchedule, simulate
 
 __all__ = [
     "CollectiveTruth",
+    "Faults",
     "JobSpec",
     "ParallelSizes",
     "RankTruth",
@@ -271,7 +273,7 @@ class _RankWriter:
 
 @lru_cache(maxsize=64)
 def _sections(spec: JobSpec, stage: int) -> dict[str, StepText]:
-    texts = step_sections(spec, stage_program(spec, stage))
+    texts = step_sections(spec, stage_program(spec, stage), stage)
     return {name: texts[name] for name in SECTIONS if name in texts}
 
 
