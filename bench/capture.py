@@ -1,0 +1,120 @@
+"""Run one twin of a case, and diagnose it: a job under `redline run`, a timeline from the generator."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.cases import FRAMEWORK_STYLES, HERE, ROOT, Case, specs_of
+from redline.cli import main
+from redline.testing.synthetic import Truth, write_job
+
+Twin = Literal["flawed", "healthy"]
+TWINS: tuple[Twin, Twin] = ("flawed", "healthy")
+
+TIMEOUT_S = 400
+WARM_UP_STEPS = 4
+LEAST_WINDOW = 4
+LONG_WINDOW = 8  # of a cause that shows in some steps only
+FRAMEWORKS_VARIABLE = "REDLINE_FRAMEWORKS_PYTHON"
+
+Record = dict[str, Any]
+
+
+class CannotRunError(Exception):
+    """A twin that did not run, or was not captured; the message says why."""
+
+
+def python_of(case: Case) -> str:
+    """The interpreter for a job; frameworks have an environment of their own."""
+    if case.label.style not in FRAMEWORK_STYLES:
+        return sys.executable
+    python = os.environ.get(FRAMEWORKS_VARIABLE)
+    if not python:
+        raise CannotRunError(f"{FRAMEWORKS_VARIABLE} names no Python with transformers, accelerate and lightning")
+    return python
+
+
+def environment_of(case: Case) -> dict[str, str]:
+    """That of a job: it finds what jobs share, and does not look for models on the network."""
+    paths = dict.fromkeys(map(str, (case.folder, HERE, ROOT)))
+    found = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*paths, *([found] if found else [])]),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def window_of(case: Case) -> tuple[int, int]:
+    """Steps before the window, and in it: twice the period of a cause that does not show in every step."""
+    pattern = case.label.pattern
+    if pattern == "first steps":
+        return 0, LONG_WINDOW
+    if pattern == "some steps":
+        return WARM_UP_STEPS, LONG_WINDOW
+    return WARM_UP_STEPS, max(LEAST_WINDOW, 2 * case.label.period)
+
+
+def diagnosed_job(case: Case, twin: Twin, folder: Path) -> Record:
+    """The diagnosis of a job's twin, captured into `folder`."""
+    run = folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    run.parent.mkdir(parents=True, exist_ok=True)
+    after, steps = window_of(case)
+    ranks = case.label.ranks
+    words = [python_of(case), "-m", "redline", "run", "-o", run, "--steps", steps, "--after", after, "--timed-after", 0]
+    words += ["--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
+    words += ["--", case.path, twin]
+    code, output = finished([str(word) for word in words], case, TIMEOUT_S)
+    (folder / "output.txt").write_text(output[-20_000:], encoding="utf-8")
+    if code:
+        raise CannotRunError(f"the {twin} twin ended with {code}: {_last_line(output)}")
+    return diagnosis_of(run, folder / "diagnosis.json")
+
+
+def diagnosed_timeline(case: Case, twin: Twin, folder: Path) -> tuple[Record, Truth]:
+    """The diagnosis of a timeline's twin, written into `folder`, and what is true of it."""
+    traces = folder / "traces"
+    shutil.rmtree(traces, ignore_errors=True)
+    truth = write_job(specs_of(case)(twin == "flawed"), traces)
+    return diagnosis_of(traces, folder / "diagnosis.json"), truth
+
+
+def diagnosis_of(traces: Path, target: Path) -> Record:
+    """What `redline diagnose --json` says."""
+    with contextlib.redirect_stdout(sys.stderr):
+        code = main(["diagnose", "-q", "--jobs", "1", "--no-cache", "--force", "-o", str(target), str(traces)])
+    if code:
+        raise CannotRunError(f"`redline diagnose {traces}` ended with {code}")
+    record: Record = json.loads(target.read_text(encoding="utf-8"))
+    return record
+
+
+def finished(words: list[str], case: Case, timeout_s: float) -> tuple[int, str]:
+    """Run a command to its end; its exit code, and all that it printed. Past the time limit its group is ended."""
+    process = subprocess.Popen(
+        words,
+        env=environment_of(case),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise CannotRunError(f"no end after {timeout_s:.0f} s: {' '.join(words[-3:])}") from None
+    return process.returncode, output
+
+
+def _last_line(output: str) -> str:
+    return next((line for line in reversed(output.splitlines()) if line.strip()), "no output")

@@ -1,0 +1,62 @@
+"""The page of the documentation: what the bench is, and its newest scores."""
+
+from collections.abc import Sequence
+
+from bench.tables import CASE_HEADS, MISS_HEADS, TOTAL_HEADS, Scored, as_markdown, case_row, miss_rows, total_rows
+
+_TEXT = """# The bench of causes
+
+How often does `redline diagnose` name the cause? `bench/` holds labelled cases: jobs that run on a CPU, and timelines
+of GPUs from the synthetic generator. Each has one planted cause, and a healthy twin that differs in that cause alone.
+
+<!-- Written by `python -m bench --page docs/explanation/bench.md`; what is changed here by hand is lost. -->
+
+## Scores
+
+{totals}
+
+## How a case is scored
+
+- **Named.** `bench/causes.toml` lists for each cause the findings that name it, two or three at most. The first finding
+  with such a code counts if it also says one of the label's words. Remarks do not count.
+- **Healthy twin.** A finding that claims 5 % of the step or more there is an alarm.
+- **Gain.** Both twins of a job run in turns without Redline; the gain is the share of the flawed step that the healthy
+  twin saves, with a 95 % bootstrap interval over runs and steps. Of a timeline, whose steps are exact, the interval
+  is over steps alone.
+- **Bound.** What the finding can gain at most as the only fix. It holds if it is not below the interval of the gain.
+- **Rank and pattern.** Of a case with several ranks: the first rank that the finding names, and in which steps it says
+  that the cause shows.
+
+The timelines show what their generator models, and no more: how NCCL behaves at scale is not in them.
+
+## Run it
+
+```
+python -m bench --out FOLDER                     # all cases; goes on where it was stopped
+python -m bench --out FOLDER --sample            # what CI runs
+python -m bench --out FOLDER 'ddp_*' gpu_fp64    # some
+python -m bench --out FOLDER --cases OTHERS      # cases of another folder, in the same format
+python -m bench --out FOLDER --page docs/explanation/bench.md
+```
+
+Run it on a quiet machine: step times of a loaded one say little. Cases of transformers, Accelerate and Lightning need
+`REDLINE_FRAMEWORKS_PYTHON`, as `tests/e2e/frameworks.txt` says.
+
+## Misses
+
+{misses}
+
+## Cases
+
+{cases}
+"""
+
+
+def page(rows: Sequence[Scored]) -> str:
+    """The page, in Markdown."""
+    missed = miss_rows(rows)
+    return _TEXT.format(
+        totals=as_markdown(TOTAL_HEADS, total_rows(rows)),
+        misses=as_markdown(MISS_HEADS, missed) if missed else "None.",
+        cases=as_markdown(CASE_HEADS, [case_row(row) for row in rows]),
+    )

@@ -1,0 +1,194 @@
+"""The scores as text for a terminal, and as the page of the documentation."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bench.cases import Case
+from bench.results import Result
+from bench.scoring import FEW, Score
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A case with what came of it; no score where it could not run."""
+
+    case: Case
+    result: Result
+    score: Score | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Counts over the cases that ran."""
+
+    cases: int
+    first: int
+    in_three: int
+    absent: int
+    alarms: int  # healthy twins with a finding of 5 % or more
+    bounds: int  # cases in which a bound and a realised gain are known
+    bounds_hold: int
+    ranks: int  # cases with a rank at fault
+    ranks_right: int
+    patterns: int  # cases with several ranks
+    patterns_right: int
+    by_words: int
+    not_run: int
+
+
+def totals_of(rows: Iterable[Scored]) -> Totals:
+    """Count what was named, and what holds."""
+    rows = list(rows)
+    scores = [row.score for row in rows if row.score is not None]
+    return Totals(
+        cases=len(scores),
+        first=sum(score.place == 1 for score in scores),
+        in_three=sum(0 < score.place <= FEW for score in scores),
+        absent=sum(score.place == 0 for score in scores),
+        alarms=sum(bool(score.alarms) for score in scores),
+        bounds=sum(score.bound_holds is not None for score in scores),
+        bounds_hold=sum(score.bound_holds is True for score in scores),
+        ranks=sum(score.rank_right is not None for score in scores),
+        ranks_right=sum(score.rank_right is True for score in scores),
+        patterns=sum(score.pattern_right is not None for score in scores),
+        patterns_right=sum(score.pattern_right is True for score in scores),
+        by_words=sum(score.by_words for score in scores),
+        not_run=len(rows) - len(scores),
+    )
+
+
+TOTAL_HEADS: Row = (
+    "cases",
+    "ran",
+    "cause first",
+    "in the first three",
+    "absent",
+    "healthy twins with a finding of 5 % or more",
+    "bound at least the gain",
+    "rank right",
+    "pattern right",
+)
+CASE_HEADS: Row = (
+    "case",
+    "cause",
+    "named",
+    "first findings",
+    "healthy twin",
+    "bound",
+    "realised gain",
+    "rank",
+    "pattern",
+)
+
+
+def total_row(name: str, totals: Totals) -> Row:
+    """One line of totals."""
+    return (
+        name,
+        str(totals.cases),
+        _of(totals.first, totals.cases),
+        _of(totals.in_three, totals.cases),
+        _of(totals.absent, totals.cases),
+        _of(totals.alarms, totals.cases),
+        _of(totals.bounds_hold, totals.bounds),
+        _of(totals.ranks_right, totals.ranks),
+        _of(totals.patterns_right, totals.patterns),
+    )
+
+
+def total_rows(rows: Sequence[Scored]) -> list[Row]:
+    """All cases, and each kind of them."""
+    kinds = {
+        "all": list(rows),
+        "jobs on one rank": [row for row in rows if row.case.kind == "job" and row.case.label.ranks == 1],
+        "jobs on several ranks": [row for row in rows if row.case.kind == "job" and row.case.label.ranks > 1],
+        "GPU timelines": [row for row in rows if row.case.kind == "timeline"],
+    }
+    return [total_row(name, totals_of(chosen)) for name, chosen in kinds.items() if chosen]
+
+
+def case_row(row: Scored) -> Row:
+    """One line of a case."""
+    score, label = row.score, row.case.label
+    if score is None:
+        return (row.case.name, label.cause, "not run", row.result.trouble, "", "", "", "", "")
+    named = {0: "absent", 1: "first"}.get(score.place, f"{score.place}.")
+    return (
+        row.case.name,
+        label.cause,
+        named + (", by words" if score.by_words else ""),
+        _codes(score.codes[:FEW]) or "none",
+        _codes(score.alarms) or "silent",
+        _percent(score.bound),
+        _gain(score),
+        _right(score.rank_right),
+        _right(score.pattern_right),
+    )
+
+
+def miss_rows(rows: Iterable[Scored]) -> list[Row]:
+    """What is not as it should be, with what was seen: one line of each case that is not all right."""
+    return [
+        (row.case.name, ", ".join(wrong), _codes(row.score.codes[:FEW]) if row.score else "")
+        for row in rows
+        if (wrong := list(_wrong(row)))
+    ]
+
+
+MISS_HEADS: Row = ("case", "what is wrong", "first findings of the flawed twin")
+
+
+def _wrong(row: Scored) -> Iterable[str]:
+    score = row.score
+    if score is None:
+        yield f"not run: {row.result.trouble}"
+        return
+    if score.place != 1:
+        yield f"{row.case.label.cause} is " + ("absent" if score.place == 0 else f"finding {score.place}")
+    if score.unsaid:
+        yield f"{', '.join(score.unsaid)} has none of the label's words"
+    if score.alarms:
+        yield f"healthy twin: {_codes(score.alarms)}"
+    if score.bound_holds is False:
+        yield f"bound {_percent(score.bound)} below the gain {_gain(score)}"
+    if score.place and score.rank_right is False:
+        yield "wrong rank"
+    if score.place and score.pattern_right is False:
+        yield "wrong pattern"
+
+
+def as_text(heads: Row, rows: Sequence[Row]) -> str:
+    """Columns side by side."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (heads, *rows)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def as_markdown(heads: Row, rows: Sequence[Row]) -> str:
+    """A table of a page."""
+    lines = ["| " + " | ".join(row) + " |" for row in (heads, tuple("---" for _ in heads), *rows)]
+    return "\n".join(lines)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / whole:.0f} %)" if whole else "-"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _gain(score: Score) -> str:
+    if score.gain is None or score.gain_low is None or score.gain_high is None:
+        return "-"
+    return f"{100 * score.gain:.0f} % ({100 * score.gain_low:.0f} to {100 * score.gain_high:.0f})"
+
+
+def _codes(codes: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{code} {_percent(share)}" for code, share in codes)
+
+
+def _right(value: bool | None) -> str:
+    return {None: "-", True: "right", False: "wrong"}[value]
