@@ -10,7 +10,7 @@ from redline.analysis.rank.backward_passes import AFTER_BACKWARD
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_share
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.timeline.table import I64
 
@@ -27,7 +27,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     figures = {
         "exchanges": float(sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks)),
         "bytes": float(sum(_payload_bytes(rank)[begun_in_steps(rank, mask)].sum() for rank, mask in ranks)),
-        "untold_share": untold_share(diagnosis),
+        **untold_figures(diagnosis),
     }
     return JobMatch(claims=[time_of(rank, mask) for rank, mask in ranks], figures=figures)
 

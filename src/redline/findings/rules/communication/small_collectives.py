@@ -8,7 +8,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_share
+from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.reduced_after_backward import after_backward
 
@@ -26,7 +26,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         return None
     return JobMatch(
         claims=[time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
-        figures={"exchanges": float(count), "untold_share": untold_share(diagnosis)},
+        figures={"exchanges": float(count), **untold_figures(diagnosis)},
         names={"collective": _most_frequent(diagnosis, chosen)},
     )
 
