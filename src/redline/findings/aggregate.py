@@ -27,9 +27,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
     listed: list[Finding] = []
     for rule in rules:
         matched = _matched(rule, diagnosis, listed)
-        total = totals[rule.code]
-        if matched is not None:
-            _add_job(total, matched, diagnosis, claimed)
+        total = _of_job(rule, matched, diagnosis, claimed) if matched is not None else totals[rule.code]
         said = list(_weighed(rule, total, diagnosis, steady_ns))
         listed.extend(said)
         if said and matched is not None:  # what is too little to be said, another rule may still say
@@ -82,8 +80,9 @@ def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
     return totals
 
 
-def _add_job(total: Total, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> None:
+def _of_job(rule: Rule, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
+    total = Total(rule)
     for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(matched, diagnosis), strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
@@ -92,7 +91,7 @@ def _add_job(total: Total, matched: JobMatch, diagnosis: Diagnosis, claimed: Seq
         waiting_ns = (rest & diagnosis.waiting[place]).length_ns
         accounts = {str(Account.PEER_WAIT): waiting_ns, str(Account.TRANSFER): rest.length_ns - waiting_ns}
         match = RankMatch(
-            code=total.code,
+            code=rule.code,
             claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
             alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
             accounts={account: amount for account, amount in accounts.items() if amount},
@@ -101,6 +100,7 @@ def _add_job(total: Total, matched: JobMatch, diagnosis: Diagnosis, claimed: Seq
             names=matched.names if not place else {},
         )
         total.add(rank, match)
+    return total
 
 
 def _claims(matched: JobMatch, diagnosis: Diagnosis) -> Sequence[Intervals]:

@@ -56,7 +56,7 @@ class MatchTotals:
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One cause. `match` finds it on a rank, `match_job` needs all ranks, `match_findings` what the rules before it
-    found; a rule with the first two claims with both. `explain` says what was found.
+    found; `explain` says what was found.
 
     `explain` may return nothing: then the rule is silent. Below `least_share` of the step it is not asked.
     """

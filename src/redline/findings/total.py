@@ -17,10 +17,10 @@ class Total:
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
-        self._seen: set[int] = set()  # ranks
         self._names: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._places: list[tuple[int, int, int]] = []  # minus the length, rank, start
         self.matches = 0
+        self.ranks = 0  # that it was seen on
         self.claimed_ns = 0
         self.alone_ns = 0
         self.steady_alone_ns = 0  # in steps of usual length
@@ -29,8 +29,7 @@ class Total:
 
     def add(self, rank: Digest, match: RankMatch) -> None:
         self.matches += 1
-        if match.alone_ns.any() or not self._rule.claims_time:
-            self._seen.add(rank.origin.rank)
+        self.ranks += bool(match.alone_ns.any()) or not self._rule.claims_time
         self.claimed_ns += int(match.claimed_ns.sum())
         self.alone_ns += int(match.alone_ns.sum())
         self.steady_alone_ns += int(match.alone_ns[is_usual(rank.ledger.end_ns - rank.ledger.start_ns)].sum())
@@ -43,15 +42,6 @@ class Total:
             self._places.append((start_ns - end_ns, rank.origin.rank, start_ns - rank.window_ns[0]))
         if len(self._places) > _AT_ONCE:
             self._places = sorted(self._places)[:_MOST_PLACES]
-
-    @property
-    def code(self) -> str:
-        return self._rule.code
-
-    @property
-    def ranks(self) -> int:
-        """That it was seen on."""
-        return len(self._seen)
 
     @property
     def commonest_names(self) -> dict[str, str]:

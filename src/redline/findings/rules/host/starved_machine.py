@@ -1,20 +1,16 @@
 """RL-H20: the training thread waits for a core, because others use them or because it may use few."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import last_part
 from redline.findings.host_counters import Floats, counted, spread
-from redline.findings.rule import JobMatch, MatchTotals, Rule, RuleMatch
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.host_evidence import HostEvidence
 
-CODE = "RL-H20"
 LEAST_SHARE = 0.1  # of the step; on a quiet machine a thread waits for less than 1 %, on a desktop for some percent
 BUSY_THREAD = 0.1  # of the training thread's CPU time: a thread of the process that works along with it
 THROTTLED_SHARE = 0.01  # of the window
@@ -77,32 +73,6 @@ def _figures(evidence: HostEvidence, starved_ns: Floats, length_ns: Floats) -> d
     }
 
 
-def match_job(diagnosis: Diagnosis) -> JobMatch | None:
-    """Exposed communication: ranks wait for those that had no core, and what carries the data had none either."""
-    starved = [_starved(rank.matches) for rank in diagnosis.ranks]
-    most_ns = max((ns for ns, _ in starved), default=0.0)
-    if not most_ns:
-        return None
-    claims = []
-    for rank, (_, share), waiting in zip(diagnosis.ranks, starved, diagnosis.waiting, strict=True):
-        waited = last_part(waiting, _share(most_ns / max(waiting.length_ns, 1)))
-        claims.append(waited | last_part(rank.exposed - waiting, _share(share)))
-    return JobMatch(claims=claims)
-
-
-def _share(value: float) -> float:
-    """Digests come from outside."""
-    return min(max(value, 0.0), 1.0)
-
-
-def _starved(matches: Iterable[RankMatch]) -> tuple[float, float]:
-    """How long a rank waited for a core in all its steps, and which share of them that is."""
-    for rank_match in matches:
-        if rank_match.code == CODE:
-            return rank_match.figures["starved_ns"], rank_match.figures["starved_share"]
-    return 0.0, 0.0
-
-
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     observed = max(totals.figures["observed"], 1.0)
     mean = {name: amount / observed for name, amount in totals.figures.items()}
@@ -136,12 +106,11 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 
 
 RULE = Rule(
-    code=CODE,
+    code="RL-H20",
     claims=ClaimOrder.STARVED,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
     match=match,
-    match_job=match_job,
     explain=explain,
     figures=(
         "observed",
