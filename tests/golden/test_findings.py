@@ -128,7 +128,7 @@ def test_dlrm_waits_for_a_straggler(traces: RealTraces) -> None:
     values = {name: value for one in late.evidence for name, value in one.values.items()}
     assert (values["rank"], values["last"], values["operations"]) == ("7", 5, 8)
     assert any("late when the window began" in one.message for one in late.evidence)
-    assert late.bound_ns == pytest.approx(found.diagnosis.per_step[Account.PEER_WAIT])
+    assert late.accounts["peer wait"] == pytest.approx(found.diagnosis.per_step[Account.PEER_WAIT])
 
 
 @pytest.mark.parametrize(

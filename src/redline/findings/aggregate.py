@@ -3,32 +3,36 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from redline.analysis.accounts import Account
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import Outline
-from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.done_well import praise_of
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.finding import Finding, Findings
+from redline.findings.job_gain import JobGain, Pieces
 from redline.findings.match import COMPUTE
 from redline.findings.registry import rules_for
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.total import Total
-from redline.findings.usual_steps import is_usual
 from redline.findings.verdict import has_steps, verdict_of
 from redline.timeline.intervals import Intervals
+
+_UNEVEN = 1.2  # times what the average rank has: a job that gains more has ranks that differ
 
 
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
-    totals, steady_ns = _on_ranks(diagnosis, rules), _steady_ns(diagnosis.ranks)
+    gain = JobGain(diagnosis=diagnosis)
+    totals = _on_ranks(diagnosis, rules)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     listed: list[Finding] = []
     for rule in rules:
         matched = _matched(rule, diagnosis, listed)
-        total = _of_job(rule, matched, diagnosis, claimed) if matched is not None else totals[rule.code]
-        said = list(_weighed(rule, total, diagnosis, steady_ns))
+        total = _of_job(rule, matched, gain, claimed) if matched is not None else totals[rule.code]
+        said = list(_weighed(rule, total, gain))
         listed.extend(said)
         if said and matched is not None:  # what is too little to be said, another rule may still say
             claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
@@ -51,7 +55,7 @@ def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) ->
     """Where the host is what limits, shorter kernels only make it wait elsewhere."""
     launching = next((finding for finding in findings if finding.code in launch_bound), None)
     for finding in findings:
-        of_kernels = finding.accounts.get(COMPUTE, 0.0) > finding.bound_ns / 2
+        of_kernels = finding.accounts.get(COMPUTE, 0.0) > sum(finding.accounts.values()) / 2
         if launching is not None and of_kernels and finding.bound_ns < launching.bound_ns:
             caveat = Evidence(
                 "The step is host-bound: until {code} is fixed, faster kernels gain little.",
@@ -73,16 +77,16 @@ def _matched(rule: Rule, diagnosis: Diagnosis, findings: Sequence[Finding]) -> J
 def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
     """Matches on single ranks, added up by rule. Ranks are gone through once: there may be many."""
     totals = {rule.code: Total(rule) for rule in rules}
-    for rank in diagnosis.ranks:
+    for place, rank in enumerate(diagnosis.ranks):
         for code, match in {rank_match.code: rank_match for rank_match in rank.matches}.items():
             if code in totals:
-                totals[code].add(rank, match)
+                totals[code].add(rank, match, place)
     return totals
 
 
-def _of_job(rule: Rule, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequence[Intervals]) -> Total:
+def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Intervals]) -> Total:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
-    total = Total(rule)
+    total, diagnosis = Total(rule), gain.diagnosis
     for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(matched, diagnosis), strict=True)):
         ledger = rank.ledger
         in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
@@ -99,7 +103,10 @@ def _of_job(rule: Rule, matched: JobMatch, diagnosis: Diagnosis, claimed: Sequen
             figures=matched.figures if not place else {},
             names=matched.names if not place else {},
         )
-        total.add(rank, match)
+        total.add(rank, match, place)
+        total.claimed_pieces.append(gain.pieces_of(place, rest))
+        beside = matched.beside[place] if matched.beside else Intervals.empty()
+        total.alone_pieces.append(gain.pieces_of(place, alone | beside))
     return total
 
 
@@ -107,8 +114,9 @@ def _claims(matched: JobMatch, diagnosis: Diagnosis) -> Sequence[Intervals]:
     return matched.claims or [Intervals.empty()] * len(diagnosis.ranks)
 
 
-def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> Iterator[Finding]:
+def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
     """A finding where the rule has something to say."""
+    diagnosis = gain.diagnosis
     steps = max(diagnosis.rank_steps, 1)
     step_ns = float(diagnosis.in_steps.sum()) / steps
     if not total.matches or not step_ns:
@@ -127,23 +135,37 @@ def _weighed(rule: Rule, total: Total, diagnosis: Diagnosis, steady_ns: int) -> 
     evidence = tuple(rule.explain(totals))
     if not evidence:
         return
+    alone = gain.alone(total.alone_by_rank, Pieces.joined(total.alone_pieces))
+    beyond = gain.beyond(total.places, total.claimed_by_rank, Pieces.joined(total.claimed_pieces))
     yield Finding(
         code=rule.code,
         numerics=rule.numerics,
         grade=rule.grade,
         step_ns=step_ns,
-        bound_ns=totals.bound_ns,
-        alone_ns=totals.alone_ns,
-        steady_share=total.steady_alone_ns / steady_ns if steady_ns else 0.0,
+        bound_ns=gain.share(np.minimum(beyond, alone)) * step_ns,
+        alone_ns=gain.share(alone) * step_ns,
+        steady_share=gain.steady_share(alone),
         accounts={account: amount / steps for account, amount in total.accounts.most_common()},
         ranks=totals.ranks,
         places=total.longest_places,
-        evidence=evidence,
+        evidence=(*evidence, *_uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns)),
         fix=rule.fix(totals) if rule.fix is not None else None,
     )
 
 
-def _steady_ns(ranks: Sequence[Digest]) -> int:
-    """Steps of usual length, of all ranks together."""
-    lengths_ns = (rank.ledger.end_ns - rank.ledger.start_ns for rank in ranks)
-    return sum(int(steps_ns[is_usual(steps_ns)].sum()) for steps_ns in lengths_ns)
+def _uneven(total: Total, gain: JobGain, alone_ns: float, average_ns: float) -> Iterator[Evidence]:
+    """Where the ranks differ, why the job gains more than its average rank."""
+    if total.claimed_pieces or not alone_ns or alone_ns < _UNEVEN * average_ns:
+        return
+    sums = [int(of_rank.sum()) for of_rank in total.alone_by_rank]
+    worst = int(np.argmax(sums))
+    rank = gain.diagnosis.ranks[total.places[worst]]
+    yield Evidence(
+        "The ranks differ: it takes rank {rank} {most_ns} of each step, the average rank {average_ns}. The others "
+        "wait, so the job can gain what the slowest gains.",
+        {
+            "rank": str(rank.origin.rank),
+            "most_ns": sums[worst] / max(len(rank.ledger.start_ns), 1),
+            "average_ns": average_ns,
+        },
+    )

@@ -32,6 +32,7 @@ class ClaimOrder(IntEnum):
 
     # communication: waiting for other ranks, then transfer
     PIPELINE_WAITS = auto()
+    AVOIDABLE_EXCHANGES = auto()  # that can be left out, with the waiting in them
     LATE_RANKS = auto()
     LATE_GRADIENTS = auto()  # exchanged when nothing is left to compute
     AVOIDABLE_TRANSFER = auto()  # that can be left out, or is far slower than its link

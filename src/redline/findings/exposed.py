@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from redline.analysis.accounts import COMPUTE, place
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
@@ -78,6 +79,39 @@ def waiting_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
     return [waiting if mask.all() else time_of(rank, mask) & waiting for rank, mask, waiting in ranks]
 
 
+def open_on_cpu(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank that computes on its CPU, when any of the chosen exchanges was open: they take the same cores, so
+    that what is computed meanwhile takes longer. Exposed or not, waiting or not."""
+    return [
+        Intervals.union_of(rank.exchanges.start_ns[mask], rank.exchanges.end_ns[mask])
+        if rank.facts.device == "cpu"
+        else Intervals.empty()
+        for rank, mask in zip(diagnosis.ranks, chosen, strict=True)
+    ]
+
+
+def hideable(rank: Digest, time: Intervals) -> Intervals:
+    """Of exposed time, the last part in each step that is no longer than what is computed in it: no more can hide."""
+    ledger = rank.ledger
+    compute_ns = ledger.steps[:, [place(account) for account in COMPUTE]].sum(axis=1)
+    kept = Intervals.empty()
+    for start_ns, end_ns, most_ns in zip(ledger.start_ns, ledger.end_ns, compute_ns, strict=True):
+        of_step = time.clip(int(start_ns), int(end_ns))
+        beyond_ns = of_step.length_ns - int(most_ns)
+        kept |= of_step if beyond_ns <= 0 else _without_first(of_step, beyond_ns)
+    return kept
+
+
+def _without_first(time: Intervals, left_out_ns: int) -> Intervals:
+    """Without so much of its beginning."""
+    until_ns = np.cumsum(time.end - time.start)
+    first = int(np.searchsorted(until_ns, left_out_ns, side="right"))
+    if first >= len(time):
+        return Intervals.empty()
+    start_ns = int(time.end[first]) - (int(until_ns[first]) - left_out_ns)
+    return time.clip(start_ns, int(time.end[-1]))
+
+
 def last_part(time: Intervals, share: float) -> Intervals:
     """The last part of each interval: what a fix that makes exchanges shorter saves."""
     saved: I64 = np.floor((time.end - time.start) * share).astype(np.int64)
@@ -99,12 +133,11 @@ def unknown_exchanges(rank: Digest) -> Mask:
     return exchanges_where(rank, lambda series: series.collective == "unknown")
 
 
-def exposed_in_steps_ns(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> float:
-    """Exposed time of the chosen exchanges, in steps of all ranks."""
-    exposed_ns = 0
-    for rank, mask in zip(diagnosis.ranks, chosen, strict=True):
-        exposed_ns += int(time_of(rank, mask).overlap_with(rank.ledger.start_ns, rank.ledger.end_ns).sum())
-    return float(exposed_ns)
+def in_steps_ns(diagnosis: Diagnosis, times: Sequence[Intervals]) -> float:
+    """Of these times of each rank what is inside its steps, added up."""
+    ledgers = (rank.ledger for rank in diagnosis.ranks)
+    pairs = zip(ledgers, times, strict=True)
+    return float(sum(int(time.overlap_with(ledger.start_ns, ledger.end_ns).sum()) for ledger, time in pairs))
 
 
 def untold(totals: MatchTotals) -> Iterator[Evidence]:

@@ -18,16 +18,16 @@ class ClaimedTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Times are of the average step of a rank. Title, cause and fixes are in the page of its code."""
+    """Times are of the average step of the job. Title, cause and fixes are in the page of its code."""
 
     code: str
     numerics: Numerics
     grade: Grade
     step_ns: float
-    bound_ns: float  # claimed by this finding and no other: bounds of all findings add up to what is there at most
-    alone_ns: float  # the most it can gain as the only fix; the rest is in the bounds of findings before it
+    bound_ns: float  # gained beyond the findings that claim before it: all bounds add up to the step at most
+    alone_ns: float  # the most that the job can gain by it as the only fix: ranks wait for each other
     steady_share: float  # alone_ns as a share of the step, of steps of usual length only
-    accounts: Mapping[str, float]  # of bound_ns
+    accounts: Mapping[str, float]  # claimed by this finding and no other, of the average rank
     ranks: int  # that it was seen on
     places: tuple[ClaimedTime, ...]  # the longest stretches that it claims
     evidence: tuple[Evidence, ...]

@@ -28,13 +28,14 @@ class JobMatch:
     """
 
     claims: Sequence[Intervals] = ()
+    beside: Sequence[Intervals] = ()  # time of each rank that goes too where this is the only fix, whoever claims it
     figures: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatchTotals:
-    """A rule's matches on all ranks, added up; times are of the average step of a rank."""
+    """A rule's matches on all ranks, added up; times are of the average step of a rank, whose job may gain more."""
 
     ranks: int  # that it matches on
     steps: int  # of all ranks together, whether it matches there or not

@@ -5,8 +5,9 @@ from collections import Counter, defaultdict
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.finding import ClaimedTime
+from redline.findings.job_gain import Pieces
 from redline.findings.rule import Rule
-from redline.findings.usual_steps import is_usual
+from redline.timeline.table import I64
 
 _MOST_PLACES = 8
 _AT_ONCE = 1024  # places that are looked through together
@@ -23,16 +24,22 @@ class Total:
         self.ranks = 0  # that it was seen on
         self.claimed_ns = 0
         self.alone_ns = 0
-        self.steady_alone_ns = 0  # in steps of usual length
+        self.places: list[int] = []  # of the ranks that it matches on, in the job
+        self.claimed_by_rank: list[I64] = []  # by step, of these ranks
+        self.alone_by_rank: list[I64] = []
+        self.alone_pieces: list[Pieces] = []  # when, where that is exposed communication of all ranks
+        self.claimed_pieces: list[Pieces] = []
         self.figures: defaultdict[str, float] = defaultdict(float)
         self.accounts: Counter[str] = Counter()
 
-    def add(self, rank: Digest, match: RankMatch) -> None:
+    def add(self, rank: Digest, match: RankMatch, place: int) -> None:
         self.matches += 1
         self.ranks += bool(match.alone_ns.any()) or not self._rule.claims_time
         self.claimed_ns += int(match.claimed_ns.sum())
         self.alone_ns += int(match.alone_ns.sum())
-        self.steady_alone_ns += int(match.alone_ns[is_usual(rank.ledger.end_ns - rank.ledger.start_ns)].sum())
+        self.places.append(place)
+        self.claimed_by_rank.append(match.claimed_ns)
+        self.alone_by_rank.append(match.alone_ns)
         self.accounts.update(match.accounts)
         for name, amount in match.figures.items():
             self.figures[name] += amount

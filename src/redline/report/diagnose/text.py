@@ -95,6 +95,7 @@ _LESS_AND_LESS = (
     _Detail((2, 0, 0), fixes=1, beside=1),
     _Detail((2, 0, 0), fixes=1, beside=0),
     _Detail((2, 0), fixes=1, beside=0),  # all evidence of the first finding matters more than the third one
+    _Detail((2,), fixes=1, beside=0),
     _Detail((1, 0, 0), fixes=1, beside=0),
     _Detail((0, 0, 0), fixes=1, beside=0),
     _Detail((0,), fixes=1, beside=0),
@@ -137,7 +138,9 @@ def _cards(screen: Screen, detail: _Detail) -> Iterator[str]:
 def _said(card: Card, most: int, verdict: str) -> Iterator[str]:
     """So many sentences that support the claim; and each that weakens it, which the verdict may have said already."""
     yield from [sentence for sentence in card.evidence if sentence not in card.doubts][:most]
-    yield from (sentence for sentence in card.doubts if sentence not in verdict)
+    doubts = sentences(sentence for sentence in card.doubts if sentence not in verdict)
+    if doubts:
+        yield doubts
 
 
 def _beside(screen: Screen, most: int) -> Iterator[str]:

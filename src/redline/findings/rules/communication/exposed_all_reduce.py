@@ -12,9 +12,12 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
-    exposed_in_steps_ns,
     gradient_exchanges,
+    hideable,
+    in_steps_ns,
     matter,
+    open_on_cpu,
+    time_of,
     transfer_of,
     unknown_exchanges,
     untold,
@@ -22,12 +25,14 @@ from redline.findings.exposed import (
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import parameter_gathers
+from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.05  # of the step
 MOSTLY_LAST = 0.5  # of the exposed time
 MANY_SMALL = 32  # to a step, none larger than the first bucket of DDP: its buckets are fewer, or larger
 MANY_UNKNOWN = 256  # to a step, of unknown size: as buckets of DDP these would be 6 GiB of gradients
-FIRST_BUCKET_BYTES = 1 << 20
+MANY_ON_CPU = 8  # to a step
+FIRST_BUCKET_BYTES = 1 << 20  # that DDP sends: smaller ones cost latency more than bandwidth
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
@@ -37,28 +42,45 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     claimed = [known | other for known, other in zip(chosen, unknown, strict=True)]
     if not matter(diagnosis, claimed, LEAST_SHARE):
         return None
-    sizes, claims = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, claimed)
+    sizes, transfers = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, claimed)
+    small = bool(sizes) and sum(sizes) < FIRST_BUCKET_BYTES * len(sizes)
+    count = sum(int(begun_in_steps(*of_rank).sum()) for of_rank in zip(diagnosis.ranks, chosen, strict=True))
+    if _on_cpu(diagnosis) and not (small and count >= MANY_ON_CPU * diagnosis.rank_steps):
+        return None
+    claims, beside = _gained(diagnosis, claimed, transfers, small=small)
     last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     figures = {
-        "buckets": float(sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))),
+        "buckets": float(count),
         "smallest_bytes": float(min(sizes, default=0)),
         "largest_bytes": float(max(sizes, default=0)),
-        "exposed_ns": float(sum(time.length_ns for time in claims)),
+        "exposed_ns": float(sum(time.length_ns for time in transfers)),
+        "in_steps_ns": in_steps_ns(diagnosis, transfers),
+        "hidden_ns": in_steps_ns(diagnosis, claims),
         "last_ns": float(sum(time.length_ns for time in transfer_of(diagnosis, last))),
-        "unknown_ns": exposed_in_steps_ns(diagnosis, unknown),
+        "unknown_ns": in_steps_ns(diagnosis, transfer_of(diagnosis, unknown)),
         **untold_figures(diagnosis),
     }
-    return JobMatch(claims=claims, figures=figures)
+    return JobMatch(claims=claims, beside=beside, figures=figures)
+
+
+def _on_cpu(diagnosis: Diagnosis) -> bool:
+    """There the cores that compute also move the bytes: hiding one behind the other gains nothing, fewer calls do."""
+    return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
+
+
+def _gained(
+    diagnosis: Diagnosis, chosen: Sequence[Mask], transfers: Sequence[Intervals], *, small: bool
+) -> tuple[list[Intervals], list[Intervals]]:
+    """What hiding can gain; of small buckets all, as larger ones save what each exchange costs by itself."""
+    if not small:
+        return [hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)], []
+    ranks = zip(diagnosis.ranks, chosen, open_on_cpu(diagnosis, chosen), strict=True)
+    return list(transfers), [time_of(rank, mask) | open_time for rank, mask, open_time in ranks]
 
 
 def buckets(rank: Digest) -> Mask:
-    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's.
-
-    None on a CPU: there the cores that compute also move the bytes, so hiding one behind the other gains nothing.
-    """
+    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's."""
     chosen = gradient_exchanges(rank)
-    if rank.facts.device == "cpu":
-        return np.zeros_like(chosen)
     reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
     is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
     return chosen if is_ddp else np.zeros_like(chosen)
@@ -88,12 +110,22 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "Gradient all-reduces, {buckets:,} per step, are exposed for {exposed_ns} of each {step_ns} "
         "step: nothing is computed meanwhile.",
-        {"buckets": round(totals.per_step("buckets")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
+        {
+            "buckets": round(totals.per_step("buckets")),
+            "exposed_ns": totals.per_step("in_steps_ns"),
+            "step_ns": totals.step_ns,
+        },
     )
     if totals.figures["largest_bytes"]:
         yield Evidence(
             "The smallest is {smallest_bytes}, the largest {largest_bytes}.",
             {name: totals.figures[name] for name in ("smallest_bytes", "largest_bytes")},
+        )
+    left_ns = totals.per_step("in_steps_ns") - totals.per_step("hidden_ns")
+    if left_ns > LEAST_SHARE * totals.step_ns:
+        yield Evidence(
+            "No more can be hidden than is computed in a step: {left_ns} of that would remain.",
+            {"left_ns": left_ns},
         )
     last_share = totals.figures["last_ns"] / max(totals.figures["exposed_ns"], 1)
     if last_share >= MOSTLY_LAST:

@@ -9,7 +9,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import gradient_exchanges, matter, transfer_of, untold, untold_figures
+from redline.findings.exposed import gradient_exchanges, matter, open_on_cpu, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.01  # of the step
@@ -26,7 +26,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "passes": float(max(_most_passes(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True))),
         **untold_figures(diagnosis),
     }
-    return JobMatch(claims=transfer_of(diagnosis, early), figures=figures)
+    claims = [time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True)]
+    return JobMatch(claims=claims, beside=open_on_cpu(diagnosis, early), figures=figures)
 
 
 def _early(rank: Digest, gradients: Mask) -> Mask:
@@ -56,7 +57,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 
 RULE = Rule(
     code="RL-N02",
-    claims=ClaimOrder.AVOIDABLE_TRANSFER,
+    claims=ClaimOrder.AVOIDABLE_EXCHANGES,
     numerics=Numerics.REASSOCIATION,
     grade=Grade.DOCUMENTED,
     match_job=match_job,

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
 from redline.findings.exposed import exchanges_where, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.03  # of the step
 ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too
@@ -21,11 +25,22 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     if lateness is None or waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
         return None
     chosen = [exchanges_where(rank, lambda series: series.collective != POINT_TO_POINT) for rank in diagnosis.ranks]
+    claims = waiting_of(diagnosis, chosen)
     return JobMatch(
-        claims=waiting_of(diagnosis, chosen),
+        claims=claims,
+        beside=[_held_up(rank.exposed, waiting) for rank, waiting in zip(diagnosis.ranks, claims, strict=True)],
         figures={**_figures(lateness), "kinds": float(len(set(diagnosis.kinds)))},
         names=_names(lateness),
     )
+
+
+def _held_up(exposed: Intervals, waiting: Intervals) -> Intervals:
+    """Exposed communication up to the last waiting, stretch by stretch: exchanges between waits would be hidden, were
+    the late rank in time."""
+    stretches = Intervals.union_of(exposed.start, exposed.end + LATENCY_NS)
+    last = np.searchsorted(waiting.end, stretches.end, side="right") - 1
+    until_ns = np.append(waiting.end, np.iinfo(np.int64).min)[last]  # without any: before all time
+    return Intervals.union_of(stretches.start, np.maximum(until_ns, stretches.start)) & exposed
 
 
 def _figures(lateness: Lateness) -> dict[str, float]:

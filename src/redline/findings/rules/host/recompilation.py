@@ -12,14 +12,14 @@ from redline.trace import schema
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    """Compilation in the first recorded step is left out: it may be the warm-up."""
-    spans = analysis.timeline.spans
+    """Compilation in the first recorded step alone may be the warm-up; where later ones compile too, it counts."""
+    spans, ledger = analysis.timeline.spans, analysis.ledger
     rows = analysis.rows_named(schema.is_compilation, Kind.OPERATOR)
-    later = Intervals.union_of(analysis.ledger.start_ns[1:], analysis.ledger.end_ns[1:])
-    compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & later
-    if not len(compiling):
+    compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & analysis.in_steps
+    later = compiling & Intervals.union_of(ledger.start_ns[1:], ledger.end_ns[1:])
+    if not len(later):
         return None
-    figures = {"compilations": float(len(compiling)), "compiling_ns": float(compiling.length_ns)}
+    figures = {"compilations": float(len(later)), "compiling_ns": float(compiling.length_ns)}
     compiled = analysis.timeline.evidence.facts.compile
     names = {"reason": compiled.recompiles[0][0] if compiled is not None and compiled.recompiles else ""}
     return RuleMatch(claim=analysis.idle_after(compiling), figures=figures, names=names)

@@ -28,8 +28,17 @@ def test_n01_counts_what_is_flushed_after_the_last_node() -> None:
 def test_n01_leaves_waiting_to_others() -> None:
     """Rank 1 comes at 700: until then rank 0 waits, which is no transfer."""
     late = job(lambda rank: [*base(), *exchanged(700 if rank else 600, 100 if rank else 200, 2, at=450)])
-    assert alone_ns(late, "RL-N01") == 100_000
-    assert alone_ns(late, "RL-N13") == 50_000  # of rank 0 only, so half of it on average
+    assert found(*late)["RL-N01"].bound_ns == 100_000
+    assert alone_ns(late, "RL-N01") == 200_000  # fewer and larger buckets save the waiting in these too
+    assert alone_ns(late, "RL-N13") == 100_000  # of rank 0 only, and the job gains all of it
+
+
+def test_n01_hides_no_more_than_is_computed() -> None:
+    """Of 350 us in a large all-reduce 200 us can hide behind the 200 us of compute."""
+    events = [*base(computing_us=300), *exchanged(600, 350, 2, at=450, elements=8 << 20)]
+    finding = found(*alike(events))["RL-N01"]
+    assert finding.alone_ns == finding.bound_ns == 200_000
+    assert values(finding)["left_ns"] == 150_000
 
 
 def test_n01_says_of_a_rank_alone_that_waiting_may_be_in_it() -> None:

@@ -33,7 +33,7 @@ def staged(rank: int, micro_batches: int = 3) -> list[Event]:
 
 def test_p01_claims_waiting_for_what_others_send() -> None:
     finding = found(*job(staged))["RL-P01"]
-    assert finding.alone_ns == finding.bound_ns == 300_000 / 2  # rank 1 waits 100 us for each of three
+    assert finding.alone_ns == finding.bound_ns == 300_000  # rank 1 waits 100 us for each of three
     assert finding.accounts == {"peer wait": 150_000}
     known = values(finding)
     assert (known["stages"], known["micro_batches"], known["bubble_share"]) == (2, 3, pytest.approx(1 / 4))

@@ -18,5 +18,12 @@ def test_h11_leaves_the_first_step_alone() -> None:
     )
 
 
+def test_h11_counts_the_first_step_where_later_ones_compile_too() -> None:
+    """The first step is idle from 800 to 853 us, and compiles for 30 us of that."""
+    first, second = op("entire_frame_compile", 810, 30), op("entire_frame_compile", 1100, 500)
+    alone = claimed_ns(document(later_step(second)), "RL-H11")
+    assert claimed_ns(document([first, *later_step(second)]), "RL-H11") == alone + 30_000
+
+
 def test_h11_leaves_compiled_code_alone() -> None:
     assert "RL-H11" not in matched(document(later_step(op("Torch-Compiled Region: 0/0", 1100, 500))))
