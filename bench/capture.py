@@ -20,6 +20,7 @@ TWINS: tuple[Twin, Twin] = ("flawed", "healthy")
 TIMEOUT_S = 400
 WARM_UP_STEPS = 4
 LEAST_WINDOW = 4
+STEPS_BEYOND = 4  # the window: a job does not end with it
 LONG_WINDOW = 8  # of a cause that shows in some steps only
 FRAMEWORKS_VARIABLE = "REDLINE_FRAMEWORKS_PYTHON"
 
@@ -71,7 +72,7 @@ def diagnosed_job(case: Case, twin: Twin, folder: Path) -> Record:
     ranks = case.label.ranks
     words = [python_of(case), "-m", "redline", "run", "-o", run, "--steps", steps, "--after", after, "--timed-after", 0]
     words += ["--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
-    words += ["--", case.path, twin]
+    words += ["--", case.path, twin, "--steps", after + steps + STEPS_BEYOND]
     code, output = finished([str(word) for word in words], case, TIMEOUT_S)
     (folder / "output.txt").write_text(output[-20_000:], encoding="utf-8")
     if code:

@@ -21,9 +21,9 @@ CaseKind = Literal["job", "timeline"]
 
 SAMPLE = (
     "attention_manual",
-    "ddp_slow_input",
     "fp64",
     "optimizer_loop",
+    "tiny_operators",
     "gpu_all_reduce_after_backward",
     "gpu_allocator_stalls",
     "gpu_batch_from_pageable_memory",
@@ -34,8 +34,8 @@ SAMPLE = (
     "gpu_item_reads",
     "gpu_launch_bound",
     "gpu_layout_conversions",
-    "gpu_pipeline_bubble",
     "gpu_rank_computes_longer",
+    "gpu_unfused_attention",
 )
 """What CI runs: cheap, and of every area."""
 

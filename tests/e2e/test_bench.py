@@ -1,0 +1,84 @@
+"""A fixed sample of the bench of causes: what is named today stays named, and healthy twins stay silent.
+
+The whole bench takes hours and a quiet machine: `python -m bench`. A name is added here when a rule comes to name it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main, scored
+from bench.cases import HERE, SAMPLE, cases_in
+from bench.tables import Scored
+
+pytest.importorskip("torch")
+
+NAMED_FIRST = {
+    "gpu_batch_from_pageable_memory",
+    "gpu_elementwise_chain",
+    "gpu_exposed_all_to_all",
+    "gpu_fp32_products",
+    "gpu_gathers_not_prefetched",
+    "gpu_item_reads",
+    "gpu_launch_bound",
+    "gpu_layout_conversions",
+    "gpu_rank_computes_longer",
+    "gpu_unfused_attention",
+}
+NAMED_AMONG_THREE = {*NAMED_FIRST, "gpu_allocator_stalls"}
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scored]:
+    """Of jobs no gain is measured: that takes several runs, and a quiet machine."""
+    rows = scored(cases_in(HERE, SAMPLE), tmp_path_factory.mktemp("bench"), repeats=0)
+    return {row.case.name: row for row in rows}
+
+
+def test_every_case_of_the_sample_runs(sample: dict[str, Scored]) -> None:
+    assert {name: row.result.trouble for name, row in sample.items() if row.score is None} == {}
+    assert len(sample) == len(SAMPLE)
+
+
+def test_the_causes_that_are_named_today_stay_named(sample: dict[str, Scored]) -> None:
+    places = {name: row.score.place for name, row in sample.items() if row.score is not None}
+    assert {name for name, place in places.items() if place == 1} >= NAMED_FIRST
+    assert {name for name, place in places.items() if 1 <= place <= 3} >= NAMED_AMONG_THREE
+
+
+def test_no_healthy_twin_is_told_of_five_percent(sample: dict[str, Scored]) -> None:
+    assert {name: row.score.alarms for name, row in sample.items() if row.score and row.score.alarms} == {}
+
+
+def test_the_rank_at_fault_is_right(sample: dict[str, Scored]) -> None:
+    assert {name: row.score.rank_right for name, row in sample.items() if row.score and row.case.label.rank} == {
+        "gpu_rank_computes_longer": True
+    }
+
+
+def test_the_bench_goes_on_where_it_was_stopped_and_writes_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = tmp_path / "out", tmp_path / "page.md"
+    words = ["gpu_launch_bound", "--out", str(out), "--page", str(page)]
+    assert main(words) == 0
+    first = (out / "gpu_launch_bound.json").stat().st_mtime_ns
+    assert main(words) == 0
+    assert (out / "gpu_launch_bound.json").stat().st_mtime_ns == first
+    assert "1 of 1 (100 %)" in capsys.readouterr().out
+    assert "| gpu_launch_bound | host/launch_bound | first |" in page.read_text(encoding="utf-8")
+
+
+def test_cases_of_another_folder_bring_their_own_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "timelines").mkdir()
+    text = (HERE / "timelines" / "gpu_launch_bound.py").read_text(encoding="utf-8")
+    text = text.replace("from bench.label import", "from common import").replace("host/launch_bound", "host/other")
+    (tmp_path / "timelines" / "other.py").write_text(text, encoding="utf-8")
+    (tmp_path / "causes.toml").write_text('"host/other" = ["RL-H01"]\n', encoding="utf-8")
+    assert main(["--cases", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert "host/other  first  RL-H01" in capsys.readouterr().out
+
+
+def test_a_name_that_is_no_case_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no_such_case", "--list"]) == 2
+    assert "no case of" in capsys.readouterr().err
