@@ -92,6 +92,7 @@ class Verdict:
     healthy: bool  # none is, little is lost outside kernels, and most kernel time is rated and near its roof
     first: str  # code of the finding that the verdict rests on; "" where there is none
     phases: Mapping[str, int]  # steps of a serving engine by phase
+    starved_share: float = 0.0  # of the average step: the job waited for cores, and no other loss is larger
 
     @property
     def lost_share(self) -> float:

@@ -14,6 +14,8 @@ MOSTLY_RATED = 0.8  # of the kernel time: the rest could hide no more than a fif
 NEAR_ROOF = 0.6  # of the rated kernel time: tuned matrix products reach 60 to 80 % of the dense peak
 _KNOWN_ENOUGH = 0.5  # of the kernel time: below this, how far the redline is cannot be said
 
+_STARVED = "RL-H20"  # the finding that claims time in which the job had no core
+
 _GROUPS = {
     Limit.COMPUTE: (Account.MATH,),
     Limit.MEMORY: (Account.MEMORY,),
@@ -56,6 +58,7 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
         healthy=first is None and lost < MUCH_LOST and sound and has_steps(outline),
         first=first.code if first is not None else "",
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
+        starved_share=findings[0].share if findings and findings[0].code == _STARVED else 0.0,
     )
 
 

@@ -141,7 +141,7 @@ def _gain_of(first: Finding) -> str:
 
 def limit_or_part_text(verdict: Verdict, first: Finding, outline: Outline) -> str:
     """What limits the job; where the finding is elsewhere, only what takes the largest part."""
-    if verdict.limit in groups_of(first):
+    if verdict.starved_share or verdict.limit in groups_of(first):
         return limit_text(verdict, outline)
     other = _(
         "The largest part of the {whole} is {limit} ({share}), but the largest loss with a known cause is elsewhere."
@@ -284,6 +284,9 @@ def limit_name(limit: Limit) -> str:
 
 
 def limit_text(verdict: Verdict, outline: Outline) -> str:
+    if verdict.starved_share:  # the time of operators is then no sign of compute
+        starved = _("Starved: for {share} of the step the job has no core to run on.")
+        return starved.format(share=percent(verdict.starved_share))
     if verdict.limit == Limit.OVERHEAD:
         return _overhead_text(verdict, outline)
     text = {

@@ -97,6 +97,7 @@ KEYS = {
         "exposed_share": float,
         "idle_share": float,
         "unjudged_share": float,
+        "starved_share": float,
         "math_share": float,
         "rated_share": float,
         "roof_share": float,

@@ -51,7 +51,7 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
 
 
 def _limit(verdict: Verdict, first: Finding, outline: Outline) -> str:
-    if verdict.limit not in groups_of(first):
+    if not verdict.starved_share and verdict.limit not in groups_of(first):
         name, share = largest_part(verdict, outline)
         text = _("Mostly {limit}: {share} of the {whole}.")
         return text.format(limit=name, share=percent(share), whole=whole_name(outline))

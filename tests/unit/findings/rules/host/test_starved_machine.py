@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from redline.analysis.job.first_screen import outline_of
+from redline.findings.aggregate import findings_of
+from redline.report.diagnose.finding_messages import verdict_sentence
 from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.unit.findings.conftest import claimed_ns, diagnosis, found, matched, step
 from tests.unit.findings.host_record import counters, evidence, thread, training
 
 MACHINE = {"cores_allowed": 2, "cores": 2, "running": 6.0, "ranks": 1}
@@ -73,3 +76,14 @@ def test_h20_names_a_quota() -> None:
 def test_h20_needs_a_kernel_that_counts() -> None:
     parts = {"steps": {"begin_ns": [10**18], "end_ns": [10**18 + 1]}}
     assert "RL-H20" not in matched(document([step(0, 0, 1000), op("aten::mm", 100, 800)], **evidence(**parts)))
+
+
+def test_a_starved_job_is_neither_healthy_nor_compute_bound() -> None:
+    """Operators take 80 % of the step by the clock, of which the thread ran for 40 %."""
+    known = diagnosis(job(400, 600))
+    outline = outline_of(known)
+    findings = findings_of(known, outline)
+    assert findings.verdict.starved_share == pytest.approx(0.6, abs=0.01)
+    said = verdict_sentence(findings.verdict, findings.findings, outline)
+    assert said.startswith("Starved: for 60.0 % of the step the job has no core to run on.")
+    assert not findings.verdict.healthy
