@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 RATE_HZ = 200  # at most
-CPU_SHARE = 0.005  # of a core that sampling may use: a sample costs 40 to 120 us, most of it waking up
+CPU_SHARE = 0.003  # of a core that sampling may use: a sample costs 40 to 120 us, most of it for waking up
 CPU_AHEAD_NS = 1_000_000  # that it may use before, so that short windows have samples too
 _MOST_SAMPLES = 8192  # then every other one is dropped, and the rate halved
 _MOST_FRAMES = 48  # from the innermost on
