@@ -18,6 +18,7 @@ from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 60  # letters of a name from a trace, inside a sentence
+_SAMPLED = re.compile(r"^(?P<function>\S+) \((?P<file>.+):(?P<line>\d+)\)$")
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\w+)")
 _FEW = 20  # kernels, of which a share would say nothing
 
@@ -36,7 +37,8 @@ def _place(place: IdleSite) -> str:
     at, inside = _("at {site}"), _("in {region}")
     by_site = place.by == "site"
     where = at.format(site=site(place.name)) if by_site else inside.format(region=clipped(place.name, NAME_LIMIT))
-    names = [name for name in dict.fromkeys(map(doing, place.rows)) if name != site(place.name)][:2]
+    rows = [row for row in place.rows if not (by_site and row.kind == "unrecorded")]  # the site says more
+    names = [name for name in dict.fromkeys(map(doing, rows)) if name != site(place.name)][:2]
     return _("{place} ({doing})").format(place=where, doing=listed(names)) if names else where
 
 
@@ -47,7 +49,11 @@ def doing(row: HostActivity) -> str:
 
 
 def site(name: str) -> str:
-    """A call as the profiler names it, without the folders far from the file and without addresses."""
+    """A call as the profiler or a sample names it, without the folders far from the file and without addresses."""
+    sampled = _SAMPLED.match(name)
+    if sampled:
+        file = "/".join(sampled["file"].split("/")[-2:])
+        return clipped(f"{sampled['function']} ({file}:{sampled['line']})", NAME_LIMIT)
     built_in = _BUILT_IN.match(name)
     if built_in:
         return _("built-in {name}").format(name=clipped(built_in[1], NAME_LIMIT))

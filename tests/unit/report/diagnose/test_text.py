@@ -570,3 +570,9 @@ def test_an_outline_without_losses_has_no_such_block(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     healthy: Outline = replace(found.outline, largest=())
     assert "largest accounts" not in render(replace(found, outline=healthy))
+
+
+def test_a_sampled_site_keeps_its_function_and_the_end_of_its_path() -> None:
+    assert loss_messages.site("main (train.py:12)") == "main (train.py:12)"
+    assert loss_messages.site("Trainer.step (a/b/c/loop.py:7)") == "Trainer.step (c/loop.py:7)"
+    assert loss_messages.site("a/b/c/loop.py(7): step") == "c/loop.py(7): step"
