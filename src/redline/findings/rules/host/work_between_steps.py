@@ -20,7 +20,7 @@ from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
 LEAST_SHARE = 0.05  # of the steps: a log line and a scheduler of learning rates take less
-MANY_OPERATORS = 50  # per step: fewer are calls on whole tensors, not a loop over parameters or tokens
+MANY_OPERATORS = 50  # per step that compute or read: fewer are calls on whole tensors, not a loop
 MANY_READS = 5  # per step: a loss, an accuracy and a norm are ordinary
 KIND_SHARE = 0.3  # of the time between steps: a kind with less does not say what it goes to
 
@@ -40,14 +40,17 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     host_ns = (phases.time(Phase.BETWEEN, PhaseKind.HOST) & steps).length_ns
     is_python = bool(sites) and host_ns >= LEAST_SHARE * steps.length_ns
     is_known = max(kinds.values(), default=0) >= KIND_SHARE * claim.length_ns
-    is_loop = len(operators) >= MANY_OPERATORS * np.count_nonzero(steps.contains(ledger.start_ns))
+    reads = _count(analysis, operators, schema.reads_scalar)
+    computing = len(operators) - _count(analysis, operators, _only_moves)
+    is_loop = computing + reads >= MANY_OPERATORS * np.count_nonzero(steps.contains(ledger.start_ns))
     if not (is_python or is_known or is_loop):
         return None
     return RuleMatch(
         claim=claim,
         figures={
             "operators": float(len(operators)),
-            "reads": float(_count(analysis, operators, schema.reads_scalar)),
+            "computing": float(computing),
+            "reads": float(reads),
             "checks": float(_count(analysis, operators, schema.checks_finite)),
             "sampled_ns": float(sum(site.time_ns for site in sites)),
             "site_ns": float(sites[0].time_ns if sites else 0),
@@ -65,6 +68,10 @@ def _operators(analysis: RankAnalysis, time: Intervals) -> I64:
     is_outermost = (parent == NONE) | (spans.kind[parent] != Kind.OPERATOR)
     chosen: I64 = rows[is_outermost & time.contains(spans.start_ns[rows])]
     return chosen
+
+
+def _only_moves(operator_name: str) -> bool:
+    return schema.is_bookkeeping_operator(operator_name) or schema.is_copying_operator(operator_name)
 
 
 def _count(analysis: RankAnalysis, rows: I64, is_meant: Callable[[str], bool]) -> int:
@@ -129,10 +136,11 @@ def _what_by_operators(totals: MatchTotals, values: dict[str, float]) -> Evidenc
         )
     if values["kind_share"] >= KIND_SHARE:
         return Evidence("{kind_share} of it is logging or metrics: do it every 100 steps.", values)
-    if totals.per_step("operators") >= MANY_OPERATORS:
+    if totals.per_step("computing") >= MANY_OPERATORS:
         return Evidence(
-            "Python calls one small operator after another there, as a loop over parameters does: an EMA of all "
-            "weights is one call of torch._foreach_lerp_."
+            "Python calls {computing:,} small operators there, one after another, as loops over parameters and metrics "
+            "do: one call for all tensors, such as torch._foreach_lerp_ for an EMA, or every 100 steps.",
+            {"computing": round(totals.per_step("computing"))},
         )
     calls = totals.names["calls"]
     if calls:
@@ -147,7 +155,15 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match=match,
     explain=explain,
-    figures=("operators", "reads", "checks", "sampled_ns", "site_ns", *(f"{kind}_ns" for kind in WorkKind)),
+    figures=(
+        "operators",
+        "computing",
+        "reads",
+        "checks",
+        "sampled_ns",
+        "site_ns",
+        *(f"{kind}_ns" for kind in WorkKind),
+    ),
     names=("site", "calls"),
     least_share=LEAST_SHARE,
 )
