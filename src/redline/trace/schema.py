@@ -418,6 +418,15 @@ def is_linear(name: str) -> bool:
     return name == "aten::linear"
 
 
+def is_softmax_call(name: str) -> bool:
+    return name == "aten::softmax"
+
+
+def is_choice(name: str) -> bool:
+    """Whether an operator chooses the largest of some results."""
+    return name in ("aten::max", "aten::topk", "aten::argmax")
+
+
 def is_selection(name: str) -> bool:
     """Whether an operator takes some positions of a tensor."""
     return name in ("aten::select", "aten::slice")
