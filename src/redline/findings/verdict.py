@@ -58,7 +58,7 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
         healthy=first is None and lost < MUCH_LOST and sound and has_steps(outline),
         first=first.code if first is not None else "",
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
-        starved_share=findings[0].share if findings and findings[0].code == _STARVED else 0.0,
+        starved_share=first.share if first is not None and first.code == _STARVED else 0.0,
     )
 
 

@@ -2,7 +2,7 @@
 
 from tests.conftest import Event
 from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, forward, values
 
 GRADIENTS = 64 * 1024  # elements of 4 bytes
 
@@ -14,8 +14,7 @@ def reduced(at: float, elements: int = GRADIENTS) -> list[Event]:
 
 def test_n22_claims_all_reduces_between_the_backward_pass_and_the_optimizer() -> None:
     # An operator after the backward pass says that it is over: autograd itself flushes gradients before.
-    events = [*reduced(650), *base()[2:3]]
-    events[-1] = {**events[-1], "ts": 600, "dur": 10}
+    events = [*reduced(650), forward(600, 10)]
     finding = found(*alike(events))["RL-N22"]
     assert finding.alone_ns == 100_000
     assert values(finding)["exchanges"] == 1
@@ -27,6 +26,5 @@ def test_n22_is_silent_where_gradients_are_reduced_in_the_backward_pass() -> Non
 
 
 def test_n22_is_silent_about_a_norm_of_gradients() -> None:
-    events = [*reduced(650, elements=1), *base()[2:3]]
-    events[-1] = {**events[-1], "ts": 600, "dur": 10}
+    events = [*reduced(650, elements=1), forward(600, 10)]
     assert "RL-N22" not in found(*alike(events))

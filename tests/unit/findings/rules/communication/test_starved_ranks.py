@@ -37,10 +37,10 @@ def test_n30_claims_waiting_for_a_rank_without_a_core() -> None:
 def test_n30_claims_no_more_than_the_rank_waited_for_a_core() -> None:
     every = found(*job(waited=150))
     assert every["RL-N30"].accounts["peer wait"] == pytest.approx(75_000, rel=0.02)
-    assert every["RL-N13"].bound_ns == pytest.approx(75_000, rel=0.02)
+    assert every["RL-N13"].bound_ns == pytest.approx(150_000, rel=0.02)  # on the job, not on its average rank
 
 
 def test_n30_is_silent_where_no_rank_is_starved() -> None:
     every = found(*job(waited=20))
     assert "RL-N30" not in every
-    assert every["RL-N13"].bound_ns == 150_000
+    assert every["RL-N13"].bound_ns == 300_000
