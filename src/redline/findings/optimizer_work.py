@@ -1,4 +1,4 @@
-"""What optimizers do in their steps: their kernels, their operators, and the time that both cost."""
+"""What optimizers and loops over parameters do: their kernels, their operators, and the time that both cost."""
 
 from dataclasses import dataclass
 
@@ -14,29 +14,48 @@ from redline.trace import schema
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSteps:
-    """Calls of optimizers inside steps, on the device of a rank."""
+    """Calls of optimizers inside steps."""
 
     time: Intervals  # of the host
     calls: int
-    kernels: I64  # rows
+    kernels: I64  # rows; none where the CPU is the device
     operators: I64  # rows
+    outer: I64  # of these: called by no other operator
     name: str  # of the first
 
 
 def optimizer_steps(analysis: RankAnalysis) -> OptimizerSteps | None:
-    """Nothing where no optimizer is marked, or where its work is the host's."""
+    """Nothing where no optimizer is marked."""
     spans = analysis.timeline.spans
     rows = analysis.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)
     rows = rows[analysis.in_host_steps.contains(spans.start_ns[rows])]
-    if not analysis.on_gpu or not len(rows):
+    if not len(rows):
         return None
+    operators = _inside(analysis, rows, spans.rows_of(Kind.OPERATOR))
     return OptimizerSteps(
         time=Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]),
         calls=len(rows),
         kernels=_launched_in(analysis, rows),
-        operators=_inside(analysis, rows, spans.rows_of(Kind.OPERATOR)),
+        operators=operators,
+        outer=outermost(analysis, operators),
         name=analysis.name(int(rows[0])).removeprefix(schema.OPTIMIZER_STEP),
     )
+
+
+def outermost(analysis: RankAnalysis, operators: I64) -> I64:
+    """Those that no other operator called."""
+    spans = analysis.timeline.spans
+    parent = spans.parent[operators]
+    outer: Mask = (parent == NONE) | (spans.kind[parent] != Kind.OPERATOR)
+    return operators[outer]
+
+
+def launched_during(analysis: RankAnalysis, host: Intervals) -> I64:
+    """Kernels that were launched while the host was there."""
+    work = analysis.timeline.device_work
+    known = work.take((work.launch != NONE) & (analysis.timeline.spans.kind[work.row] == Kind.KERNEL))
+    chosen: I64 = known.row[host.contains(analysis.timeline.spans.start_ns[known.launch])].astype(np.int64)
+    return chosen
 
 
 def cost(analysis: RankAnalysis, steps: OptimizerSteps) -> Intervals:

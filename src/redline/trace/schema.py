@@ -342,6 +342,9 @@ _COMPILED_REGION = re.compile(r"^(Torch-Compiled Region|CompiledFunction|## Call
 _IN_PLACE = re.compile(
     r"^aten::(?!(detach|requires_grad|resize|set|squeeze|unsqueeze|t|transpose|as_strided)_$)\w*[a-z0-9]_$"
 )
+_ELEMENTWISE_UPDATE = re.compile(
+    r"^aten::((add|sub|rsub|mul|div|lerp|addcmul|addcdiv|sqrt|pow|neg|sign|maximum|clamp\w*)_?|copy_|clone)$"
+)
 _LAYER_OPERATOR = re.compile(
     r"^aten::(linear|matmul|(addmm|mm|bmm|baddbmm)|_?conv\w*|embedding(_bag)?|scaled_dot_product_attention|einsum|lstm|gru)$"
 )
@@ -454,6 +457,10 @@ def is_zero_grad(name: str) -> bool:
     return name.startswith(ZERO_GRAD)
 
 
+def is_optimizer_region(name: str) -> bool:
+    return is_optimizer_step(name) or is_zero_grad(name)
+
+
 def is_module_call(python_name: str) -> bool:
     """Whether a recorded Python call is that of a module."""
     return python_name.startswith("nn.Module: ")
@@ -467,6 +474,23 @@ def writes_in_place(operator_name: str) -> bool:
 def is_layer_operator(operator_name: str) -> bool:
     """Whether an operator is what a layer of a model computes, as against bookkeeping on its weights."""
     return _LAYER_OPERATOR.match(operator_name) is not None
+
+
+def is_elementwise_update(operator_name: str) -> bool:
+    """Whether an operator is arithmetic on single elements, as updates of weights are made of."""
+    return _ELEMENTWISE_UPDATE.match(operator_name) is not None
+
+
+def zeroes(operator_name: str) -> bool:
+    return operator_name in ("aten::zero_", "aten::fill_", "aten::_foreach_zero_")
+
+
+def is_add_in_place(operator_name: str) -> bool:
+    return operator_name == "aten::add_"
+
+
+def is_linear(operator_name: str) -> bool:
+    return operator_name == "aten::linear"
 
 
 def accumulates_gradient(operator_name: str) -> bool:
@@ -673,6 +697,16 @@ def is_loader_with_workers(name: str) -> bool:
 def is_foreach(operator_name: str) -> bool:
     """Whether an operator works on lists of tensors, a few kernels for all of them."""
     return operator_name.startswith("aten::_foreach_")
+
+
+def is_foreach_or_fused(operator_name: str) -> bool:
+    """Whether an operator updates many tensors at once."""
+    return is_foreach(operator_name) or is_fused(operator_name)
+
+
+def is_fused(operator_name: str) -> bool:
+    """Whether an operator is the whole step of an optimizer."""
+    return operator_name.startswith("aten::_fused_")
 
 
 def is_multi_tensor(kernel_name: str) -> bool:

@@ -72,7 +72,7 @@ def test_without_roofs_all_of_it_is_unrated() -> None:
 
 
 def test_a_kernel_on_a_border_is_shared_between_its_steps() -> None:
-    found = ledger([region("ProfilerStep#1", 0, 11), region("ProfilerStep#2", 11, 9), *product(0, 1, 10, 4)])
+    found = ledger([region("ProfilerStep#1", 0, 41), region("ProfilerStep#2", 41, 40), *product(0, 1, 40, 4)])
     assert found.steps[:, place(Account.MATH)].tolist() == [250, 750]
     assert found.steps[:, place(Account.MEMORY)].tolist() == [150, 450]
     assert found.steps[:, place(Account.KERNEL_LOSS)].tolist() == [600, 1800]

@@ -21,6 +21,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if steps is None:
         return None
     operators = steps.operators
+    if matching(analysis.timeline, steps.outer, schema.is_fused).any():  # it takes the counters as they are
+        return None
     reads = int(matching(analysis.timeline, operators, schema.is_item).sum())
     if reads < MANY_READS * steps.calls or not matching(analysis.timeline, operators, schema.is_foreach).any():
         return None

@@ -1,4 +1,4 @@
-"""RL-H07: the optimizer updates one parameter after the other, with kernels of its own for each."""
+"""RL-H07: the optimizer updates one parameter after the other, with kernels or operators of its own for each."""
 
 from collections.abc import Iterator
 
@@ -11,17 +11,20 @@ from redline.findings.optimizer_work import cost, optimizer_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace import schema
 
-MANY_KERNELS = 40  # to a call: lists of tensors take about ten, whatever their number
+MANY_KERNELS = 40  # or operators, to a call: lists of tensors take about ten, whatever their number
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     steps = optimizer_steps(analysis)
-    if steps is None or len(steps.kernels) < MANY_KERNELS * steps.calls:
+    if steps is None:
         return None
-    if matching(analysis.timeline, steps.kernels, schema.is_multi_tensor).any():
+    of_lists = schema.is_multi_tensor if analysis.on_gpu else schema.is_foreach_or_fused
+    single = steps.kernels if analysis.on_gpu else steps.outer
+    if len(single) < MANY_KERNELS * steps.calls or matching(analysis.timeline, single, of_lists).any():
         return None
     figures = {
         "kernels": float(len(steps.kernels)),
+        "operators": 0.0 if analysis.on_gpu else float(len(single)),
         "calls": float(steps.calls),
         "host_ns": float(steps.time.length_ns),
     }
@@ -29,12 +32,25 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    calls = max(totals.figures["calls"], 1)
+    if totals.figures["operators"]:
+        yield Evidence(
+            "{optimizer} runs {operators:,} operators per call, each on a single parameter, and takes {host_ns} of "
+            "each {step_ns} step.",
+            {
+                "optimizer": totals.names["optimizer"],
+                "operators": round(totals.figures["operators"] / calls),
+                "host_ns": totals.per_step("host_ns"),
+                "step_ns": totals.step_ns,
+            },
+        )
+        return
     yield Evidence(
         "{optimizer} launches {kernels:,} kernels per call, each for a single parameter, and takes "
         "{host_ns} of host time per step; the device loses up to {lost_ns}.",
         {
             "optimizer": totals.names["optimizer"],
-            "kernels": round(totals.figures["kernels"] / max(totals.figures["calls"], 1)),
+            "kernels": round(totals.figures["kernels"] / calls),
             "host_ns": totals.per_step("host_ns"),
             "lost_ns": totals.alone_ns,
         },
@@ -49,6 +65,6 @@ RULE = Rule(
     match=match,
     explain=explain,
     fix=optimizer_fix,
-    figures=("kernels", "calls", "host_ns"),
+    figures=("kernels", "operators", "calls", "host_ns"),
     names=("optimizer",),
 )

@@ -1,0 +1,109 @@
+"""RL-B02: passes over so few samples that reading weights and starting operators takes longer than computing."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.host_phases import Phase
+from redline.analysis.rank.name_matching import matching
+from redline.analysis.rank.phases import PhaseKind
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.claim_order import ClaimOrder
+from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
+from redline.trace import schema
+
+FEW_ROWS = 32
+"""Of a layer's input, all samples and positions together. A weight of four bytes is used in two FLOPs for each row, and
+a core computes about 16 FLOPs in the time that it takes to read a byte: with fewer rows, it waits for the weights."""
+SHARE = 0.5  # of the time in layers, that such few rows take
+LEAST_SHARE = 0.1  # of the step
+
+
+def match(analysis: RankAnalysis) -> RuleMatch | None:
+    """On a CPU; RL-C06 says it of GPUs, whose roofs are known."""
+    if analysis.on_gpu:
+        return None
+    samples, rows, time_ns = _layers(analysis)
+    few = (rows > 0) & (rows < FEW_ROWS)
+    if not time_ns.sum() or time_ns[few].sum() < SHARE * time_ns.sum():
+        return None
+    passes = len(analysis.passes.backward) / max(len(analysis.host_steps[0]), 1)
+    one_by_one = (samples == 1) & (rows > 1)
+    if len(analysis.passes.backward) and passes >= 2:
+        claim = _later_passes(analysis)
+    elif not len(analysis.passes.backward) and time_ns[few & one_by_one].sum() >= SHARE * time_ns.sum():
+        claim = analysis.phases.time(Phase.FORWARD, PhaseKind.DEVICE, PhaseKind.HOST)
+    else:
+        return None
+    figures = {"passes": passes, "rows": float(np.median(rows[few])), "samples": float(np.median(samples[few]))}
+    return RuleMatch(claim=claim, figures=figures)
+
+
+def _layers(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
+    """Of each call of a linear layer with known shapes: samples, rows, and the time that it takes."""
+    timeline, operators = analysis.timeline, analysis.timeline.operators
+    chosen = np.flatnonzero(matching(timeline, operators.row, schema.is_linear) & (operators.shapes >= 0))
+    keys, which = distinct(operators.shapes[chosen])
+    sizes = np.array([_batch(timeline.text(shapes)) for shapes in keys[0].tolist()], np.int64).reshape(-1, 2)[which]
+    return sizes[:, 0], sizes[:, 1], timeline.spans.dur_ns[operators.row[chosen]]
+
+
+def _batch(shapes: str) -> tuple[int, int]:
+    """Samples and rows of the first input; (0, 0) where it has no sizes of both."""
+    try:
+        first = json.loads(shapes)[0]
+        sizes = [int(size) for size in first]
+    except (ValueError, TypeError, IndexError):
+        return 0, 0
+    return (sizes[0], int(np.prod(sizes[:-1]))) if len(sizes) > 1 else (0, 0)
+
+
+def _later_passes(analysis: RankAnalysis) -> Intervals:
+    """Forward and backward time of each step after its first backward pass: one larger pass takes at least as long as
+    the first."""
+    kinds = PhaseKind.DEVICE, PhaseKind.HOST
+    time = analysis.phases.time(Phase.FORWARD, *kinds) | analysis.phases.time(Phase.BACKWARD, *kinds)
+    passes, (start_ns, end_ns) = analysis.passes.backward, analysis.host_steps
+    first = np.searchsorted(passes.start, start_ns)
+    has_pass = first < np.searchsorted(passes.start, end_ns)
+    over_ns = passes.end[first[has_pass]]
+    return time & Intervals.union_of(over_ns, np.maximum(end_ns[has_pass], over_ns))
+
+
+def explain(totals: MatchTotals) -> Iterator[Evidence]:
+    ranks = max(totals.ranks, 1)
+    values = {
+        "rows": round(totals.figures["rows"] / ranks),
+        "samples": round(totals.figures["samples"] / ranks),
+        "passes": round(totals.figures["passes"] / ranks),
+        "step_ns": totals.step_ns,
+    }
+    if totals.figures["passes"]:
+        yield Evidence(
+            "Each {step_ns} step accumulates the gradients of {passes:,} micro-batches, whose layers see {rows:,} rows "
+            "at a time: reading weights and starting operators takes longer than computing.",
+            values,
+        )
+    else:
+        yield Evidence(
+            "Requests are computed one by one: each {step_ns} step has a batch of {samples:,}, whose layers see "
+            "{rows:,} rows.",
+            values,
+        )
+
+
+RULE = Rule(
+    code="RL-B02",
+    claims=ClaimOrder.LAUNCHES,
+    numerics=Numerics.REASSOCIATION,
+    grade=Grade.MEASURED,
+    match=match,
+    explain=explain,
+    figures=("passes", "rows", "samples"),
+    least_share=LEAST_SHARE,
+)

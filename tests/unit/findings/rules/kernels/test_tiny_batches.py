@@ -1,0 +1,68 @@
+"""RL-B02: fires on passes over few rows, and leaves larger batches, single passes and decoding alone."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Event, document, op
+from tests.unit.findings.conftest import claimed_ns, found, matched, step
+
+NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def linear(ts: float, *sizes: int, number: int = 0) -> Event:
+    known: dict[str, Any] = {"Input Dims": [[*sizes, 64], [64, 64]]}
+    if number:
+        known |= {"Sequence number": number, "Fwd thread id": 0}
+    return op("aten::linear", ts, 50, **known)
+
+
+def accumulated(passes: int, *sizes: int) -> bytes:
+    """A step of 1000 us with so many passes of 200 us: half of it forward, half backward."""
+    events = [step(0, 0, 1000)]
+    for number in range(1, passes + 1):
+        at = 200 * (number - 1)
+        events.append(linear(at, *sizes, number=number))
+        events.append(op(NODE, at + 100, 100, **{"Sequence number": number, "Fwd thread id": 1}))
+    return document(events)
+
+
+def test_b02_claims_all_passes_but_the_first() -> None:
+    data = accumulated(4, 1, 16)
+    assert claimed_ns(data, "RL-B02") == 3 * 200_000
+    values = found(data)["RL-B02"].evidence[0].values
+    assert (values["passes"], values["rows"]) == (4, 16)
+
+
+@pytest.mark.parametrize(
+    ("passes", "sizes"),
+    [
+        pytest.param(4, (1, 48), id="enough rows"),
+        pytest.param(1, (1, 16), id="one pass"),
+    ],
+)
+def test_b02_leaves_other_training_alone(passes: int, sizes: tuple[int, ...]) -> None:
+    assert "RL-B02" not in matched(accumulated(passes, *sizes))
+
+
+def answered(*sizes: int) -> bytes:
+    return document([step(0, 0, 100), linear(0, *sizes), linear(50, *sizes)])
+
+
+def test_b02_claims_requests_that_are_answered_one_by_one() -> None:
+    data = answered(1, 24)
+    assert claimed_ns(data, "RL-B02") == 100_000
+    assert found(data)["RL-B02"].evidence[0].message.startswith("Requests are computed one by one")
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param((4, 6), id="a batch of several"),
+        pytest.param((1, 64), id="a long request"),
+        pytest.param((1, 1), id="decoding"),
+        pytest.param((), id="one dimension"),
+    ],
+)
+def test_b02_leaves_other_inference_alone(sizes: tuple[int, ...]) -> None:
+    assert "RL-B02" not in matched(answered(*sizes))
