@@ -489,10 +489,6 @@ def is_add_in_place(operator_name: str) -> bool:
     return operator_name == "aten::add_"
 
 
-def is_linear(operator_name: str) -> bool:
-    return operator_name == "aten::linear"
-
-
 def accumulates_gradient(operator_name: str) -> bool:
     """Whether a node of the backward pass hands a parameter its gradient."""
     return operator_name.startswith("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")
