@@ -314,6 +314,11 @@ def is_capture(name: str) -> bool:
     return "BeginCapture" in name
 
 
+def ends_capture(name: str) -> bool:
+    """Whether a call ends the recording of a graph."""
+    return "EndCapture" in name
+
+
 def launches_work(name: str) -> bool:
     """Whether a runtime or driver call puts work on a device."""
     return "Launch" in name or "Memcpy" in name or "Memset" in name

@@ -195,10 +195,10 @@ def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
 def _not_proven(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> list[str]:
     """What is known and what is not, of a job without a finding of weight that is not proven to be well."""
     unsure = max((finding for finding in findings if finding.is_void), key=lambda found: found.share, default=None)
-    said = [_outside_kernels(verdict, [finding for finding in findings if not finding.is_void], outline)]
+    said = [_outside_kernels(verdict, findings, outline)]
     if unsure is not None and unsure.share >= WORTHWHILE:
-        text = _("{code} may be worth {share}, but not by these traces.")
-        said += [text.format(code=unsure.code, share=percent(unsure.share)), *map(sentence, unsure.doubts)]
+        text = _("{cause} That is {code}, on which not to act by these traces.")
+        said += [text.format(cause=cause_text(unsure.code), code=unsure.code), *map(sentence, unsure.doubts)]
     said.append(_of_kernels(verdict, outline))
     if not has_steps(outline):
         said.append(_("No steps were recognised: these are shares of all that was recorded."))

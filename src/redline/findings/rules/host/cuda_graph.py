@@ -16,6 +16,7 @@ from redline.trace.steps import ENGINE_ANCHOR
 IDLE_SHARE = 0.15  # of the steps: below this, launching is not what limits
 LAUNCH_SHARE = 0.6  # of the idle time
 SMALL_KERNEL_NS = 2 * 10_000  # twice what a launch costs at most
+LAUNCHING_NS = 1_000_000  # fifty launches in a row: in a longer gap, the host did something else
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
 
 
@@ -31,11 +32,18 @@ def is_launch_bound(analysis: RankAnalysis) -> bool:
     dur_ns = analysis.timeline.spans.dur_ns[analysis.activity.compute.row]
     engine = analysis.timeline.step_anchor == ENGINE_ANCHOR
     few = len(dur_ns) < FEW_KERNELS * max(len(analysis.ledger.start_ns), 1)
-    if engine or few or not analysis.on_gpu or np.median(dur_ns) >= SMALL_KERNEL_NS:
+    if engine or few or not analysis.on_gpu or np.median(dur_ns) >= _launch_time_ns(analysis, len(dur_ns)):
         return False
     idle_ns = ((analysis.idle_in(*IDLE) & analysis.in_steps) - analysis.unowned).length_ns
     host_ns = analysis.launch_gaps.length_ns + analysis.pauses.length_ns
     return idle_ns > IDLE_SHARE * analysis.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
+
+
+def _launch_time_ns(analysis: RankAnalysis, kernels: int) -> float:
+    """What the host took longer than the device for each kernel, in gaps that are launching; at least what a small
+    kernel takes. Kernels that are shorter on the whole wait for their launch."""
+    gaps_ns = analysis.launch_gaps.end - analysis.launch_gaps.start
+    return max(float(gaps_ns[gaps_ns < LAUNCHING_NS].sum()) / max(kernels, 1), SMALL_KERNEL_NS)
 
 
 def repeats(analysis: RankAnalysis) -> bool:
