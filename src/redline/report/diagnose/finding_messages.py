@@ -197,7 +197,7 @@ def _not_proven(verdict: Verdict, findings: Sequence[Finding], outline: Outline)
     unsure = max((finding for finding in findings if finding.is_void), key=lambda found: found.share, default=None)
     said = [_outside_kernels(verdict, findings, outline)]
     if unsure is not None and unsure.share >= WORTHWHILE:
-        text = _("{cause} That is {code}, on which not to act by these traces.")
+        text = _("{cause} These traces alone are no reason to act on it ({code}).")
         said += [text.format(cause=cause_text(unsure.code), code=unsure.code), *map(sentence, unsure.doubts)]
     said.append(_of_kernels(verdict, outline))
     if not has_steps(outline):

@@ -184,7 +184,7 @@ def test_no_verdict_rests_on_a_finding_that_is_to_be_ignored_here() -> None:
     assert "RL-N13" not in verdict(FINDING, void) + second_cause(VERDICT, [FINDING, void])
     alone = verdict(void, worthwhile=False, first="", roof_share=0.9)
     assert "no rule recognises the cause" not in alone
-    assert alone.endswith(" That is RL-N13, on which not to act by these traces. Only one step.")
+    assert alone.endswith(" These traces alone are no reason to act on it (RL-N13). Only one step.")
 
 
 def test_a_verdict_says_what_weakens_its_claim() -> None:
