@@ -16,11 +16,15 @@ MANY_KERNELS = 40  # or operators, to a call: lists of tensors take about ten, w
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     steps = optimizer_steps(analysis)
-    if steps is None:
+    if steps is None or "fused" in steps.name.lower():  # those of libraries run no operators of torch
         return None
-    of_lists = schema.is_multi_tensor if analysis.on_gpu else schema.is_foreach_or_fused
-    single = steps.kernels if analysis.on_gpu else steps.outer
-    if len(single) < MANY_KERNELS * steps.calls or matching(analysis.timeline, single, of_lists).any():
+    timeline = analysis.timeline
+    if analysis.on_gpu:
+        single, of_lists = steps.kernels, matching(timeline, steps.kernels, schema.is_multi_tensor)
+    else:
+        single = steps.outer[matching(timeline, steps.outer, schema.is_elementwise_update)]
+        of_lists = matching(timeline, steps.outer, schema.is_foreach_or_fused)
+    if len(single) < MANY_KERNELS * steps.calls or of_lists.any():
         return None
     figures = {
         "kernels": float(len(steps.kernels)),
