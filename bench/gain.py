@@ -27,7 +27,7 @@ class Gain:
     wall: float
     wall_low: float
     wall_high: float
-    cpu: float  # of the CPU time of a rank, which other processes on the machine change less
+    cpu: float  # of the CPU time of rank 0, which other processes on the machine change less
     flawed_ms: float
     healthy_ms: float
     repeats: int
