@@ -95,7 +95,8 @@ def test_the_examples_run_unmodified(tmp_path: Path, name: str, ranks: int, kind
 def test_the_first_screen_names_the_three_flaws_of_the_example(tmp_path: Path) -> None:
     assert counted(tmp_path / "run", EXAMPLES / EXAMPLE_WITH_FLAWS, "--steps", STEPS, ranks=2) == ["optimizer"] * 2
     screen = diagnose(tmp_path / "run").rendered("text")
-    named = re.findall(r"^  \d\. (RL-\w+)", screen, re.MULTILINE)
+    of_this_machine = ("RL-H20", "RL-N30")  # that tests run beside each other
+    named = [code for code in re.findall(r"^  \d+\. (RL-\w+)", screen, re.MULTILINE) if code not in of_this_machine]
     assert named[0] == "RL-D01"
     assert set(named[1:3]) == {"RL-N02", "RL-N13"}  # on a busy machine, every rank comes late now and then
     check_nothing_is_left(tmp_path)
