@@ -66,7 +66,8 @@ class ModuleCalls:
 
     def outermost(self) -> torch.nn.Module | None:
         """The module that the script calls, as far as it was seen."""
-        return self._chosen() or self._outer()
+        chosen = self._chosen()
+        return self._outer() if chosen is None else chosen  # a module may have a length, or refuse to have one
 
     def largest(self) -> str | None:
         """The class of the outermost module with most parameters, of those that were seen."""

@@ -246,3 +246,13 @@ def test_what_waits_is_done_at_the_next_call(watched: Watched) -> None:
     assert done == []
     call(net(), 3)
     assert done == [1]
+
+
+def test_a_module_that_refuses_a_length_is_the_outermost_one(watched: Watched) -> None:
+    class Measured(nn.Sequential):
+        def __len__(self) -> int:
+            raise TypeError("no length")
+
+    model = Measured(nn.Linear(4, 4))
+    call(model, 8)
+    assert watched.calls.outermost() is model
