@@ -78,6 +78,7 @@ def _own(seed: Digest, rank: int) -> Digest:
         zero_ns=seed.zero_ns + clock_ns,
         window_ns=window_ns,
         ledger=ledger,
+        phases=(seed.phases[0] + int(ledger.steps.sum() - seed.ledger.steps.sum()), *seed.phases[1:]),
         packed_exposed=PackedIntervals.of(
             Intervals(_later(seed.exposed.start, slower), _later(seed.exposed.end, slower))
         ),

@@ -373,6 +373,7 @@ FREE_KEYS = {
     "verdict.phases",
     "findings[].accounts",
     "findings[].evidence[].values",
+    "findings[].fix[].values",
     "remarks[].accounts",
     "remarks[].evidence[].values",
     "praise[].values",
@@ -388,6 +389,8 @@ LISTS_OF_OBJECTS = {
     "findings",
     "findings[].places",
     "findings[].evidence",
+    "findings[].fix",
+    "phases",
     "remarks",
     "remarks[].places",
     "remarks[].evidence",
@@ -441,11 +444,12 @@ def test_the_page_has_every_key_of_the_json(job: Path) -> None:
     failures = [Failure(path="a", message="b")]
     removed = found.redacted().removed
     made_up = findings()
-    remarks = tuple(replace(one, places=made_up.findings[0].places) for one in made_up.remarks)
+    fixed = tuple(replace(finding, fix=finding.evidence[0]) for finding in made_up.findings)
+    remarks = tuple(replace(remark, places=fixed[0].places, fix=fixed[0].fix) for remark in made_up.remarks)
     record = diagnose_json.as_record(
         replace(
             found,
-            findings=replace(made_up, remarks=remarks),
+            findings=replace(made_up, findings=fixed, remarks=remarks),
             failures=tuple(failures),
             removed=removed,
             captured=CAPTURED,
@@ -598,7 +602,7 @@ def test_csv_is_one_table(job: Path, tmp_path: Path, tables: list[str]) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
             "redline: diagnose: CSV is one table; give exactly one of "
-            "--findings, --kernels, --collectives, --ranks, --steps, --host\n"
+            "--findings, --kernels, --collectives, --ranks, --steps, --phases, --host\n"
         )
     assert not (tmp_path / "x.csv").exists()
 

@@ -129,7 +129,7 @@ def test_a_slow_rank_makes_its_peer_wait(tmp_path: Path, where: str, account: Ac
         assert said(finding)["rank"] == "1"
         assert any(WORDS[cause] in one.message for one in finding.evidence)
         assert {place.rank for place in finding.places} == {0}  # rank 1 does not wait for itself
-        assert finding.alone_ns == pytest.approx(injected_ns / 4 / 2, rel=0.2)
+        assert finding.alone_ns == pytest.approx(injected_ns / 4, rel=0.2)  # what each rank gains, not their average
         assert ("RL-D01" in delayed.findings) == (where == "loader")
         assert not {"RL-N02", "RL-N06", "RL-N07"} & set(delayed.findings)  # one pass, and nothing is gathered
 

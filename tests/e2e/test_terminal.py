@@ -32,7 +32,8 @@ def test_a_report_is_as_wide_as_the_terminal(language: str) -> None:
     assert 90 < widest(usual) <= 100
     assert 130 < widest(wide) <= 160
     if language == "en":
-        assert words(narrow) == words(usual)  # nothing is dropped for want of width
+        left = iter(words(narrow))
+        assert all(word in left for word in words(usual))  # nothing is dropped for want of width
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_tables_lose_no_cell_at_80_columns() -> None:
 
 def test_colours_mean_something() -> None:
     text = drawn(DIAGNOSE)
-    assert "\x1b[1;33mCommunication-bound" in text
+    assert "\x1b[1;33mThe largest part of the step is communication" in text
     assert "\x1b[32mFix: " in text
     assert "\x1b[36mverdict   " in text
     healthy = drawn(redline("diagnose", "no-such-folder"))

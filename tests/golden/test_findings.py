@@ -165,7 +165,7 @@ def test_deepseek_is_praised_for_its_overlap(traces: RealTraces) -> None:
     assert overlap.values["hidden_share"] == pytest.approx(0.963, abs=0.0005)
     assert overlap.values["exposed_ns"] == 4_190_000
     verdict = found.findings.verdict
-    assert verdict.lost_share < 0.03
+    assert verdict.lost_share < 0.05  # 2 % of the step exposed, 2 % idle
     assert (verdict.healthy, verdict.rated_share) == (False, 0)  # no shapes: nobody knows how good its kernels are
     values = {name: value for one in _by_code(found)["RL-N17"].evidence for name, value in one.values.items()}
     assert values["window_exposed_ns"] == 4_190_000

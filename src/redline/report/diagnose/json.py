@@ -113,17 +113,16 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "accounts": {code(account): amount for account, amount in finding.accounts.items()},
         "places": list(map(asdict, finding.places)),
         "evidence": list(map(_evidence, finding.evidence)),
-        "fix": [_evidence(finding.fix)] if finding.fix is not None else [],
+        "fix": [_sentence(finding.fix)] if finding.fix is not None else [],
     }
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
-    return {
-        "message": evidence.message,
-        "values": dict(evidence.values),
-        "bearing": str(evidence.bearing),
-        "text": sentence(evidence),
-    }
+    return {**_sentence(evidence), "bearing": str(evidence.bearing)}
+
+
+def _sentence(evidence: Evidence) -> dict[str, Any]:
+    return {"message": evidence.message, "values": dict(evidence.values), "text": sentence(evidence)}
 
 
 def _amounts(amounts: Amounts) -> dict[str, int]:
