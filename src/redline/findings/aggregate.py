@@ -38,7 +38,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
             claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
     of_window = not has_steps(outline)
     listed = [replace(finding, of_window=of_window) for finding in listed]
-    ranked = tuple(sorted(listed, key=lambda finding: (-finding.bound_ns, -finding.alone_ns, finding.code)))
+    ranked = tuple(sorted(listed, key=lambda finding: (-finding.alone_ns, -finding.bound_ns, finding.code)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
     findings = tuple(_with_caveats([finding for finding in ranked if finding.code not in silent], launch_bound))

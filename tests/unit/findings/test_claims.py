@@ -122,7 +122,7 @@ def test_bounds_add_up_to_what_is_claimed_and_are_ranked(wanted: list[tuple[Inte
     total_ns = ((of_rank | of_job) & in_steps).length_ns / 3  # steps
     assert np.isclose(sum(one.bound_ns for one in findings), total_ns)
     assert total_ns <= in_steps.length_ns / 3
-    assert [one.bound_ns for one in findings] == sorted((one.bound_ns for one in findings), reverse=True)
+    assert [one.alone_ns for one in findings] == sorted((one.alone_ns for one in findings), reverse=True)
     for one in findings:
         _check(one)
 

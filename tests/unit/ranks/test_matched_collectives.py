@@ -80,6 +80,24 @@ def test_a_late_rank_is_named_with_its_cause_and_what_it_costs(where: Literal["c
         assert per_step_us(found, rank, Account.TRANSFER) == pytest.approx(usually, rel=0.05)
 
 
+@pytest.mark.parametrize(("where", "speed"), [("compute", 1.0), ("host", 0.0), ("input", 0.0)])
+def test_the_same_work_done_more_slowly_is_a_matter_of_speed(
+    where: Literal["compute", "host", "input"], speed: float
+) -> None:
+    """On CPUs; Python that takes longer than the operators' ratio explains is not."""
+    digests = digests_of(replace(SMALL, stragglers=(Straggler(rank=2, extra_us=800, where=where),)))
+    works = {"same": (500, 500, 500), "other": (500, 700, 500), "unknown": (0, 0, 0), "none": ()}
+    shares = {}
+    for name, work in works.items():
+        first, *rest = (replace(digest, step_work=works["same"]) for digest in digests)
+        lateness = combine((replace(first, step_work=work), *rest)).lateness
+        assert lateness is not None
+        shares[name] = lateness.speed_share
+    assert shares["same"] == pytest.approx(speed, abs=0.05)
+    assert shares["other"] == pytest.approx(speed * 2 / 3, abs=0.05)
+    assert shares["unknown"] == shares["none"] == 0.0
+
+
 def test_without_a_late_rank_nobody_is_singled_out() -> None:
     found = diagnosis(replace(SMALL, ranks=8, steps=6)).lateness
     assert found is not None

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.disjoint_work import Owned
@@ -16,12 +17,14 @@ from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE
 
+Floats = npt.NDArray[np.float64]
 Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]
 BEFORE, OTHER = "before the window", "other"
 CAUSES = (BEFORE, *SPENT, OTHER)
 _MOSTLY = 0.6  # of all waiting
 _MOST_IN_FLIGHT = 16  # exchanges of a rank that may overlap each other
 _OPERATIONS_AT_ONCE = 4096  # so that what is made on the way is small however many ranks there are
+_SAME_WORK = 0.02  # of a step's work may be missing on a rank
 _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
 
 
@@ -50,6 +53,7 @@ class Lateness:
     ranks: tuple[LateRank, ...]  # those who caused most first
     pattern: Pattern
     first_step_share: float  # of the waiting
+    speed_share: float  # of the waiting: on CPUs, for a rank that did the same work more slowly
 
 
 def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
@@ -63,10 +67,11 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
     first = shared_calls.first
     compared = _median_and_last(shared_calls)
     last = compared[1]
+    steps = _steps(shared_calls, digests, last)
+    excess = _excess(shared_calls, digests, compared, _same_work(digests, steps))
     wait_ns = np.add.reduceat(shared_calls.wait_ns, first)
     order = np.argsort(shared_calls.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
-    steps = _steps(shared_calls, digests, last)
     first_share, pattern = _pattern(wait_ns, steps, shared_calls.rank[last])
     return Lateness(
         operations=len(first),
@@ -74,9 +79,10 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
         wait_ns=int(wait_ns.sum()),
         intrinsic_ns=int(shared_calls.shortest_ns.sum()),
         last_ranks=tuple(numbers[shared_calls.rank[last[order]]].tolist()),
-        ranks=_late_ranks(shared_calls, digests, compared),
+        ranks=_late_ranks(shared_calls, digests, last, excess),
         pattern=pattern,
         first_step_share=first_share,
+        speed_share=float((wait_ns * excess.speed_share).sum() / max(int(wait_ns.sum()), 1)),
     )
 
 
@@ -89,11 +95,9 @@ def _median_and_last(shared_calls: MatchedCollectives) -> tuple[I64, I64]:
 
 
 def _late_ranks(
-    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64]
+    shared_calls: MatchedCollectives, digests: Sequence[Digest], last: I64, excess: "_Excess"
 ) -> tuple[LateRank, ...]:
-    usual, last = compared
-    late_ns = _lengths_ns(shared_calls, usual) - _lengths_ns(shared_calls, last)
-    more = _excess(shared_calls, digests, compared, late_ns)
+    late_ns, more = excess.late_ns, excess.more_ns
     who, mine = np.unique(shared_calls.rank[last], return_inverse=True)
     notable = late_ns > _NOTABLE_NS
 
@@ -127,17 +131,42 @@ def _lengths_ns(shared_calls: MatchedCollectives, rows: I64) -> I64:
     return shared_calls.end_ns[rows] - shared_calls.start_ns[rows]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Excess:
+    """For each operation how the lateness of its last rank came about."""
+
+    late_ns: I64  # against the median rank
+    more_ns: dict[str, I64]  # by cause, what it did more than the median rank
+    speed_share: Floats  # of the lateness, on CPUs: the same work took longer, and Python in proportion. Cores of a
+    # machine that others use too differ by tens of percent from second to second
+
+
 def _excess(
-    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], late_ns: I64
-) -> dict[str, I64]:
-    """For each operation how its lateness came about: by cause, what its last rank did more than the median one."""
+    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], same_work: Mask
+) -> _Excess:
     level = _level_rows(shared_calls, len(digests))
     usual, last = (_spent_since(shared_calls, digests, rows, level[rows]) for rows in compared)
+    late_ns = _lengths_ns(shared_calls, compared[0]) - _lengths_ns(shared_calls, compared[1])
     more = {name: last[name] - usual[name] for name in SPENT}
     unexplained_ns = late_ns - sum(more.values())
     more[BEFORE] = np.where(level[compared[1]] == NONE, unexplained_ns, 0)
     more[OTHER] = unexplained_ns - more[BEFORE]
-    return more
+    slower = np.maximum(last["compute"] / np.maximum(usual["compute"], 1), 1.0)
+    own_host_ns = np.maximum(more["host"] - (slower - 1) * usual["host"], 0)
+    own_ns = own_host_ns + np.maximum(more["input"], 0) + np.maximum(more[BEFORE], 0)
+    own_share = np.clip(own_ns / np.maximum(late_ns, 1), 0.0, 1.0)
+    return _Excess(late_ns=late_ns, more_ns=more, speed_share=np.where(same_work, 1 - own_share, 0.0))
+
+
+def _same_work(digests: Sequence[Digest], steps: I64) -> Mask:
+    """For each of these steps whether all ranks run on CPUs and do the same work in it."""
+    works = [digest.step_work for digest in digests]
+    if not works[0] or any(len(work) != len(works[0]) for work in works):
+        return np.zeros(len(steps), bool)
+    work = np.array(works)
+    least, most = work.min(axis=0), work.max(axis=0)
+    same: Mask = (least > 0) & (most - least <= _SAME_WORK * most)
+    return same[np.clip(steps, 0, len(same) - 1)]
 
 
 def _caused_ns(shared_calls: MatchedCollectives, ranks: int, culprit: I64, culprits: int) -> I64:

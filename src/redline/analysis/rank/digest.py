@@ -113,6 +113,7 @@ class Digest:
     matches: Sequence[RankMatch] = ()
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
     phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
+    step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
 
     @property
     def exposed(self) -> Intervals:
@@ -144,7 +145,20 @@ def digest_of(
         series=series,
         matches=match(analysis) if match is not None else (),
         phases=analysis.phases.sums,
+        step_work=_step_work(analysis),
     )
+
+
+def _step_work(analysis: RankAnalysis) -> tuple[int, ...]:
+    """Of a GPU it is not asked for: kernels of equal work that take longer there are a cause of their own."""
+    if analysis.on_gpu:
+        return ()
+    calls, ledger = analysis.kernels.calls, analysis.ledger
+    begun_ns = analysis.timeline.spans.start_ns[calls.row]
+    step = np.searchsorted(ledger.start_ns, begun_ns, side="right") - 1
+    inside = (step >= 0) & (begun_ns < np.append(ledger.end_ns, 0)[step])
+    work = np.bincount(step[inside], weights=(calls.flops + calls.bytes)[inside], minlength=len(ledger.start_ns))
+    return tuple(work.astype(np.int64).tolist())
 
 
 def _origin(timeline: Timeline) -> DigestOrigin:

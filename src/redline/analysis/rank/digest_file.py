@@ -29,7 +29,7 @@ from redline.analysis.rank.digest_check import (
     check_phases,
     check_rates,
 )
-from redline.analysis.rank.digest_limits import Count, Duration, Measure, Time
+from redline.analysis.rank.digest_limits import Amount, Count, Duration, Measure, Time
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, Spent
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
@@ -89,6 +89,7 @@ class _Wire:
     sightings: Annotated[tuple[_WireMatch, ...], Meta(max_length=256)]  # matches, under their name in files
     left_out: dict[str, Count]
     phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
+    step_work: tuple[Amount, ...] = ()  # the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +211,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         sightings=tuple(map(_wire_match, digest.matches)),
         left_out=digest.left_out,
         phases=digest.phases,
+        step_work=digest.step_work,
     )
     return _squeezed(wire)
 
@@ -328,6 +330,7 @@ def _digest(wire: _Wire) -> Digest:
         matches=PackedRows.of(wire.sightings, _matches),
         left_out=wire.left_out,
         phases=wire.phases,
+        step_work=wire.step_work,
     )
 
 

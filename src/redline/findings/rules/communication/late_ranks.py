@@ -10,25 +10,33 @@ from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
-from redline.findings.exposed import exchanges_where, waiting_of
+from redline.findings.exposed import exchanges_where, last_part, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.03  # of the step
+TOLD_SHARE = 0.05  # of the waiting
 ALSO_SHARE = 0.2  # of the waiting: a second rank that causes as much is named too
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
-    """All waiting but that for sends and receives, which stages of a pipeline have by their nature."""
+    """All waiting but that for sends and receives, which stages of a pipeline have by their nature; and but that for
+    a slower core, which no change of the job makes faster."""
     lateness = diagnosis.lateness
-    waited_ns = sum(time.length_ns for time in diagnosis.waiting)
-    if lateness is None or waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
+    if lateness is None:
+        return None
+    of_the_job = 1 - lateness.speed_share
+    waited_ns = of_the_job * sum(time.length_ns for time in diagnosis.waiting)
+    if waited_ns < LEAST_SHARE * float(diagnosis.in_steps.sum()):
         return None
     chosen = [exchanges_where(rank, lambda series: series.collective != POINT_TO_POINT) for rank in diagnosis.ranks]
-    claims = waiting_of(diagnosis, chosen)
+    claims = [last_part(waiting, of_the_job) for waiting in waiting_of(diagnosis, chosen)]
     return JobMatch(
         claims=claims,
-        beside=[_held_up(rank.exposed, waiting) for rank, waiting in zip(diagnosis.ranks, claims, strict=True)],
+        beside=[
+            last_part(_held_up(rank.exposed, waiting), of_the_job)
+            for rank, waiting in zip(diagnosis.ranks, claims, strict=True)
+        ],
         figures={**_figures(lateness), "kinds": float(len(set(diagnosis.kinds)))},
         names=_names(lateness),
     )
@@ -52,6 +60,7 @@ def _figures(lateness: Lateness) -> dict[str, float]:
         "cause_ns": float(worst.cause_ns),
         "late_ns": float(worst.late_ns),
         "first_step_share": lateness.first_step_share,
+        "speed_share": lateness.speed_share,
         "also_share": also.share if also is not None else 0.0,
     }
 
@@ -89,6 +98,12 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence(
             "Rank {also} causes {also_share} of that waiting.",
             {"also": names["also"], "also_share": figures["also_share"]},
+        )
+    if figures["speed_share"] >= TOLD_SHARE:
+        yield Evidence(
+            "{speed_share} of all waiting is left out: there the late rank did the same work more slowly, as on a core "
+            "that others use too.",
+            {"speed_share": figures["speed_share"]},
         )
     if figures["kinds"] > 1:
         yield Evidence(
