@@ -11,6 +11,7 @@ from redline.analysis.job.first_screen import Outline
 from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.done_well import praise_of
 from redline.findings.evidence import Bearing, Evidence
+from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings
 from redline.findings.job_gain import JobGain, Pieces
 from redline.findings.match import COMPUTE
@@ -80,8 +81,17 @@ def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
     for place, rank in enumerate(diagnosis.ranks):
         for code, match in {rank_match.code: rank_match for rank_match in rank.matches}.items():
             if code in totals:
-                totals[code].add(rank, match, place)
+                totals[code].add(rank, _with_exchanges(totals[code].rule, diagnosis, place, match), place)
     return totals
+
+
+def _with_exchanges(rule: Rule, diagnosis: Diagnosis, place: int, match: RankMatch) -> RankMatch:
+    """What it gains alone, with the transfer that ends with it; waiting for late ranks only moves elsewhere."""
+    if rule.ends is None:
+        return match
+    rank = diagnosis.ranks[place]
+    exposed = time_of(rank, rule.ends(rank)) - diagnosis.waiting[place]
+    return replace(match, alone_ns=match.alone_ns + exposed.overlap_with(rank.ledger.start_ns, rank.ledger.end_ns))
 
 
 def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Intervals]) -> Total:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -71,6 +73,8 @@ class Rule:
     figures: tuple[str, ...] = ()  # that `explain` needs of every rank where `match` found something, as it does names
     names: tuple[str, ...] = ()
     match: Callable[[RankAnalysis], RuleMatch | None] | None = None
+    ends: Callable[[Digest], Mask] | None = None  # exchanges whose exposed time goes too where this is the only fix of
+    # a rank, whoever claims them
     match_job: Callable[[Diagnosis], JobMatch | None] | None = None
     match_findings: Callable[[Sequence[Finding]], JobMatch | None] | None = None
     least_share: float = 0.01

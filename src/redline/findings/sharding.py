@@ -28,16 +28,34 @@ def parameter_gathers(rank: Digest) -> Mask:
     if not gathers.any():
         return gathers
     scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
-    of_parameters = _groups(rank, gathered_again(rank, gathers) | (scatters & gradient_exchanges(rank)))
+    of_parameters = _groups(rank, _in_both_passes(rank, gathers) | (scatters & gradient_exchanges(rank)))
     of_activations = _groups(rank, scatters & (rank.exchanges.backward == FORWARD))
     sharded = of_parameters - of_activations
     return gathers & exchanges_where(rank, lambda series: series.group in sharded)
 
 
 def gathered_again(rank: Digest, gathers: Mask) -> Mask:
-    """Of these all-gathers those of the backward pass, of a size that the forward pass gathers too."""
+    """Of these all-gathers those after the first forward pass of a step: of its backward pass, and of all passes of
+    further micro-batches."""
+    series = rank.exchanges.series
+    repeated = np.isin(series, series[_in_both_passes(rank, gathers)])
+    return gathers & repeated & (_after_first_pass(rank) | (rank.exchanges.backward > 0))
+
+
+def _in_both_passes(rank: Digest, gathers: Mask) -> Mask:
+    """Of these all-gathers those of backward passes, of a size that forward passes gather too."""
     series, backward = rank.exchanges.series, rank.exchanges.backward
     return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
+
+
+def _after_first_pass(rank: Digest) -> Mask:
+    """Exchanges after the first one of a backward pass in the same step."""
+    exchanges = rank.exchanges
+    step = np.searchsorted(rank.ledger.start_ns, exchanges.start_ns, side="right")
+    before = np.cumsum(exchanges.backward > 0)
+    first = np.searchsorted(step, step)  # of each exchange's step; they are in order of start
+    after: Mask = before - np.append(0, before)[first] > 0
+    return after
 
 
 def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> JobMatch | None:

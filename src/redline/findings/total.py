@@ -17,7 +17,7 @@ class Total:
     """The matches of one rule, in order of ranks."""
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self.rule = rule
         self._names: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._places: list[tuple[int, int, int]] = []  # minus the length, rank, start
         self.matches = 0
@@ -34,7 +34,7 @@ class Total:
 
     def add(self, rank: Digest, match: RankMatch, place: int) -> None:
         self.matches += 1
-        self.ranks += bool(match.alone_ns.any()) or not self._rule.claims_time
+        self.ranks += bool(match.alone_ns.any()) or not self.rule.claims_time
         self.claimed_ns += int(match.claimed_ns.sum())
         self.alone_ns += int(match.alone_ns.sum())
         self.places.append(place)

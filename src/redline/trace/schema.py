@@ -466,9 +466,9 @@ def is_optimizer_region(name: str) -> bool:
     return is_optimizer_step(name) or is_zero_grad(name)
 
 
-def is_module_call(python_name: str) -> bool:
-    """Whether a recorded Python call is that of a module."""
-    return python_name.startswith("nn.Module: ")
+def begins_forward(name: str) -> bool:
+    """Whether a recorded Python call is that of a module, or a region that of DDP around its model."""
+    return name.startswith("nn.Module: ") or is_ddp_forward(name)
 
 
 def writes_in_place(operator_name: str) -> bool:

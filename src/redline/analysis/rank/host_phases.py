@@ -276,12 +276,12 @@ def _numbered(timeline: Timeline) -> I64:
 
 
 def _starts_ns(timeline: Timeline, rows: I64) -> I64:
-    """When operators began, each with the modules and operators around it."""
+    """When operators began, each with the modules and operators around it, and with what DDP does before its model."""
     spans = timeline.spans
     if not len(rows):
         return np.empty(0, np.int64)
-    around = spans.rows_of(Kind.OPERATOR, Kind.PYTHON)
-    calls = (spans.kind[around] == Kind.OPERATOR) | matching(timeline, around, schema.is_module_call)
+    around = spans.rows_of(Kind.OPERATOR, Kind.PYTHON, Kind.ANNOTATION)
+    calls = (spans.kind[around] == Kind.OPERATOR) | matching(timeline, around, schema.begins_forward)
     around = around[calls & (spans.lane[around] == np.bincount(spans.lane[rows]).argmax())]
     reached_ns = np.maximum.accumulate(spans.end_ns[around])
     first = np.append(True, spans.start_ns[around][1:] >= reached_ns[:-1])  # of each outermost span

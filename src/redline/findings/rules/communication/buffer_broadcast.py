@@ -5,23 +5,59 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.backward_passes import FORWARD
+from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.exposed import exchanges_where
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
+LEAST_SHARE = 0.03  # of the step
+
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
+    if not analysis.on_gpu:
+        return _match_on_cpu(analysis)
     copies = _buffer_copies(analysis)
-    if not analysis.on_gpu or not len(copies):
+    if not len(copies):
         return None
-    figures = {"copies": float(len(copies)), "broadcast_ns": float(_exposed_broadcast_ns(analysis))}
-    return RuleMatch(claim=analysis.busy_with(copies) | analysis.gaps_before(copies), figures=figures)
+    claim = analysis.busy_with(copies) | analysis.gaps_before(copies)
+    figures = {
+        "copies": float(len(copies)),
+        "copying_ns": float((claim & analysis.in_steps).length_ns),
+        "broadcast_ns": float(_exposed_broadcast_ns(analysis)),
+    }
+    return RuleMatch(claim=claim, figures=figures)
+
+
+def _match_on_cpu(analysis: RankAnalysis) -> RuleMatch | None:
+    """What DDP's forward does before the first operator of the model, where it broadcasts: it joins buffers too."""
+    spans, activity = analysis.timeline.spans, analysis.activity
+    forward = _forward_regions(analysis)
+    begun_ns, until_ns = _broadcasting(analysis, forward)
+    chosen = begun_ns < np.minimum(until_ns, spans.end_ns[forward])
+    before_model = Intervals.union_of(spans.start_ns[forward[chosen]], until_ns[chosen])
+    if not len(before_model):
+        return None
+    operators = np.concatenate([activity.copies.row, activity.compute.row])
+    figures = {
+        "copies": float(before_model.contains(spans.start_ns[np.unique(operators)]).sum()),
+        "copying_ns": float(((before_model & analysis.in_steps) - activity.communicating).length_ns),
+        "broadcast_ns": float((before_model & activity.communicating).length_ns),
+    }
+    return RuleMatch(claim=before_model, figures=figures)
+
+
+def broadcasts(rank: Digest) -> Mask:
+    """Those outside of backward passes."""
+    forward: Mask = rank.exchanges.backward == FORWARD
+    return forward & exchanges_where(rank, lambda series: series.collective == "broadcast")
 
 
 def _forward_regions(analysis: RankAnalysis) -> I64:
@@ -49,7 +85,7 @@ def _buffer_copies(analysis: RankAnalysis) -> I64:
 def _broadcasting(analysis: RankAnalysis, forward: I64) -> tuple[I64, I64]:
     """For each of these regions its first broadcast, and the first operator that autograd numbered after its last."""
     spans, operators = analysis.timeline.spans, analysis.timeline.operators
-    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = spans.rows_of(Kind.ANNOTATION, Kind.COMMUNICATION)  # of gloo, which runs on the host, they are the exchange
     broadcast_ns = np.sort(spans.start_ns[rows[matching(analysis.timeline, rows, schema.is_broadcast_region)]])
     model_ns = np.sort(spans.start_ns[operators.row[operators.sequence >= 0]])
     never = np.iinfo(np.int64).max
@@ -74,7 +110,11 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         "Before every forward pass DDP broadcasts the buffers and copies them one by one, {copies:,} "
         "copies per step. The copies and the gaps while they are launched take {copying_ns} of each "
         "{step_ns} step.",
-        {"copies": round(totals.per_step("copies")), "copying_ns": totals.alone_ns, "step_ns": totals.step_ns},
+        {
+            "copies": round(totals.per_step("copies")),
+            "copying_ns": totals.per_step("copying_ns"),
+            "step_ns": totals.step_ns,
+        },
     )
     if totals.figures["broadcast_ns"]:
         yield Evidence(
@@ -91,5 +131,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match=match,
     explain=explain,
-    figures=("copies", "broadcast_ns"),
+    figures=("copies", "copying_ns", "broadcast_ns"),
+    ends=broadcasts,
+    least_share=LEAST_SHARE,
 )

@@ -22,6 +22,9 @@ SAVED_SHARE = 0.5  # of the time, with half of the bytes
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
+    """On GPUs: DDP's hook needs NCCL or XCCL, and refuses gloo."""
+    if any(rank.facts.device != "gpu" for rank in diagnosis.ranks):
+        return None
     chosen = [
         gradient_exchanges(rank) & exchanges_where(rank, lambda series: series.dtype in FP32)
         for rank in diagnosis.ranks

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
+from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import untold
@@ -11,11 +15,23 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, parameter_gathers
 
 LEAST_SHARE = 0.03  # of the step
+SMALL_BYTES = 1 << 19  # over loopback a gather takes longer to begin than to carry as much
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
+    """On a CPU gathers run beside nothing, so that all there is to gain is their number."""
     chosen = [parameter_gathers(rank) & (rank.exchanges.backward == FORWARD) for rank in diagnosis.ranks]
+    if any(
+        rank.facts.device == "cpu" and not _are_small(rank, mask)
+        for rank, mask in zip(diagnosis.ranks, chosen, strict=True)
+    ):
+        return None
     return exposed_gathers(diagnosis, chosen, LEAST_SHARE)
+
+
+def _are_small(rank: Digest, gathers: Mask) -> bool:
+    sizes = np.array([series.payload_bytes for series in rank.series])[rank.exchanges.series[gathers]]
+    return bool(len(sizes)) and float(np.median(sizes)) < SMALL_BYTES
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

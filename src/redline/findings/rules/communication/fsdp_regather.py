@@ -19,8 +19,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{gathers:,} all-gathers in the backward pass of a step fetch parameters that the forward pass "
-        "already had; they are exposed for {exposed_ns} of {step_ns}.",
+        "{gathers:,} all-gathers of a step fetch parameters that its first forward pass already had; they are exposed "
+        "for {exposed_ns} of {step_ns}.",
         {"gathers": round(totals.per_step("gathers")), "exposed_ns": totals.alone_ns, "step_ns": totals.step_ns},
     )
     yield from untold(totals)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Event, collective, document, launch, op, region
 from tests.unit.findings.conftest import claimed_ns, copied, found, launched, matched, step
-from tests.unit.findings.rules.communication.conftest import AUTOGRAD, ON_DEVICE, STEP_US, values
+from tests.unit.findings.rules.communication.conftest import AUTOGRAD, ON_DEVICE, STEP_US, alike, values
 
 
 def broadcasting(
@@ -58,3 +58,32 @@ def test_n04_says_nothing_of_broadcasts_outside_of_ddp() -> None:
     outside = [launch(920, 9, dur=2), collective(950, 20, name="broadcast", args={"correlation": 9})]
     data = broadcasting(more=outside)
     assert matched(data)["RL-N04"].figures["broadcast_ns"] == 40_000
+
+
+def on_cpu(*, broadcast: str = "gloo:broadcast") -> list[bytes]:
+    """Two ranks without a device: DDP joins its buffers for 200 us, broadcasts them for 100, then the model runs."""
+    events = [
+        step(0, 0, STEP_US),
+        region("Optimizer.step#SGD.step", 5, 5),
+        region("DistributedDataParallel.forward", 100, 700),
+        op("aten::cat", 110, 200),
+        region(broadcast, 320, 100, tid=7),
+        op("aten::copy_", 430, 20),
+        op("aten::mm", 500, 300, **AUTOGRAD),
+    ]
+    return alike(events)
+
+
+def test_n04_claims_on_a_cpu_what_ddp_does_before_the_model() -> None:
+    """It is not work between the steps, although autograd does not number it."""
+    findings = found(*on_cpu())
+    assert values(findings["RL-N04"]) == {
+        "copies": 2,
+        "copying_ns": 300_000,
+        "step_ns": 1_000_000,
+        "broadcast_ns": 100_000,
+    }
+    assert findings["RL-N04"].alone_ns == 400_000  # with the broadcast, which another rule may claim
+    assert findings["RL-N04"].bound_ns == 300_000
+    assert "RL-H25" not in findings
+    assert "RL-N04" not in found(*on_cpu(broadcast="gloo:all_reduce"))

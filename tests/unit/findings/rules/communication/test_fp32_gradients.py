@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+from tests.conftest import op, region
+from tests.unit.findings.conftest import found, step
+from tests.unit.findings.rules.communication.conftest import AUTOGRAD, alike, base, exchanged, node, values
 
 
 @pytest.mark.parametrize("name", ["allreduce", "_reduce_scatter_base"])
@@ -22,3 +23,15 @@ def test_n05_is_silent_about_other_types() -> None:
 def test_n05_is_silent_below_a_twentieth_of_the_step() -> None:
     assert "RL-N05" not in found(*alike([*base(), *exchanged(600, 49, 2, at=450)]))
     assert "RL-N05" in found(*alike([*base(), *exchanged(600, 51, 2, at=450)]))
+
+
+def test_n05_is_silent_on_a_cpu_where_the_hook_of_ddp_refuses_gloo() -> None:
+    events = [
+        step(0, 0, 1000),
+        op("aten::mm", 10, 200, **AUTOGRAD),
+        node(250, 200),
+        region("gloo:all_reduce", 400, 400, tid=7) | {"args": {"Input Dims": [[64]], "Input type": ["float"]}},
+        region("Optimizer.step#SGD.step", 900, 50),
+    ]
+    findings = found(*alike(events))
+    assert "RL-N05" not in findings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, exchanged, sharded, values
+from tests.unit.findings.rules.communication.conftest import alike, exchanged, forward, node, sharded, values
 
 
 def test_n07_claims_gathers_of_the_backward_pass() -> None:
@@ -40,3 +40,17 @@ def test_gathers_of_both_passes_are_of_parameters_however_gradients_travel() -> 
 def test_hidden_gathers_are_no_finding() -> None:
     hidden = [event for event in sharded(computing_us=600) if event.get("args", {}).get("correlation") != 2]
     assert not {"RL-N06", "RL-N07"} & set(found(*alike(hidden)))
+
+
+def test_n07_claims_gathers_of_further_micro_batches_forward_too() -> None:
+    """After the first backward pass of a step, whichever pass gathers."""
+    second = [
+        forward(520, 20),
+        *exchanged(530, 60, 6, at=525, name="_allgather_base"),
+        node(600, 100),
+        *exchanged(640, 50, 7, at=620, name="_allgather_base"),
+    ]
+    findings = found(*alike([*sharded(), *second]))
+    assert findings["RL-N07"].alone_ns == 80_000 + 60_000 + 50_000
+    assert values(findings["RL-N07"])["gathers"] == 3
+    assert findings["RL-N06"].bound_ns == 40_000  # of the first micro-batch only
