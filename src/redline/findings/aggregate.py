@@ -20,7 +20,10 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.total import Total
 from redline.findings.verdict import has_steps, verdict_of
 from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
 
+_FEWEST_STEPS = 4  # that may show a pattern
+_MOSTLY = 0.7  # of what a finding gains in all steps
 _UNEVEN = 1.2  # times what the average rank has: a job that gains more has ranks that differ
 
 
@@ -140,12 +143,12 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
         figures=total.figures,
         names=total.commonest_names,
     )
-    if rule.claims_time and totals.share < rule.least_share:
+    alone = gain.alone(total.alone_by_rank, Pieces.joined(total.alone_pieces))
+    if rule.claims_time and gain.share(alone) < rule.least_share:
         return
     evidence = tuple(rule.explain(totals))
     if not evidence:
         return
-    alone = gain.alone(total.alone_by_rank, Pieces.joined(total.alone_pieces))
     beyond = gain.beyond(total.places, total.claimed_by_rank, Pieces.joined(total.claimed_pieces))
     yield Finding(
         code=rule.code,
@@ -158,9 +161,23 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
         accounts={account: amount / steps for account, amount in total.accounts.most_common()},
         ranks=totals.ranks,
         places=total.longest_places,
-        evidence=(*evidence, *_uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns)),
+        evidence=(*evidence, *_uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns), *_when(alone)),
         fix=rule.fix(totals) if rule.fix is not None else None,
     )
+
+
+def _when(gained_ns: I64) -> Iterator[Evidence]:
+    """Where most of it is in some of the steps: in which, if they are equally far apart."""
+    shows = gained_ns > gained_ns.max(initial=0) / 2
+    steps = np.flatnonzero(shows)
+    is_in_some = len(steps) <= len(gained_ns) / 2 and gained_ns[shows].sum() >= _MOSTLY * gained_ns.sum()
+    if len(gained_ns) < _FEWEST_STEPS or not len(steps) or not is_in_some:
+        return
+    apart = np.diff(steps)
+    if len(apart) and apart.min() == apart.max() > 1:
+        yield Evidence("It shows every {period} steps.", {"period": int(apart[0])})
+    else:
+        yield Evidence("It shows in {shown} of {steps} steps.", {"shown": len(steps), "steps": len(gained_ns)})
 
 
 def _uneven(total: Total, gain: JobGain, alone_ns: float, average_ns: float) -> Iterator[Evidence]:

@@ -1,4 +1,4 @@
-"""Counters of the host, brought to the steps of the ledger, and time of which only the amount is known, placed in them.
+"""Time of which only the amount is known in each step, placed in it.
 
 Counters say how much of a step a thread ran, waited for a core or slept, not when. A rule that claims such time takes
 the same small part of everything that happened in the step.
@@ -15,16 +15,6 @@ from redline.timeline.table import I64
 
 Floats = npt.NDArray[np.float64]
 _SLICES = 1000  # of a step: an account's part of the claim is known to a thousandth
-
-
-def counted(analysis: RankAnalysis, values: I64) -> Floats:
-    """For each step of the ledger what was counted in it; a counted step that it has a part of counts in part."""
-    steps, ledger = analysis.timeline.evidence.steps, analysis.ledger
-    starts, ends = ledger.start_ns[:, None], ledger.end_ns[:, None]
-    shared = np.minimum(ends, steps.end_ns) - np.maximum(starts, steps.begin_ns)
-    parts = np.clip(shared, 0, None) / np.maximum(steps.end_ns - steps.begin_ns, 1)
-    amounts: Floats = parts @ values.astype(np.float64)
-    return amounts
 
 
 def spread(analysis: RankAnalysis, amounts_ns: Floats, within: Intervals) -> Intervals:

@@ -90,6 +90,18 @@ def test_larger_buckets_gain_no_more_than_the_bound_of_small_ones(latency_us: fl
     assert bounds(flawed).get("RL-N01", 0.0) >= realised(flawed, mended) - NOISE
 
 
+@pytest.mark.parametrize(
+    ("late_in", "said"), [((1, 5), "every {period} steps"), ((1, 2), "in {shown} of {steps}"), (tuple(range(8)), "")]
+)
+def test_it_is_said_in_which_steps_a_finding_shows(late_in: tuple[int, ...], said: str) -> None:
+    """And one that only one of four ranks has counts by what the job gains, not by the average rank."""
+    stragglers = [Straggler(rank=3, extra_us=4_000, where="input", step=step) for step in late_in]
+    findings = diagnosed(replace(JOB, ranks=4, steps=8, stragglers=tuple(stragglers))).findings.findings
+    finding = next(finding for finding in findings if finding.code == "RL-D01")
+    messages = [evidence.message for evidence in finding.evidence if "It shows" in evidence.message]
+    assert messages == ([f"It shows {said}{'' if said.endswith('steps') else ' steps'}."] if said else [])
+
+
 def test_bounds_never_add_up_to_more_than_the_step() -> None:
     for spec in LATE:
         findings = diagnosed(spec).findings.findings

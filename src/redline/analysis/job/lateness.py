@@ -68,7 +68,7 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
     compared = _median_and_last(shared_calls)
     last = compared[1]
     steps = _steps(shared_calls, digests, last)
-    excess = _excess(shared_calls, digests, compared, _same_work(digests, steps))
+    excess = _excess(shared_calls, digests, compared, steps)
     wait_ns = np.add.reduceat(shared_calls.wait_ns, first)
     order = np.argsort(shared_calls.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
@@ -137,12 +137,12 @@ class _Excess:
 
     late_ns: I64  # against the median rank
     more_ns: dict[str, I64]  # by cause, what it did more than the median rank
-    speed_share: Floats  # of the lateness, on CPUs: the same work took longer, and Python in proportion. Cores of a
-    # machine that others use too differ by tens of percent from second to second
+    speed_share: Floats  # of the lateness, on CPUs: the same work took longer, and Python in proportion, or the thread
+    # had no core. Cores of a machine that others use too differ by tens of percent from second to second
 
 
 def _excess(
-    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], same_work: Mask
+    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], steps: I64
 ) -> _Excess:
     level = _level_rows(shared_calls, len(digests))
     usual, last = (_spent_since(shared_calls, digests, rows, level[rows]) for rows in compared)
@@ -152,10 +152,22 @@ def _excess(
     more[BEFORE] = np.where(level[compared[1]] == NONE, unexplained_ns, 0)
     more[OTHER] = unexplained_ns - more[BEFORE]
     slower = np.maximum(last["compute"] / np.maximum(usual["compute"], 1), 1.0)
-    own_host_ns = np.maximum(more["host"] - (slower - 1) * usual["host"], 0)
+    usual_queue_ns, last_queue_ns = (_queued_ns(digests, shared_calls.rank[rows], steps) for rows in compared)
+    queued_ns = np.maximum(last_queue_ns - usual_queue_ns, 0)
+    own_host_ns = np.maximum(more["host"] - (slower - 1) * usual["host"] - queued_ns, 0)
     own_ns = own_host_ns + np.maximum(more["input"], 0) + np.maximum(more[BEFORE], 0)
     own_share = np.clip(own_ns / np.maximum(late_ns, 1), 0.0, 1.0)
-    return _Excess(late_ns=late_ns, more_ns=more, speed_share=np.where(same_work, 1 - own_share, 0.0))
+    return _Excess(late_ns=late_ns, more_ns=more, speed_share=np.where(_same_work(digests, steps), 1 - own_share, 0.0))
+
+
+def _queued_ns(digests: Sequence[Digest], ranks: I32, steps: I64) -> I64:
+    """How long these ranks had no core in these steps, where that was counted."""
+    queued = np.zeros((len(digests), int(steps.max(initial=0)) + 1), np.int64)
+    for place, digest in enumerate(digests):
+        known = digest.step_queue_ns[: queued.shape[1]]
+        queued[place, : len(known)] = known
+    waited: I64 = queued[ranks, np.maximum(steps, 0)]
+    return waited
 
 
 def _same_work(digests: Sequence[Digest], steps: I64) -> Mask:

@@ -8,7 +8,17 @@ import numpy as np
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns, loader_time
 from redline.analysis.rank.comparable_ranks import Signature, signature_of
-from redline.analysis.rank.digest_limits import Amount, Count, Device, Duration, Measure, Rank, RankCount, Share
+from redline.analysis.rank.digest_limits import (
+    LONGEST_NS,
+    Amount,
+    Count,
+    Device,
+    Duration,
+    Measure,
+    Rank,
+    RankCount,
+    Share,
+)
 from redline.analysis.rank.exchanges import CollectiveSeries, Exchanges, PackedSpent, exchanges_of
 from redline.analysis.rank.host_activity import HostActivity, host_activities
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
@@ -114,6 +124,7 @@ class Digest:
     left_out: dict[str, int] = field(default_factory=dict)  # what did not fit into the file
     phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
     step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
+    step_queue_ns: tuple[int, ...] = ()  # how long the training thread was ready in each step and had no core
 
     @property
     def exposed(self) -> Intervals:
@@ -146,6 +157,7 @@ def digest_of(
         matches=match(analysis) if match is not None else (),
         phases=analysis.phases.sums,
         step_work=_step_work(analysis),
+        step_queue_ns=_step_queue_ns(analysis),
     )
 
 
@@ -159,6 +171,13 @@ def _step_work(analysis: RankAnalysis) -> tuple[int, ...]:
     inside = (step >= 0) & (begun_ns < np.append(ledger.end_ns, 0)[step])
     work = np.bincount(step[inside], weights=(calls.flops + calls.bytes)[inside], minlength=len(ledger.start_ns))
     return tuple(work.astype(np.int64).tolist())
+
+
+def _step_queue_ns(analysis: RankAnalysis) -> tuple[int, ...]:
+    steps = analysis.timeline.evidence.steps
+    if not len(steps) or not steps.within("run_queue_ns", 0, LONGEST_NS):
+        return ()
+    return tuple(np.round(analysis.counted(steps.run_queue_ns)).astype(np.int64).tolist())
 
 
 def _origin(timeline: Timeline) -> DigestOrigin:

@@ -90,6 +90,7 @@ class _Wire:
     left_out: dict[str, Count]
     phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
     step_work: tuple[Amount, ...] = ()  # the same
+    step_queue_ns: tuple[Duration, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +213,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         left_out=digest.left_out,
         phases=digest.phases,
         step_work=digest.step_work,
+        step_queue_ns=digest.step_queue_ns,
     )
     return _squeezed(wire)
 
@@ -331,6 +333,7 @@ def _digest(wire: _Wire) -> Digest:
         left_out=wire.left_out,
         phases=wire.phases,
         step_work=wire.step_work,
+        step_queue_ns=wire.step_queue_ns,
     )
 
 

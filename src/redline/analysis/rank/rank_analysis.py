@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask, activity_of
@@ -20,6 +21,8 @@ from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace.steps import ENGINE_ANCHOR
+
+Floats = npt.NDArray[np.float64]
 
 LAUNCHING = (Account.HOST, Account.QUEUE)
 """Idle accounts that end when the host launches faster."""
@@ -64,6 +67,15 @@ class RankAnalysis:
     def steps_ns(self) -> int:
         """Length of all steps together."""
         return int((self.ledger.end_ns - self.ledger.start_ns).sum())
+
+    def counted(self, values: I64) -> Floats:
+        """For each step of the ledger what the host counted in it; of a counted step it may have a part."""
+        steps, ledger = self.timeline.evidence.steps, self.ledger
+        starts, ends = ledger.start_ns[:, None], ledger.end_ns[:, None]
+        shared = np.minimum(ends, steps.end_ns) - np.maximum(starts, steps.begin_ns)
+        parts = np.clip(shared, 0, None) / np.maximum(steps.end_ns - steps.begin_ns, 1)
+        amounts: Floats = parts @ values.astype(np.float64)
+        return amounts
 
     @cached_property
     def passes(self) -> Passes:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
@@ -11,9 +13,11 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.reduced_after_backward import after_backward
+from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.03  # of the step
 MOST_BYTES = 1024  # metrics, flags and sizes of objects; activations of one token are larger
+BETWEEN_NS = 1_000_000  # Python that makes a number of a tensor, and calls the next collective
 LEAST_PER_STEP = 3  # a norm of gradients and a flag of a scaler are usual
 
 
@@ -26,6 +30,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         return None
     return JobMatch(
         claims=[time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
+        beside=[_in_a_row(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         figures={"exchanges": float(count), **untold_figures(diagnosis)},
         names={"collective": _most_frequent(diagnosis, chosen)},
     )
@@ -35,6 +40,13 @@ def _small(rank: Digest) -> Mask:
     """Outside of backward passes, where DDP and FSDP exchange flags of their own, and no gradients."""
     small = begun_in_steps(rank, exchanges_where(rank, _is_small))
     return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
+
+
+def _in_a_row(rank: Digest, chosen: Mask) -> Intervals:
+    """Those that follow each other closely, with what is between them: Python that makes and reads their numbers."""
+    start_ns, end_ns = rank.exchanges.start_ns[chosen], rank.exchanges.end_ns[chosen]
+    joined = Intervals.union_of(start_ns - BETWEEN_NS, end_ns.astype(np.int64))
+    return Intervals(joined.start + BETWEEN_NS, joined.end)
 
 
 def _is_small(series: CollectiveSeries) -> bool:

@@ -8,7 +8,7 @@ from redline.analysis.accounts import Account
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.host_counters import Floats, counted, spread
+from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.host_evidence import HostEvidence, ThreadTime
 from redline.timeline.intervals import Intervals
@@ -27,9 +27,9 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     length_ns = (ledger.end_ns - ledger.start_ns).astype(np.float64)
     explained_ns = _waits(analysis).overlap_with(ledger.start_ns, ledger.end_ns)
-    ran_ns = counted(analysis, steps.cpu_ns) + counted(analysis, steps.run_queue_ns)
+    ran_ns = analysis.counted(steps.cpu_ns) + analysis.counted(steps.run_queue_ns)
     asleep_ns: Floats = np.maximum(length_ns - ran_ns - explained_ns, 0)
-    sleeps = counted(analysis, steps.voluntary).sum()
+    sleeps = analysis.counted(steps.voluntary).sum()
     is_short = 0 < asleep_ns.sum() <= LONGEST_SLEEP_NS * sleeps
     if not is_short or other.cpu_ns < BUSY_SHARE * asleep_ns.sum():
         return None

@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.host_counters import Floats, counted, spread
+from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.host_evidence import HostEvidence
 
@@ -22,7 +22,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if not len(steps) or not steps.within("run_queue_ns", 0, 1 << 62):
         return None
     length_ns = (ledger.end_ns - ledger.start_ns).astype(np.float64)
-    cpu_ns, waited_ns = counted(analysis, steps.cpu_ns), counted(analysis, steps.run_queue_ns)
+    cpu_ns, waited_ns = analysis.counted(steps.cpu_ns), analysis.counted(steps.run_queue_ns)
     starved_ns = np.maximum(waited_ns - cpu_ns * (_crowd(evidence) - 1), 0)
     if starved_ns.sum() < LEAST_SHARE * length_ns.sum():
         return None

@@ -7,7 +7,7 @@ import numpy as np
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.host_counters import Floats, counted, spread
+from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.host_evidence import HostEvidence, MachineShare
 
@@ -52,7 +52,7 @@ def _lost_to_switching(analysis: RankAnalysis, cores: float) -> Floats:
     length_ns = (ledger.end_ns - ledger.start_ns).astype(np.float64)
     if _helpers_ns(evidence) < HELPERS_SHARE * float(evidence.steps.process_cpu_ns.sum()):
         return np.zeros(len(length_ns))
-    cpu_ns, process_ns = counted(analysis, evidence.steps.cpu_ns), counted(analysis, evidence.steps.process_cpu_ns)
+    cpu_ns, process_ns = analysis.counted(evidence.steps.cpu_ns), analysis.counted(evidence.steps.process_cpu_ns)
     lost_ns: Floats = np.maximum(length_ns - np.maximum(cpu_ns, USEFUL * process_ns * ranks / cores), 0)
     return lost_ns
 

@@ -21,6 +21,13 @@ def test_n21_claims_what_small_collectives_expose() -> None:
     assert (values(finding)["exchanges"], values(finding)["collective"]) == (5, "all_reduce")
 
 
+def test_n21_gains_alone_what_is_between_them_too() -> None:
+    exchanges = [exchanged(620 + 30 * number, 20, 2 + number, at=40, elements=1) for number in range(5)]
+    finding = found(*alike([*base(), *(event for events in exchanges for event in events)]))["RL-N21"]
+    assert finding.bound_ns == 100_000
+    assert finding.alone_ns == 100_000 + 4 * 10_000
+
+
 @pytest.mark.parametrize(
     "events",
     [metrics(2), metrics(5, elements=1024), metrics(5, at=400), metrics(5, name="broadcast")],
