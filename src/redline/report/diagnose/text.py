@@ -96,8 +96,8 @@ _LESS_AND_LESS = (
     _Detail((2, 0, 0), fixes=1, beside=0),
     _Detail((2, 0), fixes=1, beside=0),  # all evidence of the first finding matters more than the third one
     _Detail((1, 0, 0), fixes=1, beside=0),
-    _Detail((2,), fixes=1, beside=0),
     _Detail((0, 0, 0), fixes=1, beside=0),
+    _Detail((0, 0, 0), fixes=0, beside=0),  # people read the first three
     _Detail((0,), fixes=1, beside=0),
     _Detail((0,), fixes=0, beside=0),
 )
