@@ -9,7 +9,7 @@ LABEL = Label(cause="serving/gaps_between_steps", says=("between", "schedul", "h
 def specs(flawed: bool) -> JobSpec:
     return JobSpec(
         ranks=1,
-        steps=8,
+        steps=32,  # the gap after the last of them is not recorded
         layers=24,
         step_compute_us=6_000,
         launch_us=2,

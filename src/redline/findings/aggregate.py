@@ -24,6 +24,7 @@ from redline.timeline.table import I64
 
 _FEWEST_STEPS = 4  # that may show a pattern
 _MOSTLY = 0.7  # of what a finding gains in all steps
+_SAME = 0.01  # of the step: two gains that differ by less are the same for whoever measures them
 _UNEVEN = 1.2  # times what the average rank has: a job that gains more has ranks that differ
 
 
@@ -42,7 +43,8 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
             claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
     of_window = not has_steps(outline)
     listed = [replace(finding, of_window=of_window) for finding in listed]
-    ranked = tuple(sorted(listed, key=lambda finding: (-finding.alone_ns, -finding.bound_ns, finding.code)))
+    indirect = {rule.code for rule in rules if rule.is_indirect}
+    ranked = tuple(sorted(listed, key=lambda finding: _rank(finding, finding.code in indirect)))
     silent = {rule.code for rule in rules if not rule.claims_time}
     launch_bound = {rule.code for rule in rules if rule.is_launch_bound}
     findings = tuple(_with_caveats([finding for finding in ranked if finding.code not in silent], launch_bound))
@@ -53,6 +55,12 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
         remarks=tuple(finding for finding in ranked if finding.code in silent),
         praise=tuple(praise_of(diagnosis, outline, verdict)),
     )
+
+
+def _rank(finding: Finding, is_indirect: bool) -> tuple[float, float, str]:
+    """What gains most comes first."""
+    alone_ns = finding.alone_ns - (_SAME * finding.step_ns if is_indirect else 0.0)
+    return -alone_ns, -finding.bound_ns, finding.code
 
 
 def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) -> Iterator[Finding]:
@@ -117,6 +125,8 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
             names=matched.names if not place else {},
         )
         total.add(rank, match, place)
+        if matched.of_one_rank:
+            continue
         total.claimed_pieces.append(gain.pieces_of(place, rest))
         beside = matched.beside[place] if matched.beside else Intervals.empty()
         total.alone_pieces.append(gain.pieces_of(place, alone | beside))
@@ -149,6 +159,7 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
     evidence = tuple(rule.explain(totals))
     if not evidence:
         return
+    uneven = _uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns) if rule.match is not None else ()
     beyond = gain.beyond(total.places, total.claimed_by_rank, Pieces.joined(total.claimed_pieces))
     yield Finding(
         code=rule.code,
@@ -161,7 +172,7 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
         accounts={account: amount / steps for account, amount in total.accounts.most_common()},
         ranks=totals.ranks,
         places=total.longest_places,
-        evidence=(*evidence, *_uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns), *_when(alone)),
+        evidence=(*evidence, *uneven, *_when(alone)),
         fix=rule.fix(totals) if rule.fix is not None else None,
     )
 
@@ -182,7 +193,7 @@ def _when(gained_ns: I64) -> Iterator[Evidence]:
 
 def _uneven(total: Total, gain: JobGain, alone_ns: float, average_ns: float) -> Iterator[Evidence]:
     """Where the ranks differ, why the job gains more than its average rank."""
-    if total.claimed_pieces or not alone_ns or alone_ns < _UNEVEN * average_ns:
+    if not alone_ns or alone_ns < _UNEVEN * average_ns:
         return
     sums = [int(of_rank.sum()) for of_rank in total.alone_by_rank]
     worst = int(np.argmax(sums))

@@ -16,6 +16,7 @@ class ClaimOrder(IntEnum):
     THREADS = auto()  # of the process hold it up
 
     # single moments
+    ENGINE_GAPS = auto()  # between the steps of a serving engine
     MOMENTS = auto()  # loading, waiting for the device, pauses
     HOST_WORK = auto()  # pauses that no rule before has named
 

@@ -10,6 +10,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import REDUCTIONS, CollectiveSeries
+from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.rule import MatchTotals
 from redline.timeline.intervals import Intervals
@@ -90,14 +91,59 @@ def open_on_cpu(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]
     ]
 
 
+def held_up_until(exposed: Intervals, time: Intervals) -> Intervals:
+    """Exposed communication up to the end of the last of this time, stretch by stretch: what else is exchanged in
+    between stands in the queue before it, and would be hidden without it."""
+    stretches = Intervals.union_of(exposed.start, exposed.end + LATENCY_NS)
+    last = np.searchsorted(time.end, stretches.end, side="right") - 1
+    until_ns = np.append(time.end, np.iinfo(np.int64).min)[last]  # without any: before all time
+    return Intervals.union_of(stretches.start, np.maximum(until_ns, stretches.start)) & exposed
+
+
+def hidden_with(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank all that goes when the chosen exchanges are hidden: their transfer, that of others which compute
+    waits for on the way to them, and waiting of ranks that are late in turn."""
+    ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, _least_waiting(diagnosis, chosen), strict=True)
+    return [held_up_until(rank.exposed, time_of(rank, mask)) - waiting | least for rank, mask, waiting, least in ranks]
+
+
+def _least_waiting(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank its waiting in the chosen exchanges, in those steps in which no other rank waits less.
+
+    Ranks that need not meet so often no longer hold up each other by turns. But no rank gets faster, so the one that
+    waits least gains its own waiting, and the others no more.
+    """
+    waiting = waiting_of(diagnosis, chosen)
+    ledgers = [rank.ledger for rank in diagnosis.ranks]
+    steps = min(len(ledger.start_ns) for ledger in ledgers)
+    borders = [(ledger.start_ns[:steps], ledger.end_ns[:steps]) for ledger in ledgers]
+    amounts = [time.overlap_with(*of_rank) for time, of_rank in zip(waiting, borders, strict=True)]
+    least = np.argmin(amounts, axis=0)
+    return [
+        time & Intervals.union_of(start_ns[least == number], end_ns[least == number])
+        for number, (time, (start_ns, end_ns)) in enumerate(zip(waiting, borders, strict=True))
+    ]
+
+
+def open_by_step(rank: Digest, chosen: Mask) -> I64:
+    """How long any of the chosen exchanges was open in each step, hidden or not."""
+    exchanges, ledger = rank.exchanges, rank.ledger
+    open_time = Intervals.union_of(exchanges.start_ns[chosen], exchanges.end_ns[chosen])
+    return open_time.overlap_with(ledger.start_ns, ledger.end_ns)
+
+
 def hideable(rank: Digest, time: Intervals) -> Intervals:
     """Of exposed time, the last part in each step that is no longer than what is computed in it: no more can hide."""
+    return latest(rank, time, rank.ledger.steps[:, [place(account) for account in COMPUTE]].sum(axis=1))
+
+
+def latest(rank: Digest, time: Intervals, most_ns: I64) -> Intervals:
+    """The last part of this time in each step, at most so long."""
     ledger = rank.ledger
-    compute_ns = ledger.steps[:, [place(account) for account in COMPUTE]].sum(axis=1)
     kept = Intervals.empty()
-    for start_ns, end_ns, most_ns in zip(ledger.start_ns, ledger.end_ns, compute_ns, strict=True):
+    for start_ns, end_ns, of_step_ns in zip(ledger.start_ns, ledger.end_ns, most_ns, strict=True):
         of_step = time.clip(int(start_ns), int(end_ns))
-        beyond_ns = of_step.length_ns - int(most_ns)
+        beyond_ns = of_step.length_ns - int(of_step_ns)
         kept |= of_step if beyond_ns <= 0 else _without_first(of_step, beyond_ns)
     return kept
 

@@ -30,6 +30,7 @@ class JobMatch:
     """
 
     claims: Sequence[Intervals] = ()
+    of_one_rank: bool = False  # ranks wait in turn for one cause: the job gains what one of them does, not all of it
     beside: Sequence[Intervals] = ()  # time of each rank that goes too where this is the only fix, whoever claims it
     figures: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class Rule:
     match_job: Callable[[Diagnosis], JobMatch | None] | None = None
     match_findings: Callable[[Sequence[Finding]], JobMatch | None] | None = None
     least_share: float = 0.01
+    is_indirect: bool = False  # it costs time only with another cause, which is named first where both gain the same
     is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little
     applies_to_plans: bool = False
     """Whether it also holds for timelines that a plan predicted. A plan draws the host as a gap, and links as fast as

@@ -12,6 +12,7 @@ from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
     gradient_exchanges,
+    hidden_with,
     matter,
     transfer_of,
     untold_figures,
@@ -58,13 +59,19 @@ def _after_first_pass(rank: Digest) -> Mask:
     return after
 
 
-def exposed_gathers(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> JobMatch | None:
-    """Chosen on each rank; nothing where they cannot be exposed for that share of the steps."""
+def exposed_gathers(
+    diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float, too: Sequence[Mask] = ()
+) -> JobMatch | None:
+    """Chosen on each rank; nothing where they cannot be exposed for that share of the steps.
+
+    `too` are those that the same fix hides.
+    """
     if not matter(diagnosis, chosen, least_share):
         return None
     gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
     figures = {"gathers": float(gathers), **untold_figures(diagnosis)}
-    return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
+    claims, beside = transfer_of(diagnosis, chosen), hidden_with(diagnosis, too or chosen)
+    return JobMatch(claims=claims, beside=beside, figures=figures)
 
 
 def _groups(rank: Digest, chosen: Mask) -> set[str]:

@@ -189,11 +189,14 @@ class _StepEvents:
     def _recomputed(self, index: int, item: Item, op: Op) -> None:
         """A forward operator inside a node of the backward pass, whose first item covers the others."""
         if item.covers:
+            node = (self.out.new_id("sequence"), 1)
             span = EventSpan(_PID, _AUTOGRAD, Ref(index, 0.1), Ref(index + item.covers, 0.95))
-            self._operator("autograd::engine::evaluate_function: CheckpointFunctionBackward", span, [])
+            name = "autograd::engine::evaluate_function: CheckpointFunctionBackward"
+            self._operator(name, span, [], node=node)
             inside = EventSpan(_PID, _AUTOGRAD, Ref(index, 0.15), Ref(index + item.covers, 0.93))
-            self._operator("CheckpointFunctionBackward", inside, [])
-        self._forward_operators(index, replace(item, covers=0), op, _AUTOGRAD)
+            self._operator("CheckpointFunctionBackward", inside, [], node=node)
+        # Autograd numbers them as in the forward pass.
+        self._forward_operators(index, replace(item, covers=0), op, _AUTOGRAD, (self.out.new_id("sequence"), 0))
 
     def _backward(self, index: int, item: Item, op: Op) -> None:
         if item.part == 0:

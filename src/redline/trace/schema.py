@@ -507,6 +507,7 @@ def is_loader_in_process(name: str) -> bool:
 _SOFTMAX = re.compile(r"^aten::_softmax(_backward_data)?$")
 _BATCHED_PRODUCT = re.compile(r"^aten::(bad)?bmm$")
 _MAY_MASK = re.compile(r"^aten::(masked_fill|where|add|sub)_?$")
+_ATTENTION = re.compile(r"^aten::(scaled_dot_product_attention|_\w+_attention(_forward|_backward)?)$")
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 _EAGER_KERNEL = re.compile(
     r"elementwise_kernel|reduce_kernel|soft_?max|layer_?norm|batch_norm|CatArrayBatchedCopy|dropout", re.IGNORECASE
@@ -525,6 +526,10 @@ def is_batched_product(operator_name: str) -> bool:
 def may_mask(operator_name: str) -> bool:
     """Whether an operator between the scores of an attention and their softmax puts a mask on them."""
     return _MAY_MASK.match(operator_name) is not None
+
+
+def is_attention(operator_name: str) -> bool:
+    return _ATTENTION.match(operator_name) is not None
 
 
 def is_math_attention(operator_name: str) -> bool:

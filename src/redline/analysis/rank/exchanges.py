@@ -165,12 +165,13 @@ def _are(collectives: frozenset[str], keys: Iterable[CollectiveSeries], series: 
 
 
 def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, reduces: Mask) -> I32:
-    """The pass that each row was launched in; gradients that are flushed after its last node belong to it.
+    """The pass that each row was launched in; gradients that autograd flushes after its last node belong to it.
 
     What was launched before the recording is taken for what most of its like are.
     """
-    launched_ns, is_known = _launched_ns(timeline, rows)
-    pass_number: I32 = np.where(reduces, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
+    launched_ns, lane, is_known = _launched(timeline, rows)
+    flushed = reduces & (np.isin(lane, passes.lanes) | ~is_known)
+    pass_number: I32 = np.where(flushed, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
     for number in np.unique(series[~is_known]).tolist():
         alike = series == number
         values, times = np.unique(pass_number[alike & is_known], return_counts=True)
@@ -179,15 +180,15 @@ def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, red
     return pass_number
 
 
-def _launched_ns(timeline: Timeline, rows: I64) -> tuple[I64, Mask]:
-    """When the host launched each of these rows, or when it began on the host; and whether that is known. If not, when
-    it began."""
-    work, start_ns = timeline.device_work, timeline.spans.start_ns
+def _launched(timeline: Timeline, rows: I64) -> tuple[I64, Column, Mask]:
+    """When the host launched each of these rows, or when it began on the host; by which thread; and whether that is
+    known. If not, when it began."""
+    work, spans = timeline.device_work, timeline.spans
     place = np.searchsorted(work.row, rows)
     on_device = np.append(work.row, NONE)[place] == rows
     launch = np.where(on_device, np.append(work.launch, NONE)[place], NONE)
-    launched_ns: I64 = np.where(launch == NONE, start_ns[rows], start_ns[launch])
-    return launched_ns, ~on_device | (launch != NONE)
+    call = np.where(launch == NONE, rows, launch)
+    return spans.start_ns[call], spans.lane[call], ~on_device | (launch != NONE)
 
 
 def _spent(activity: DeviceActivity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:

@@ -139,10 +139,14 @@ class RankAnalysis:
         return waits_of(self.timeline)
 
     def idle_after(self, held_up: Intervals) -> Intervals:
-        """Time that holding up the host can have cost the device; on a CPU, host and device are the same."""
+        """Time that holding up the host can have cost the device; on a CPU, host and device are the same.
+
+        The host loses its lead at other waits only: those that held it up go with their cause.
+        """
         if not self.on_gpu:
             return held_up
-        return idle_after(self.waiting_for_host, held_up, self.waits.start_ns)
+        drains_ns = self.waits.start_ns
+        return idle_after(self.waiting_for_host, held_up, drains_ns[~held_up.contains(drains_ns)])
 
     def rows_named(self, is_meant: Callable[[str], bool], *kinds: Kind) -> I64:
         """Rows of these kinds whose name is meant, in time order; fast where there are none."""

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from redline.timeline.intervals import Intervals, Mask
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, DeviceWork, Kind, StepWindows, Timeline
+from redline.trace.schema import phase_of
 from redline.trace.steps import ENGINE_ANCHOR, IN_SEQUENCE
 
+GENERATING = ("decode", "mixed")  # steps for requests that had a step before
 LAG = 0.1  # of the median step: by less, a border moves the average of a few steps by about a percent
 
 
@@ -27,13 +30,36 @@ def step_borders(timeline: Timeline, window_ns: tuple[int, int]) -> tuple[I64, I
 
 def _engine_ends_ns(timeline: Timeline, window_end_ns: int) -> I64:
     """A serving engine marks what its host does; the device does the step's work after that, so such a step lasts
-    until the last of the work that it launched, or until the next step begins."""
+    until the last of the work that it launched, or until the next step begins.
+
+    Where the next step generates tokens for requests that are there already, the time in between is the engine's own.
+    """
     steps = timeline.steps
-    work, step = _launched_in(timeline, timeline.device_work)
-    last_ns = steps.end_ns.copy()
-    np.maximum.at(last_ns, step, timeline.spans.end_ns[work.row])
     next_ns: I64 = np.append(steps.start_ns[1:], max(window_end_ns, int(steps.end_ns[-1])))
-    return np.minimum(last_ns, next_ns)
+    return np.where(_goes_on(timeline), next_ns, np.minimum(_engine_done_ns(timeline), next_ns))
+
+
+def engine_gaps(timeline: Timeline) -> Intervals:
+    """From the end of each step's work to the next step of a serving engine, where that goes on with its requests."""
+    goes_on = _goes_on(timeline)[:-1]
+    done_ns, next_ns = _engine_done_ns(timeline)[:-1], timeline.steps.start_ns[1:]
+    return Intervals.union_of(np.minimum(done_ns, next_ns)[goes_on], next_ns[goes_on])
+
+
+def _goes_on(timeline: Timeline) -> Mask:
+    """For each step whether the next one generates tokens; not of the last."""
+    labels, which = np.unique(timeline.steps.label, return_inverse=True)
+    generates = np.array([phase_of(timeline.text(label)) in GENERATING for label in labels.tolist()], bool)[which]
+    goes_on: Mask = np.append(generates[1:], False)
+    return goes_on
+
+
+def _engine_done_ns(timeline: Timeline) -> I64:
+    """When the mark of each step and the work that it launched are over."""
+    work, step = _launched_in(timeline, timeline.device_work)
+    done_ns = timeline.steps.end_ns.copy()
+    np.maximum.at(done_ns, step, timeline.spans.end_ns[work.row])
+    return done_ns
 
 
 def _on_device(timeline: Timeline) -> tuple[I64, I64]:

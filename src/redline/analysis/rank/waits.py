@@ -2,7 +2,7 @@
 
 A launching thread that is held up launches nothing meanwhile, so all that it launches later comes later by at most
 that long. What it cost is therefore idle time after it began, at most as much as it took, and none after the host next
-waits for the device: there every lead of the host is lost anyway.
+waits for the device for another reason: there every lead of the host is lost anyway.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def idle_after(idle: Intervals, held_up: Intervals, drains_ns: I64) -> Intervals
     """Idle time that holding up the host can have caused.
 
     From each start on, idle time counts until as much of it has passed as the host was held up, or until the next of
-    `drains_ns`, when the host begins to wait for the device.
+    `drains_ns`, when the host begins to wait for the device for another reason.
 
         idle      [0, 4) [10, 14) [20, 24)
         held up   [2, 7)                     ->   [2, 4) [10, 13)

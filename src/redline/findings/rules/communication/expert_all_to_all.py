@@ -13,6 +13,7 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
+    hidden_with,
     matter,
     time_of,
     transfer_of,
@@ -37,7 +38,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "window_ns": float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
         **untold_figures(diagnosis),
     }
-    return JobMatch(claims=transfer_of(diagnosis, chosen), figures=figures)
+    return JobMatch(claims=transfer_of(diagnosis, chosen), beside=hidden_with(diagnosis, chosen), figures=figures)
 
 
 def _expert_exchanges(rank: Digest) -> Mask:

@@ -7,14 +7,18 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
+from redline.analysis.rank.host_phases import PHASES, Phase
+from redline.analysis.rank.phases import KINDS, PhaseKind
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import (
+    FP32,
     begun_in_steps,
     exchanges_where,
     gradient_exchanges,
     hideable,
     in_steps_ns,
+    last_part,
     matter,
     open_on_cpu,
     time_of,
@@ -24,6 +28,8 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.findings.rules.communication.fp32_gradients import computes_narrow
+from redline.findings.rules.communication.gradient_accumulation import exchanged_early
 from redline.findings.sharding import parameter_gathers
 from redline.timeline.intervals import Intervals
 
@@ -48,6 +54,8 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     if _on_cpu(diagnosis) and not (small and count >= MANY_ON_CPU * diagnosis.rank_steps):
         return None
     claims, beside = _gained(diagnosis, claimed, transfers, small=small)
+    if not small and _sends_too_much(diagnosis, chosen):
+        claims = [_behind_backward(*of_rank) for of_rank in zip(diagnosis.ranks, chosen, claims, strict=True)]
     last = [_last_of_pass(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     figures = {
         "buckets": float(count),
@@ -78,12 +86,37 @@ def _gained(
     return list(transfers), [time_of(rank, mask) | open_time for rank, mask, open_time in ranks]
 
 
+def _sends_too_much(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> bool:
+    """Whether gradients are sent in fp32 though the job computes in less: RL-N05 is the cause if time runs out."""
+    are_wide = [
+        bool(exchanges_where(rank, lambda series: series.dtype in FP32)[mask].all())
+        for rank, mask in zip(diagnosis.ranks, chosen, strict=True)
+    ]
+    return all(are_wide) and computes_narrow(diagnosis)
+
+
+def _behind_backward(rank: Digest, chosen: Mask, time: Intervals) -> Intervals:
+    """Of this exposed time, what the backward pass could still hide: what it computes while nothing is sent.
+
+    Where buckets follow each other from the first to the last, no other order hides more of them.
+    """
+    if not rank.phases or not time.length_ns:
+        return time
+    sums = np.array(rank.phases).reshape(len(PHASES), len(KINDS))
+    spare_ns = int(sums[PHASES.index(Phase.BACKWARD), KINDS.index(PhaseKind.DEVICE)])
+    spare_ns -= int(rank.exchanges.hidden_ns[begun_in_steps(rank, chosen)].sum())
+    return last_part(time, min(max(spare_ns, 0) / time.length_ns, 1.0))
+
+
 def buckets(rank: Digest) -> Mask:
-    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's."""
+    """All-reduces of gradients; where these are scattered or parameters gathered, it is another scheme than DDP's.
+
+    Those of passes before the last one need not be hidden, but left out (RL-N02).
+    """
     chosen = gradient_exchanges(rank)
     reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
     is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
-    return chosen if is_ddp else np.zeros_like(chosen)
+    return chosen & ~exchanged_early(rank, chosen) if is_ddp else np.zeros_like(chosen)
 
 
 def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -9,8 +11,10 @@ from redline.findings.exposed import (
     FP32,
     exchanges_where,
     gradient_exchanges,
-    last_part,
+    in_steps_ns,
+    latest,
     matter,
+    open_by_step,
     transfer_of,
     untold,
     untold_figures,
@@ -19,6 +23,8 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 
 LEAST_SHARE = 0.05  # of the step
 SAVED_SHARE = 0.5  # of the time, with half of the bytes
+NARROW = ("bf16", "fp16", "fp8")
+MOSTLY = 0.5  # of the arithmetic
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
@@ -32,16 +38,41 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
     exposed = transfer_of(diagnosis, chosen)
-    claims = [last_part(time, SAVED_SHARE) for time in exposed]
-    return JobMatch(claims=claims, figures={**untold_figures(diagnosis)})
+    open_ns = [open_by_step(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
+    claims = [
+        latest(rank, time, (SAVED_SHARE * of_rank).astype(np.int64))
+        for rank, time, of_rank in zip(diagnosis.ranks, exposed, open_ns, strict=True)
+    ]
+    figures = {
+        "exposed_ns": in_steps_ns(diagnosis, exposed),
+        "open_ns": float(sum(of_rank.sum() for of_rank in open_ns)),
+        "narrow": float(computes_narrow(diagnosis)),
+        **untold_figures(diagnosis),
+    }
+    return JobMatch(claims=claims, figures=figures)
+
+
+def computes_narrow(diagnosis: Diagnosis) -> bool:
+    """Whether most arithmetic is in 16 bits or less, so that gradients lose little by being sent so."""
+    flops = dict.fromkeys((False, True), 0.0)
+    for rank in diagnosis.ranks:
+        for arithmetic in rank.arithmetic:
+            flops[arithmetic.dtype in NARROW] += arithmetic.flops
+    return flops[True] > MOSTLY * sum(flops.values())
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "Gradients are exchanged in fp32, exposed for {exposed_ns} of each {step_ns} step; half the "
-        "bytes would take half of that.",
-        {"exposed_ns": totals.alone_ns / SAVED_SHARE, "step_ns": totals.step_ns},
+        "Gradients are exchanged in fp32 for {open_ns} of each {step_ns} step, {exposed_ns} of it exposed; half of the "
+        "bytes would take half of the time.",
+        {
+            "open_ns": totals.per_step("open_ns"),
+            "exposed_ns": totals.per_step("exposed_ns"),
+            "step_ns": totals.step_ns,
+        },
     )
+    if totals.figures["narrow"]:
+        yield Evidence("Most arithmetic of the job is in 16 bits or less already.")
     yield from untold(totals)
 
 

@@ -17,7 +17,7 @@ LEAST_SHARE = 0.01  # of the step
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     gradients = [gradient_exchanges(rank) for rank in diagnosis.ranks]
-    early = [_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
+    early = [exchanged_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
     if not matter(diagnosis, early, LEAST_SHARE):
         return None
     figures = {
@@ -30,7 +30,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     return JobMatch(claims=claims, beside=open_on_cpu(diagnosis, early), figures=figures)
 
 
-def _early(rank: Digest, gradients: Mask) -> Mask:
+def exchanged_early(rank: Digest, gradients: Mask) -> Mask:
     """Exchanges of passes that another one follows before the optimizer, which exchanges the same again."""
     series, backward = rank.exchanges.series, rank.exchanges.backward
     return gradients & (backward > 1) & np.isin(series, series[gradients & (backward == 1)])

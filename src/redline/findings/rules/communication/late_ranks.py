@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.rank.exchanges import POINT_TO_POINT
-from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
-from redline.findings.exposed import exchanges_where, last_part, waiting_of
+from redline.findings.exposed import exchanges_where, held_up_until, last_part, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
-from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.03  # of the step
 TOLD_SHARE = 0.05  # of the waiting
@@ -34,21 +30,12 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     return JobMatch(
         claims=claims,
         beside=[
-            last_part(_held_up(rank.exposed, waiting), of_the_job)
+            last_part(held_up_until(rank.exposed, waiting), of_the_job)
             for rank, waiting in zip(diagnosis.ranks, claims, strict=True)
         ],
         figures={**_figures(lateness), "kinds": float(len(set(diagnosis.kinds)))},
         names=_names(lateness),
     )
-
-
-def _held_up(exposed: Intervals, waiting: Intervals) -> Intervals:
-    """Exposed communication up to the last waiting, stretch by stretch: exchanges between waits would be hidden, were
-    the late rank in time."""
-    stretches = Intervals.union_of(exposed.start, exposed.end + LATENCY_NS)
-    last = np.searchsorted(waiting.end, stretches.end, side="right") - 1
-    until_ns = np.append(waiting.end, np.iinfo(np.int64).min)[last]  # without any: before all time
-    return Intervals.union_of(stretches.start, np.maximum(until_ns, stretches.start)) & exposed
 
 
 def _figures(lateness: Lateness) -> dict[str, float]:
@@ -61,6 +48,9 @@ def _figures(lateness: Lateness) -> dict[str, float]:
         "late_ns": float(worst.late_ns),
         "first_step_share": lateness.first_step_share,
         "speed_share": lateness.speed_share,
+        "steps": float(lateness.steps),
+        "late_steps": float(lateness.late_steps),
+        "period": float(lateness.period),
         "also_share": also.share if also is not None else 0.0,
     }
 
@@ -93,7 +83,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         },
     )
     yield _cause(names["cause"], {"rank": names["rank"], "cause_ns": figures["cause_ns"]})
-    yield _pattern(names["pattern"], {"rank": names["rank"], "first_step_share": figures["first_step_share"]})
+    yield _pattern(names["pattern"], {"rank": names["rank"], **figures})
     if names["also"]:
         yield Evidence(
             "Rank {also} causes {also_share} of that waiting.",
@@ -133,7 +123,16 @@ def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
     return Evidence("The traces do not show what takes it longer than the median rank.", values)
 
 
-def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
+def _pattern(pattern: str, figures: dict[str, float | str]) -> Evidence:
+    values = {name: figures[name] for name in ("rank", "first_step_share")}
+    period, late_steps, steps = (float(figures[name]) for name in ("period", "late_steps", "steps"))
+    if pattern == "fixed" and period > 1:
+        return Evidence("Most of that waiting is for the same rank, every {period} steps.", {"period": period})
+    if pattern == "fixed" and late_steps < steps:
+        return Evidence(
+            "Most of that waiting is for the same rank, in {late_steps} of the {steps} steps.",
+            {"late_steps": late_steps, "steps": steps},
+        )
     if pattern == "fixed":
         return Evidence("Most of that waiting is for the same rank, step after step.", values)
     if pattern == "rotating":

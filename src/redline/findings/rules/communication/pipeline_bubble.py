@@ -32,7 +32,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "stages": float(max(map(len, pipelines))),
         "micro_batches": float(max(map(_received_per_step, diagnosis.ranks))),
     }
-    return JobMatch(claims=waiting_of(diagnosis, chosen), figures=figures)
+    return JobMatch(claims=waiting_of(diagnosis, chosen), of_one_rank=True, figures=figures)
 
 
 def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:

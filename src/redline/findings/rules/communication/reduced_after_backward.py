@@ -52,11 +52,11 @@ def _payload_bytes(rank: Digest) -> I64:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{exchanges:,} all-reduces per step, {bytes} together, begin after the backward pass and before the "
+        "{exchanges:,} all-reduces per step, {payload_bytes} together, begin after the backward pass and before the "
         "optimizer. They are exposed for {exposed_ns} of each {step_ns} step: nothing is computed meanwhile.",
         {
             "exchanges": round(totals.per_step("exchanges")),
-            "bytes": round(totals.per_step("bytes")),
+            "payload_bytes": round(totals.per_step("bytes")),
             "exposed_ns": totals.alone_ns,
             "step_ns": totals.step_ns,
         },

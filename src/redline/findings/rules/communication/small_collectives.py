@@ -8,6 +8,7 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
+from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
@@ -30,7 +31,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         return None
     return JobMatch(
         claims=[time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
-        beside=[_in_a_row(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
+        beside=[_between(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         figures={"exchanges": float(count), **untold_figures(diagnosis)},
         names={"collective": _most_frequent(diagnosis, chosen)},
     )
@@ -42,11 +43,28 @@ def _small(rank: Digest) -> Mask:
     return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
 
 
+def _between(rank: Digest, chosen: Mask) -> Intervals:
+    """What is lost around those that follow each other closely: their numbers are made and read one by one."""
+    return _in_a_row(rank, chosen) if rank.facts.device == "cpu" else _read_after(rank, chosen)
+
+
 def _in_a_row(rank: Digest, chosen: Mask) -> Intervals:
-    """Those that follow each other closely, with what is between them: Python that makes and reads their numbers."""
+    """Those of a CPU, with the Python that is between them."""
     start_ns, end_ns = rank.exchanges.start_ns[chosen], rank.exchanges.end_ns[chosen]
     joined = Intervals.union_of(start_ns - BETWEEN_NS, end_ns.astype(np.int64))
     return Intervals(joined.start + BETWEEN_NS, joined.end)
+
+
+def _read_after(rank: Digest, chosen: Mask) -> Intervals:
+    """Until the next exchange begins, what the device does not compute: the number is copied and read, and the next
+    work launched only then."""
+    rows = np.flatnonzero(chosen[:-1])
+    if not len(rows):
+        return Intervals.empty()
+    spent = rank.spent.unpacked()
+    computed_us = spent.compute_at_start_us[rows + 1] - spent.compute_at_end_us[rows]
+    end_ns, next_ns = rank.exchanges.end_ns[rows].astype(np.int64), rank.exchanges.start_ns[rows + 1]
+    return Intervals.union_of(end_ns, end_ns + np.clip(next_ns - end_ns - 1000 * computed_us, 0, LATENCY_NS))
 
 
 def _is_small(series: CollectiveSeries) -> bool:

@@ -59,4 +59,5 @@ RULE = Rule(
     explain=explain,
     figures=("syncs", "blocked_ns"),
     names=("call",),
+    is_indirect=True,
 )

@@ -17,7 +17,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     blocked_ns = reads.end_ns - reads.start_ns
     return RuleMatch(
-        claim=analysis.idle_after(reads.time),
+        claim=analysis.busy_with(reads.copy) & analysis.activity.copying | analysis.idle_after(reads.time),
         figures={"reads": float(len(reads)), "blocked_ns": float(blocked_ns.sum())},
         names=caller_of(analysis, reads.operator, blocked_ns),
     )
@@ -26,12 +26,12 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
         "The host reads values back from the device, {reads:,} x per step, mostly in {operator}: it is "
-        "blocked for {blocked_ns}, and the device is then idle for {idle_ns}.",
+        "blocked for {blocked_ns}, and the device loses {lost_ns}.",
         {
             "reads": round(totals.per_step("reads")),
             "operator": totals.names["operator"] or "a copy",
             "blocked_ns": totals.per_step("blocked_ns"),
-            "idle_ns": totals.alone_ns,
+            "lost_ns": totals.alone_ns,
         },
     )
     yield from site_of(totals)
@@ -46,4 +46,5 @@ RULE = Rule(
     explain=explain,
     figures=("reads", "blocked_ns"),
     names=("operator",),
+    is_indirect=True,  # a read takes the host's lead; what the device then waits for may be a pause or the loader
 )

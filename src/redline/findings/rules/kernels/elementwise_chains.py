@@ -13,6 +13,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, in_families, savings
+from redline.findings.tensor_copies import plain_copies
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
@@ -46,13 +47,17 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _fusable(analysis: RankAnalysis) -> Mask:
-    """Pieces of compute that a compiler fuses with their neighbours; optimizers have fused kernels of their own."""
+    """Pieces of compute that a compiler fuses with their neighbours.
+
+    Optimizers have fused kernels of their own, and copies of tensors as they are can be left out (RL-C12).
+    """
     timeline, kernels, compute = analysis.timeline, analysis.kernels, analysis.activity.compute
     by_work: Mask = np.append(in_families(kernels.calls, FUSABLE), False)[kernels.call_of]
     unknown = (kernels.call_of == NONE) & matching(timeline, compute.row, schema.is_eager_kernel)
     regions = np.zeros(len(timeline.spans), bool)
     rows = timeline.spans.rows_of(Kind.ANNOTATION)
     regions[rows[matching(timeline, rows, schema.is_optimizer_step)]] = True
+    regions[plain_copies(analysis)] = True
     fusable: Mask = (by_work | unknown) & ~np.isin(compute.row, analysis.launched_under(regions))
     return fusable
 

@@ -5,17 +5,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.kernels import Floats, OperatorCalls
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.analysis.rank.ratings import operators_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.operator_cost import where_arguments
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.hardware.machine import Machine
+from redline.timeline.timeline import NONE
+from redline.trace import schema
 from redline.work.roofline import NS_PER_S
+from redline.work.sizes import has_tensor_of
 
 WIDE_SHARE = 0.5  # of the time in products
 PRODUCT_SHARE = 0.05  # of the kernel time: a job that multiplies less gains little
 WIDE = ("fp32", "tf32")
+FLOAT = "float"  # fp32, as the profiler names it
 NARROW = ("bf16", "fp16")  # the first that the device has a peak for
 
 
@@ -30,7 +37,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if wide_ns <= max(WIDE_SHARE * product_ns, PRODUCT_SHARE * kernel_ns):
         return None
     figures = {"wide_ns": float(wide_ns), "product_ns": float(product_ns)}
-    claim = savings(analysis, of_calls(analysis, _saved_ns(calls, machine, target)))
+    claim = savings(analysis, of_calls(analysis, _saved_ns(calls, machine, target)) + _unrated_ns(analysis))
     return RuleMatch(claim=claim, figures=figures, names={"target": target})
 
 
@@ -46,6 +53,21 @@ def _saved_ns(calls: OperatorCalls, machine: Machine, target: str) -> Floats:
     roof_ns = np.maximum(calls.flops / peak.value, calls.bytes / 2 / bandwidth.value) * NS_PER_S
     saved_ns = np.where(in_families(calls, PRODUCTS), calls.time_ns - roof_ns, calls.time_ns / 2)
     return np.where(wide & ~in_families(calls, ("optimizer",)), saved_ns, 0.0)
+
+
+def _unrated_ns(analysis: RankAnalysis) -> Floats:
+    """All time of each piece of attention on fp32 whose work is not known: nothing says what would be left of it."""
+    timeline, compute = analysis.timeline, analysis.activity.compute
+    operator = operators_of(timeline, analysis.activity)
+    unknown = np.flatnonzero((analysis.kernels.call_of == NONE) & (operator != NONE))
+    unknown = unknown[matching(timeline, operator[unknown], schema.is_attention)]
+    unrated_ns = np.zeros(len(compute))
+    if len(unknown):
+        wide = where_arguments(
+            timeline, operator[unknown], lambda shapes, types, _: has_tensor_of(FLOAT, shapes, types)
+        )
+        unrated_ns[unknown[wide]] = compute.dur_ns[unknown[wide]]
+    return unrated_ns
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -2,7 +2,17 @@
 
 from tests.conftest import kernel
 from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, alone_ns, base, exchanged, job, messages, values
+from tests.unit.findings.rules.communication.conftest import (
+    alike,
+    alone_ns,
+    base,
+    exchanged,
+    forward,
+    job,
+    messages,
+    node,
+    values,
+)
 
 
 def test_n01_claims_the_transfer_that_nothing_hides() -> None:
@@ -39,6 +49,13 @@ def test_n01_hides_no_more_than_is_computed() -> None:
     finding = found(*alike(events))["RL-N01"]
     assert finding.alone_ns == finding.bound_ns == 200_000
     assert values(finding)["left_ns"] == 150_000
+
+
+def test_n01_leaves_passes_before_the_last_to_n02() -> None:
+    passes = [forward(10, 40), node(55, 3), *exchanged(600, 100, 2, at=56, elements=8 << 20)]
+    last = exchanged(700, 100, 3, at=450, elements=8 << 20)
+    assert alone_ns(alike([*base(), *passes, *last]), "RL-N01") == 100_000
+    assert alone_ns(alike([*base(), *passes, *last]), "RL-N02") == 100_000
 
 
 def test_n01_says_of_a_rank_alone_that_waiting_may_be_in_it() -> None:

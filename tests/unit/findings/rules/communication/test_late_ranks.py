@@ -62,13 +62,28 @@ def test_n13_is_silent_about_a_rank_alone() -> None:
 def test_n13_has_words_for_every_cause_and_pattern(cause: str, says: str, pattern: str) -> None:
     names = {"rank": "7", "cause": cause, "pattern": pattern, "also": "3"}
     numbers = ("last", "operations", "caused_share", "cause_ns", "late_ns", "first_step_share", "also_share")
-    figures = {**dict.fromkeys(numbers, 1.0), "kinds": 2.0, "speed_share": 0.25}
+    steps = {"steps": 8.0, "late_steps": 8.0, "period": 1.0}
+    figures = {**dict.fromkeys(numbers, 1.0), **steps, "kinds": 2.0, "speed_share": 0.25}
     seen = MatchTotals(ranks=8, steps=8, step_ns=1e6, bound_ns=1e5, alone_ns=1e5, figures=figures, names=names)
     first, why, when, also, speed, kinds = late_ranks.explain(seen)
     assert speed.values["speed_share"] == 0.25
     assert says in why.message
     assert pattern != "rotating" or "late rank changes" in when.message
     assert (first.values["rank"], also.values["also"], kinds.values["kinds"]) == ("7", "3", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("after_us", "says"),
+    [
+        ((0, 300, 0, 300, 0, 300), "every {period} steps"),
+        ((0, 300, 300, 0, 0, 300), "{late_steps} of the {steps} steps"),
+    ],
+)
+def test_n13_says_in_which_steps_a_rank_is_late(after_us: tuple[float, ...], says: str) -> None:
+    finding = found(*job(lambda rank: late(rank, after_us=after_us)))["RL-N13"]
+    assert says in messages(finding)
+    assert values(finding).get("period", 2) == 2
+    assert values(finding).get("late_steps", 3) == 3
 
 
 @pytest.mark.parametrize("where", ["compute", "host", "input"])

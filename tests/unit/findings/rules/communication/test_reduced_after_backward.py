@@ -18,7 +18,17 @@ def test_n22_claims_all_reduces_between_the_backward_pass_and_the_optimizer() ->
     finding = found(*alike(events))["RL-N22"]
     assert finding.alone_ns == 100_000
     assert values(finding)["exchanges"] == 1
-    assert values(finding)["bytes"] == 4 * GRADIENTS
+    assert values(finding)["payload_bytes"] == 4 * GRADIENTS
+
+
+def test_n22_knows_autograd_by_its_thread() -> None:
+    """What another thread than that of the nodes launches after them, autograd has not flushed."""
+    events = reduced(650)
+    launched = [event for event in events if event.get("args", {}).get("correlation") == 2 and event["ts"] == 650]
+    assert "RL-N22" not in found(*alike(events))
+    (launch,) = launched
+    launch["tid"] = 1
+    assert found(*alike(events))["RL-N22"].alone_ns == 100_000
 
 
 def test_n22_is_silent_where_gradients_are_reduced_in_the_backward_pass() -> None:

@@ -13,17 +13,24 @@ def test_h03_claims_the_idle_time_after_a_read() -> None:
     wait = call("cudaStreamSynchronize", 415, 5)
     reads = item_of([*copied(READ, 405, 1, 3, size_bytes=4, at=12, took=402), wait])
     data = document(two_kernels(403, 500, *reads))
-    assert claimed_ns(data, "RL-H03") == 2_000 + 97_000  # 403 to 405, and 406 to 503 us
+    assert claimed_ns(data, "RL-H03") == 2_000 + 1_000 + 97_000  # 403 to 405, the copy, and 406 to 503 us
     finding = found(data)["RL-H03"]
     assert finding.evidence[0].values["operator"] == "aten::item"
     assert finding.evidence[0].values["blocked_ns"] == 408_000
 
 
 def test_h03_claims_no_more_than_the_host_was_blocked() -> None:
-    """The device had nothing to do long before: the host was blocked for 16 us only."""
+    """The device had nothing to do long before: the host was blocked for 16 us only, the copy took 1."""
     wait = call("cudaStreamSynchronize", 415, 5)
     reads = [op("aten::item", 400, 22), *copied(READ, 408, 1, 3, size_bytes=4, at=404, took=8), wait]
-    assert claimed_ns(document(two_kernels(103, 900, *reads)), "RL-H03") == 16_000
+    assert claimed_ns(document(two_kernels(103, 900, *reads)), "RL-H03") == 17_000
+
+
+def test_h03_counts_what_an_earlier_read_held_up() -> None:
+    """The second read finds the device idle and takes 8 us, but without the first the host would be 408 us ahead."""
+    first = item_of([*copied(READ, 405, 1, 3, size_bytes=4, at=12, took=402), call("cudaStreamSynchronize", 415, 5)])
+    second = [op("aten::item", 424, 12), *copied(READ, 430, 1, 4, size_bytes=4, at=427, took=8)]
+    assert claimed_ns(document(two_kernels(403, 500, *first, *second)), "RL-H03") == 100_000
 
 
 def test_h03_leaves_numbers_of_the_host_alone() -> None:
