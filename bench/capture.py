@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -101,7 +102,7 @@ def diagnosis_of(traces: Path, target: Path) -> Record:
 def finished(words: list[str], case: Case, timeout_s: float) -> tuple[int, str]:
     """Run a command to its end; its exit code, and all that it printed. Past the time limit its group is ended."""
     process = subprocess.Popen(
-        words,
+        [*_on_cores(case.label.cores_needed), *words],
         env=environment_of(case),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -115,6 +116,16 @@ def finished(words: list[str], case: Case, timeout_s: float) -> tuple[int, str]:
         process.communicate()
         raise CannotRunError(f"no end after {timeout_s:.0f} s: {' '.join(words[-3:])}") from None
     return process.returncode, output
+
+
+def _on_cores(number: int | None) -> list[str]:
+    """What keeps a command to so many of the cores that are allowed here: others for each worker of the bench."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if number is None or number >= len(allowed) or shutil.which("taskset") is None:
+        return []
+    worker = multiprocessing.current_process()._identity
+    first = worker[-1] * number if worker else 0
+    return ["taskset", "-c", ",".join(str(allowed[(first + place) % len(allowed)]) for place in range(number))]
 
 
 def _last_line(output: str) -> str:

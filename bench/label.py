@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 AREAS = ("input", "host", "kernels", "communication", "memory", "serving", "machine")
+ONE_CORE_AREAS = ("kernels", "memory", "serving")  # what their jobs do, one thread does
 KINDS = ("training", "generation", "inference")
 STYLES = ("plain", "compiled", "hf", "accelerate", "lightning", "ddp", "fsdp2", "tp", "pp", "gpu")
 _PERIOD = re.compile(r"every (\d+) steps")
@@ -20,12 +21,19 @@ class Label:
     pattern: str = "every step"  # or "every N steps", "first steps", "some steps"
     kind: str = "training"
     style: str = "plain"
+    cores: int | None = None  # that the job may use; None: what its area needs
 
     def __post_init__(self) -> None:
         if self.cause.partition("/")[0] not in AREAS or self.kind not in KINDS or self.style not in STYLES:
             raise ValueError(f"label of {self.cause!r}: unknown area, kind {self.kind!r} or style {self.style!r}")
         if self.pattern not in ("every step", "first steps", "some steps") and not _PERIOD.fullmatch(self.pattern):
             raise ValueError(f"label of {self.cause!r}: unknown pattern {self.pattern!r}")
+
+    @property
+    def cores_needed(self) -> int | None:
+        """One for a job of one thread, or it would be true that cores are free; None for all there are."""
+        area = self.cause.partition("/")[0]
+        return 1 if self.cores is None and self.ranks == 1 and area in ONE_CORE_AREAS else self.cores
 
     @property
     def period(self) -> int:

@@ -10,7 +10,7 @@ LABEL = Label(cause="host/loop_over_parameters", says=("EMA", "foreach", "moving
 
 def main(flawed: bool, steps: int) -> None:
     model = tower(128, 96)
-    optimizer, inputs = adamw(model), torch.randn(128, 128)
+    optimizer, inputs = adamw(model), torch.randn(256, 128)
     weights: list[Tensor] = list(model.parameters())
     average = {name: value.clone() for name, value in model.state_dict().items()}
     means = list(average.values())

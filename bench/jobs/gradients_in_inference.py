@@ -12,7 +12,7 @@ LABEL = Label(
 
 
 def main(flawed: bool, steps: int) -> None:
-    model, images = tower(32, 1200).eval(), torch.randn(4, 32)
+    model, images = tower(128, 200).eval(), torch.randn(256, 128)
     with contextlib.nullcontext() if flawed else torch.inference_mode():
         for _ in range(steps):
             model(images)

@@ -9,14 +9,14 @@ LABEL = Label(cause="host/hand_made_optimizer", says=("optimizer", "foreach", "f
 
 def main(flawed: bool, steps: int) -> None:
     model = tower(128, 80)
-    weights, inputs = list(model.parameters()), torch.randn(128, 128)
-    optimizer = torch.optim.SGD(weights, lr=0.01, momentum=0.9, weight_decay=0.01, fused=True)
+    weights, inputs = list(model.parameters()), torch.randn(256, 128)
     momenta = [torch.zeros_like(weight) for weight in weights]
+    optimizer = None if flawed else torch.optim.SGD(weights, lr=0.01, momentum=0.9, weight_decay=0.01, fused=True)
     for _ in range(steps):
         loss = model(inputs).square().mean()
         model.zero_grad()
         loss.backward()
-        if not flawed:
+        if optimizer is not None:
             torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=True)
             optimizer.step()
             continue

@@ -10,7 +10,7 @@ LABEL = Label(cause="host/optimizer_loops_over_parameters", says=("fused", "fore
 def main(flawed: bool, steps: int) -> None:
     model = tower(96, 120)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False, fused=not flawed)
-    inputs = torch.randn(128, 96)
+    inputs = torch.randn(512, 96)
     for _ in range(steps):
         loss = model(inputs).square().mean()
         optimizer.zero_grad()

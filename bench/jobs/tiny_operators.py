@@ -27,7 +27,7 @@ class Own(nn.Module):
 
 def main(flawed: bool, steps: int) -> None:
     model = Own(192) if flawed else nn.LSTM(192, 192)
-    optimizer, sequence = adamw(model), torch.randn(64, 24, 192)
+    optimizer, sequence = adamw(model), torch.randn(64, 12, 192)
     for _ in range(steps):
         loss = model(sequence)[0].square().mean()
         optimizer.zero_grad()

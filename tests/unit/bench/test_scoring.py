@@ -87,3 +87,10 @@ def test_a_name_that_is_no_case_is_refused() -> None:
 
 def test_the_sample_is_of_cases_that_exist() -> None:
     assert {case.name for case in cases_in(HERE, SAMPLE)} == set(SAMPLE)
+
+
+def test_a_job_of_one_thread_gets_one_core_and_others_get_all() -> None:
+    assert Label(cause="kernels/x", says=()).cores_needed == 1
+    assert Label(cause="kernels/x", says=(), cores=2).cores_needed == 2
+    assert Label(cause="kernels/x", says=(), ranks=2).cores_needed is None
+    assert Label(cause="input/x", says=()).cores_needed is None  # workers need cores of their own

@@ -13,10 +13,10 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
 MANY_OPERATORS = 1000  # to a step: calling fewer takes a few milliseconds
-CALLING_SHARE = 0.15  # of the steps without pauses, between operators: below this, calling is not what limits
-TINY_SHARE = 0.4  # of the steps without pauses, between and in tiny operators
-TINY_NS = 100_000  # ten times what calling an operator with its gradient takes
+TINY_SHARE = 0.5  # of the steps without pauses, between and in tiny operators: more than computing takes
+LONGEST_CALL_NS = 50_000  # of an operator with its gradient; where more lies between operators, Python does other work
 SMALL_NS = 200_000  # a fused or batched call may replace these too
+LEAST_SHARE = 0.25  # of the step: operators that compute for less than calling takes are half of TINY_SHARE at most
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -25,11 +25,11 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     rows, own_ns = _own_time(analysis)
     between = analysis.launch_gaps - analysis.passes.optimizer
-    tiny = own_ns < TINY_NS
+    call_ns = between.length_ns / max(len(rows), 1)
+    tiny = own_ns < min(call_ns, LONGEST_CALL_NS)
     is_many = tiny.sum() >= MANY_OPERATORS * len(analysis.ledger.start_ns)
     running_ns = analysis.steps_ns - analysis.pauses.length_ns
-    is_calling = between.length_ns >= CALLING_SHARE * running_ns
-    if not is_many or not is_calling or between.length_ns + own_ns[tiny].sum() < TINY_SHARE * running_ns:
+    if not is_many or between.length_ns + own_ns[tiny].sum() < TINY_SHARE * running_ns:
         return None
     figures = {
         "operators": float(len(rows)),
@@ -62,9 +62,10 @@ def _without_large(analysis: RankAnalysis, large: I64) -> Intervals:
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
     yield Evidence(
-        "{tiny:,} of {operators:,} operators per step compute for less than 100 us: {computing_ns} together, and "
-        "calling them takes another {calling_ns} of each {step_ns} step.",
+        "{tiny:,} of {operators:,} operators per step compute for less than calling one takes ({call_ns}): "
+        "{computing_ns} together, and calling them takes another {calling_ns} of each {step_ns} step.",
         {
+            "call_ns": totals.figures["calling_ns"] / max(totals.figures["operators"], 1),
             "tiny": round(totals.per_step("tiny")),
             "operators": round(totals.per_step("operators")),
             "computing_ns": totals.per_step("computing_ns"),
@@ -82,5 +83,5 @@ RULE = Rule(
     match=match,
     explain=explain,
     figures=("operators", "tiny", "calling_ns", "computing_ns"),
-    least_share=CALLING_SHARE,
+    least_share=LEAST_SHARE,
 )

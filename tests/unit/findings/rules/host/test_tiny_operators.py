@@ -4,7 +4,7 @@ from tests.conftest import document, op
 from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
 
 
-def job(number: int, *, us: float = 10, apart: float = 20, large_us: float = 0) -> bytes:
+def job(number: int, *, us: float = 8, apart: float = 20, large_us: float = 0) -> bytes:
     length = number * apart + large_us + 100
     events = [step(0, 0, length), op("aten::mm", 0, large_us, **described(FP32, [64, 64], [64, 64]))]
     shapes = described(FP32, [8, 8])
@@ -25,3 +25,11 @@ def test_c17_leaves_few_operators_alone() -> None:
 
 def test_c17_leaves_operators_alone_that_are_called_fast_enough() -> None:
     assert "RL-C17" not in matched(job(1200, us=19))
+
+
+def test_c17_leaves_operators_alone_that_compute_for_longer_than_calling_them_takes() -> None:
+    assert "RL-C17" not in matched(job(1200, us=60, apart=90))
+
+
+def test_c17_takes_no_python_work_between_few_operators_for_calling() -> None:
+    assert "RL-C17" not in matched(job(1200, us=60, apart=180))
