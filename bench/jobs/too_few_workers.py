@@ -19,7 +19,7 @@ class Remote(Dataset[Tensor]):
         return self.count
 
     def __getitem__(self, index: int) -> Tensor:
-        time.sleep(0.04)
+        time.sleep(0.08)
         return torch.randint(0, 1024, (65,))
 
 

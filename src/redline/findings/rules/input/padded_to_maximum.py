@@ -17,6 +17,7 @@ from redline.trace import schema
 from redline.work.sizes import padded_length
 
 LEAST_LENGTHS = 2  # that batches had before padding: one length alone may be what the model needs
+SHIFT = 1  # labels are padded by one position where a loss moves them by one
 LEAST_PADDING = 0.1  # of the padded length
 STEP_SHARE = 0.05  # of the step
 
@@ -44,7 +45,8 @@ def _padded(analysis: RankAnalysis) -> tuple[I64, I64]:
     texts = zip(chosen.shapes.tolist(), chosen.values.tolist(), strict=True)
     lengths = [padded_length(timeline.text(shapes), timeline.text(values)) for shapes, values in texts]
     before, after = np.array(lengths, np.int64).reshape(-1, 2).T
-    return before[after > 0], after[after > 0]
+    is_padding = after - before > SHIFT
+    return before[is_padding], after[is_padding]
 
 
 def _without_padding(analysis: RankAnalysis, pieces: Owned, used: float) -> Intervals:

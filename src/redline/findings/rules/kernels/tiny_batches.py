@@ -12,16 +12,20 @@ from redline.analysis.rank.phases import PhaseKind
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.model_calls import steady_growth
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 FEW_ROWS = 32
 """Of a layer's input, all samples and positions together. A weight of four bytes is used in two FLOPs for each row, and
-a core computes about 16 FLOPs in the time that it takes to read a byte: with fewer rows, it waits for the weights."""
+a core computes about 16 FLOPs in the time that it takes to read a byte: with so few rows, it waits for the weights."""
 SHARE = 0.5  # of the time in layers, that such few rows take
 LEAST_SHARE = 0.1  # of the step
+LOOPS = 2  # calls of layers to each parameter that gets a gradient: the model runs several times in a pass
+GROWING_CALLS = 3  # two lengths in a row may be chance
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -29,19 +33,38 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if analysis.on_gpu:
         return None
     samples, rows, time_ns = _layers(analysis)
-    few = (rows > 0) & (rows < FEW_ROWS)
+    few = (rows > 0) & (rows <= FEW_ROWS)
     if not time_ns.sum() or time_ns[few].sum() < SHARE * time_ns.sum():
         return None
     passes = len(analysis.passes.backward) / max(len(analysis.host_steps[0]), 1)
-    one_by_one = (samples == 1) & (rows > 1)
-    if len(analysis.passes.backward) and passes >= 2:
+    is_one_by_one = time_ns[few & (samples == 1)].sum() >= SHARE * time_ns.sum()
+    if passes >= 2:
         claim = _later_passes(analysis)
-    elif not len(analysis.passes.backward) and time_ns[few & one_by_one].sum() >= SHARE * time_ns.sum():
-        claim = analysis.phases.time(Phase.FORWARD, PhaseKind.DEVICE, PhaseKind.HOST)
+    elif is_one_by_one and (_runs_repeatedly(analysis, len(rows)) if passes else _answers_requests(rows[few])):
+        claim = _model_time(analysis)
     else:
         return None
-    figures = {"passes": passes, "rows": float(np.median(rows[few])), "samples": float(np.median(samples[few]))}
+    figures = {
+        "passes": passes,
+        "rows": float(np.median(rows[few])),
+        "samples": float(np.median(samples[few])),
+        "one_by_one": float(is_one_by_one and passes < 2),
+    }
     return RuleMatch(claim=claim, figures=figures)
+
+
+def _runs_repeatedly(analysis: RankAnalysis, calls: int) -> bool:
+    """Whether one backward pass goes through a loop that calls the same layers for one sample after the other."""
+    parameters = len(analysis.rows_named(schema.accumulates_gradient, Kind.OPERATOR))
+    return 0 < LOOPS * parameters <= calls
+
+
+def _answers_requests(rows: I64) -> bool:
+    """Whether texts are computed whole, or a new one begins after single tokens; a text that grows is RL-C16."""
+    is_text = rows > 1
+    if steady_growth(rows[is_text], GROWING_CALLS):
+        return False
+    return bool(is_text.all()) or bool((is_text[1:] & ~is_text[:-1]).any())
 
 
 def _layers(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
@@ -66,13 +89,17 @@ def _batch(shapes: str) -> tuple[int, int]:
 def _later_passes(analysis: RankAnalysis) -> Intervals:
     """Forward and backward time of each step after its first backward pass: one larger pass takes at least as long as
     the first."""
-    kinds = PhaseKind.DEVICE, PhaseKind.HOST
-    time = analysis.phases.time(Phase.FORWARD, *kinds) | analysis.phases.time(Phase.BACKWARD, *kinds)
+    time = _model_time(analysis)
     passes, (start_ns, end_ns) = analysis.passes.backward, analysis.host_steps
     first = np.searchsorted(passes.start, start_ns)
     has_pass = first < np.searchsorted(passes.start, end_ns)
     over_ns = passes.end[first[has_pass]]
     return time & Intervals.union_of(over_ns, np.maximum(end_ns[has_pass], over_ns))
+
+
+def _model_time(analysis: RankAnalysis) -> Intervals:
+    kinds = PhaseKind.DEVICE, PhaseKind.HOST
+    return analysis.phases.time(Phase.FORWARD, *kinds) | analysis.phases.time(Phase.BACKWARD, *kinds)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
@@ -83,7 +110,13 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         "passes": round(totals.figures["passes"] / ranks),
         "step_ns": totals.step_ns,
     }
-    if totals.figures["passes"]:
+    if totals.figures["passes"] and totals.figures["one_by_one"]:
+        yield Evidence(
+            "The model is called for one sample after the other: in each {step_ns} step its layers see {rows:,} rows "
+            "of a single sample at a time, and one backward pass goes through all of these calls.",
+            values,
+        )
+    elif totals.figures["passes"]:
         yield Evidence(
             "Each {step_ns} step accumulates the gradients of {passes:,} micro-batches, whose layers see {rows:,} rows "
             "at a time: reading weights and starting operators takes longer than computing.",
@@ -104,6 +137,6 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
-    figures=("passes", "rows", "samples"),
+    figures=("passes", "rows", "samples", "one_by_one"),
     least_share=LEAST_SHARE,
 )

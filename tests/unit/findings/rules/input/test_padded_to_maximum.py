@@ -1,17 +1,22 @@
 """RL-C15: batches of different lengths that are padded to one."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from tests.conftest import document, op
+from tests.conftest import Event, document, op
 from tests.unit.findings.conftest import claimed_ns, described, found, matched, step
 
 
-def job(*lengths: int, padded: int = 100) -> bytes:
+def job(*lengths: int, padded: int = 100, more: Sequence[Event] = ()) -> bytes:
     events = [step(0, 0, 1000), op("aten::mm", 500, 400, **described("float", [100, 64], [64, 64]))]
-    for place, length in enumerate(lengths):
-        args = described("long int", [8, length]) | {"Concrete Inputs": ["", f"[0, {padded - length}]", "0."]}
-        events.append(op("aten::constant_pad_nd", 10 * place, 1, **args))
-    return document(events)
+    events += [padding(10 * place, length, padded - length) for place, length in enumerate(lengths)]
+    return document([*events, *more])
+
+
+def padding(ts: float, length: int, by: int) -> Event:
+    args = described("long int", [8, length]) | {"Concrete Inputs": ["", f"[0, {by}]", "0."]}
+    return op("aten::constant_pad_nd", ts, 1, **args)
 
 
 def test_c15_claims_what_the_square_of_the_length_saves() -> None:
@@ -24,3 +29,8 @@ def test_c15_claims_what_the_square_of_the_length_saves() -> None:
 @pytest.mark.parametrize("lengths", [(), (50,), (50, 50), (95, 96)])
 def test_c15_is_silent_without_padding_or_with_one_length(lengths: tuple[int, ...]) -> None:
     assert "RL-C15" not in matched(job(*lengths))
+
+
+def test_c15_leaves_labels_out_that_a_loss_moves_by_one_position() -> None:
+    (evidence,) = found(job(40, 60, more=[padding(30, 100, 1)]))["RL-C15"].evidence
+    assert (evidence.values["length"], evidence.values["padded"]) == (50, 100)

@@ -8,6 +8,7 @@ from tests.conftest import Event, document, op
 from tests.unit.findings.conftest import claimed_ns, found, matched, step
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
+GRADIENT = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 
 
 def linear(ts: float, *sizes: int, number: int = 0) -> Event:
@@ -66,3 +67,34 @@ def test_b02_claims_requests_that_are_answered_one_by_one() -> None:
 )
 def test_b02_leaves_other_inference_alone(sizes: tuple[int, ...]) -> None:
     assert "RL-B02" not in matched(answered(*sizes))
+
+
+def looped(calls: int, *, parameters: int, samples: int = 1) -> bytes:
+    """One backward pass through so many calls of a layer."""
+    events = [step(0, 0, 1000), *(linear(50 * at, samples, 16, number=at + 1) for at in range(calls))]
+    events.append(op(NODE, 700, 100, **{"Sequence number": 1, "Fwd thread id": 1}))
+    events += [op(GRADIENT, 810 + 10 * at, 5, **{"Fwd thread id": 1}) for at in range(parameters)]
+    return document(events)
+
+
+def test_b02_claims_a_loop_over_samples_inside_one_backward_pass() -> None:
+    (evidence, *_) = found(looped(8, parameters=2))["RL-B02"].evidence
+    assert evidence.message.startswith("The model is called for one sample after the other")
+
+
+def test_b02_leaves_loops_alone_over_whole_batches_or_other_layers() -> None:
+    assert "RL-B02" not in matched(looped(8, parameters=2, samples=2))
+    assert "RL-B02" not in matched(looped(8, parameters=8))
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_found"),
+    [
+        pytest.param((16, 1, 1, 16, 1, 1), True, id="texts one after the other"),
+        pytest.param((16, 1, 1, 1), False, id="one text"),
+        pytest.param((16, 17, 18, 19), False, id="a text without a cache"),
+    ],
+)
+def test_b02_tells_requests_from_a_text_that_goes_on(rows: tuple[int, ...], is_found: bool) -> None:
+    events = [linear(50 * at, 1, number) for at, number in enumerate(rows)]
+    assert ("RL-B02" in matched(document([step(0, 0, 50 * len(rows)), *events]))) is is_found
