@@ -27,9 +27,7 @@ class Passes:
     left: I64 = field(default_factory=_none)  # 1: the last pass before an optimizer steps, 2: the one before it, ...
     until_ns: I64 = field(default_factory=_none)  # the optimizer, or the end of the step, that each pass precedes
     over_ns: I64 = field(default_factory=_none)  # callbacks of the pass may run until then: what comes next begins
-    lanes: I64 = field(
-        default_factory=_none
-    )  # threads that ran nodes, and run the callbacks; of a GPU not the main one
+    lanes: I64 = field(default_factory=_none)  # threads that ran nodes and run callbacks; for a GPU not the main one
 
     def at(self, host_ns: I64) -> I64:
         """For each time `left` of the pass that was running; where none was, one of the numbers above."""
