@@ -29,8 +29,8 @@ def parameter_gathers(rank: Digest) -> Mask:
     if not gathers.any():
         return gathers
     scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
-    of_parameters = _groups(rank, _in_both_passes(rank, gathers) | (scatters & gradient_exchanges(rank)))
-    of_activations = _groups(rank, scatters & (rank.exchanges.backward == FORWARD))
+    of_parameters = groups_of(rank, _in_both_passes(rank, gathers) | (scatters & gradient_exchanges(rank)))
+    of_activations = groups_of(rank, scatters & (rank.exchanges.backward == FORWARD))
     sharded = of_parameters - of_activations
     return gathers & exchanges_where(rank, lambda series: series.group in sharded)
 
@@ -74,5 +74,6 @@ def exposed_gathers(
     return JobMatch(claims=claims, beside=beside, figures=figures)
 
 
-def _groups(rank: Digest, chosen: Mask) -> set[str]:
+def groups_of(rank: Digest, chosen: Mask) -> set[str]:
+    """The groups of ranks that these exchanges are in."""
     return {rank.series[number].group for number in np.unique(rank.exchanges.series[chosen]).tolist()}

@@ -19,6 +19,7 @@ from redline.timeline.intervals import Intervals
 LEAST_SHARE = 0.03  # of the step
 MOST_BYTES = 1024  # metrics, flags and sizes of objects; activations of one token are larger
 BETWEEN_NS = 1_000_000  # Python that makes a number of a tensor, and calls the next collective
+MANY_BROADCASTS = 8  # to a step: DDP joins its buffers to one or two, which RL-N04 is about
 LEAST_PER_STEP = 3  # a norm of gradients and a flag of a scaler are usual
 
 
@@ -40,6 +41,9 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 def _small(rank: Digest) -> Mask:
     """Outside of backward passes, where DDP and FSDP exchange flags of their own, and no gradients."""
     small = begun_in_steps(rank, exchanges_where(rank, _is_small))
+    broadcasts = small & exchanges_where(rank, lambda series: series.collective == "broadcast")
+    if broadcasts.sum() < MANY_BROADCASTS * len(rank.ledger.start_ns):
+        small &= ~broadcasts
     return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
 
 
@@ -68,9 +72,9 @@ def _read_after(rank: Digest, chosen: Mask) -> Intervals:
 
 
 def _is_small(series: CollectiveSeries) -> bool:
-    """What has no size is a single number. DDP broadcasts buffers, which RL-N04 is about."""
+    """What has no size is a single number."""
     is_number = series.in_elements < 0 and series.out_elements < 0 and bool(series.dtype)
-    return series.collective not in (POINT_TO_POINT, "broadcast", "unknown") and (
+    return series.collective not in (POINT_TO_POINT, "unknown") and (
         is_number or 0 < series.payload_bytes <= MOST_BYTES
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.ratings import recomputed
 from redline.findings.claim_order import ClaimOrder
@@ -16,6 +17,7 @@ from redline.findings.rules.kernels.small_batch import headroom_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
+from redline.trace import schema
 
 STEP_SHARE = 0.05  # of the step: below this memory is cheap at the price
 KNOWN_SHARE = 0.5  # of their time: calls that the forward pass made too; gradients of gradients are numbered as well
@@ -39,8 +41,13 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _repeats_forward(analysis: RankAnalysis, rows: I64, again: I64) -> bool:
-    """Whether most of these operators were called with the same shapes in the forward pass."""
+    """Whether they compute layers, and most of them were called with the same shapes in the forward pass.
+
+    DTensor converts gradients with operators that autograd numbers too.
+    """
     spans = analysis.timeline.spans
+    if not matching(analysis.timeline, rows[recomputed(analysis.timeline, rows)], schema.is_layer_operator).any():
+        return False
     shapes, _, _ = argument_texts(analysis.timeline, rows)
     _, call = distinct(spans.name[rows], shapes)
     is_again = np.isin(rows, again)

@@ -21,6 +21,11 @@ def test_n21_claims_what_small_collectives_expose() -> None:
     assert (values(finding)["exchanges"], values(finding)["collective"]) == (5, "all_reduce")
 
 
+def test_n21_counts_broadcasts_that_are_more_than_buffers() -> None:
+    finding = found(*alike(metrics(8, name="broadcast")))["RL-N21"]
+    assert (values(finding)["exchanges"], values(finding)["collective"]) == (8, "broadcast")
+
+
 def test_n21_gains_alone_what_is_between_them_too() -> None:
     exchanges = [exchanged(620 + 30 * number, 20, 2 + number, at=40, elements=1) for number in range(5)]
     finding = found(*alike([*base(), *(event for events in exchanges for event in events)]))["RL-N21"]
