@@ -169,8 +169,10 @@ def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, red
 
     What was launched before the recording is taken for what most of its like are.
     """
-    launched_ns, lane, is_known = _launched(timeline, rows)
-    flushed = reduces & (np.isin(lane, passes.lanes) | (lane == NONE))
+    launched_ns, call, is_known = _launched(timeline, rows)
+    # On a GPU a thread of its own runs the nodes, and flushes; the script's thread does not.
+    by_script = (call != rows) & ~np.isin(timeline.spans.lane[call], passes.lanes)
+    flushed = reduces & ~by_script
     pass_number: I32 = np.where(flushed, passes.at_or_after(launched_ns), passes.at(launched_ns)).astype(np.int32)
     for number in np.unique(series[~is_known]).tolist():
         alike = series == number
@@ -180,15 +182,15 @@ def _backward(timeline: Timeline, rows: I64, passes: Passes, series: Column, red
     return pass_number
 
 
-def _launched(timeline: Timeline, rows: I64) -> tuple[I64, Column, Mask]:
-    """When the host launched each of these rows, or when it began on the host, and whether that is known: if not, when
-    it began. And by which thread of the host; NONE where that is not known, as of gloo with its own threads."""
+def _launched(timeline: Timeline, rows: I64) -> tuple[I64, I64, Mask]:
+    """When the host launched each of these rows, or when it began on the host; the call, or the row itself; and whether
+    it is known. If not, when it began."""
     work, spans = timeline.device_work, timeline.spans
     place = np.searchsorted(work.row, rows)
     on_device = np.append(work.row, NONE)[place] == rows
     launch = np.where(on_device, np.append(work.launch, NONE)[place], NONE)
-    launched_ns = spans.start_ns[np.where(launch == NONE, rows, launch)]
-    return launched_ns, np.where(launch == NONE, NONE, spans.lane[launch]), ~on_device | (launch != NONE)
+    call = np.where(launch == NONE, rows, launch)
+    return spans.start_ns[call], call, ~on_device | (launch != NONE)
 
 
 def _spent(activity: DeviceActivity, idle: Idle, start_ns: I64, end_ns: I64) -> dict[str, I64]:

@@ -10,8 +10,17 @@ from redline.analysis.rank.backward_passes import AFTER_BACKWARD
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
+from redline.findings.exposed import (
+    begun_in_steps,
+    exchanges_where,
+    hideable,
+    matter,
+    time_of,
+    untold,
+    untold_figures,
+)
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
 LEAST_SHARE = 0.03  # of the step
@@ -29,7 +38,13 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         "bytes": float(sum(_payload_bytes(rank)[begun_in_steps(rank, mask)].sum() for rank, mask in ranks)),
         **untold_figures(diagnosis),
     }
-    return JobMatch(claims=[time_of(rank, mask) for rank, mask in ranks], figures=figures)
+    return JobMatch(claims=[_gained(rank, mask) for rank, mask in ranks], figures=figures)
+
+
+def _gained(rank: Digest, late: Mask) -> Intervals:
+    """What a GPU can hide; on a CPU all, as DDP exchanges fewer and larger tensors."""
+    exposed = time_of(rank, late)
+    return exposed if rank.facts.device == "cpu" else hideable(rank, exposed)
 
 
 def after_backward(rank: Digest) -> Mask:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 
 from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.analysis.rank.step_borders import engine_gaps
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.rules.host.small_copies import SMALL_BYTES
+from redline.trace.steps import ENGINE_ANCHOR
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -16,8 +19,12 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if not analysis.on_gpu or not len(reads):
         return None
     blocked_ns = reads.end_ns - reads.start_ns
+    numbers = reads.take(reads.bytes < SMALL_BYTES)  # larger ones would be copied later instead
+    claim = analysis.busy_with(numbers.copy) & analysis.activity.copying | analysis.idle_after(reads.time)
+    if analysis.timeline.step_anchor == ENGINE_ANCHOR:  # it has to read its tokens; what it does then is RL-ID03
+        claim -= engine_gaps(analysis.timeline)
     return RuleMatch(
-        claim=analysis.busy_with(reads.copy) & analysis.activity.copying | analysis.idle_after(reads.time),
+        claim=claim,
         figures={"reads": float(len(reads)), "blocked_ns": float(blocked_ns.sum())},
         names=caller_of(analysis, reads.operator, blocked_ns),
     )

@@ -11,7 +11,8 @@ from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.trace.steps import ENGINE_ANCHOR
 
-LEAST_SHARE = 0.05  # of the steps: preparing the inputs of a step takes less
+LEAST_SHARE = 0.05  # of the steps
+LEAST_GAP_NS = 200_000  # to read the tokens, fill the inputs of the next step and launch it: about a hundred calls
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -23,6 +24,8 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if idle.length_ns < LEAST_SHARE * analysis.steps_ns:
         return None
     ended = np.count_nonzero(idle.overlap_with(analysis.ledger.start_ns, analysis.ledger.end_ns))
+    if idle.length_ns < LEAST_GAP_NS * ended:
+        return None
     return RuleMatch(claim=idle, figures={"gaps": float(ended), "idle_ns": float(idle.length_ns)})
 
 

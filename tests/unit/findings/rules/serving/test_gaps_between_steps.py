@@ -30,5 +30,5 @@ def test_id03_is_silent_where_the_engine_may_have_waited_for_requests() -> None:
 
 
 def test_id03_is_silent_about_short_gaps_and_in_training() -> None:
-    assert "RL-ID03" not in matched(engine(DECODE, DECODE, DECODE, apart=30))
+    assert "RL-ID03" not in matched(engine(DECODE, DECODE, DECODE, apart=190))
     assert "RL-ID03" not in matched(engine("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"))
