@@ -1,7 +1,7 @@
 """RL-B02: passes over so few samples that reading weights and starting operators takes longer than computing."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from redline.findings.model_calls import steady_growth
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.timeline.timeline import Kind
+from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
+from redline.work.sizes import shapes_of
 
 FEW_ROWS = 32
 """Of a layer's input, all samples and positions together. A weight of four bytes is used in two FLOPs for each row, and
@@ -25,6 +26,7 @@ a core computes about 16 FLOPs in the time that it takes to read a byte: with so
 SHARE = 0.5  # of the time in layers, that such few rows take
 LEAST_SHARE = 0.1  # of the step
 LOOPS = 2  # calls of layers to each parameter that gets a gradient: the model runs several times in a pass
+FLAT_LAYER = "aten::addmm"  # a layer that makes samples and positions one size, as Conv1D of transformers does
 GROWING_CALLS = 3  # two lengths in a row may be chance
 
 
@@ -69,21 +71,39 @@ def _answers_requests(rows: I64) -> bool:
 
 def _layers(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
     """Of each call of a linear layer with known shapes: samples, rows, and the time that it takes."""
-    timeline, operators = analysis.timeline, analysis.timeline.operators
-    chosen = np.flatnonzero(matching(timeline, operators.row, schema.is_linear) & (operators.shapes >= 0))
+    timeline, operators, parent = analysis.timeline, analysis.timeline.operators, analysis.timeline.spans.parent
+    is_layer = matching(timeline, operators.row, schema.is_linear)
+    if not len(analysis.passes.backward):  # whose nodes call products too
+        inside = matching(timeline, parent[operators.row], schema.is_linear) & (parent[operators.row] != NONE)
+        is_layer |= matching(timeline, operators.row, lambda name: name == FLAT_LAYER) & ~inside
+    chosen = np.flatnonzero(is_layer & (operators.shapes >= 0))
+    samples_of = _samples_by_rows(analysis)
     keys, which = distinct(operators.shapes[chosen])
-    sizes = np.array([_batch(timeline.text(shapes)) for shapes in keys[0].tolist()], np.int64).reshape(-1, 2)[which]
+    found = [_batch(shapes_of(timeline.text(shapes)), samples_of) for shapes in keys[0].tolist()]
+    sizes = np.array(found, np.int64).reshape(-1, 2)[which]
     return sizes[:, 0], sizes[:, 1], timeline.spans.dur_ns[operators.row[chosen]]
 
 
-def _batch(shapes: str) -> tuple[int, int]:
-    """Samples and rows of the first input; (0, 0) where it has no sizes of both."""
-    try:
-        first = json.loads(shapes)[0]
-        sizes = [int(size) for size in first]
-    except (ValueError, TypeError, IndexError):
-        return 0, 0
-    return (sizes[0], int(np.prod(sizes[:-1]))) if len(sizes) > 1 else (0, 0)
+def _samples_by_rows(analysis: RankAnalysis) -> dict[int, int]:
+    """How many samples so many rows are, by the tokens that are looked up; the most, where several sizes fit."""
+    timeline, operators = analysis.timeline, analysis.timeline.operators
+    chosen = operators.shapes[matching(timeline, operators.row, schema.is_embedding) & (operators.shapes >= 0)]
+    samples: dict[int, int] = {}
+    for text in np.unique(chosen).tolist():
+        indices = shapes_of(timeline.text(text))[1:2]
+        if indices and len(indices[0]) == 2:
+            rows = prod(indices[0])
+            samples[rows] = max(samples.get(rows, 0), indices[0][0])
+    return samples
+
+
+def _batch(shapes: Sequence[Sequence[int]], samples_of: Mapping[int, int]) -> tuple[int, int]:
+    """Samples and rows of a layer's input; (0, 0) where they are not known."""
+    if len(shapes) > 1 and len(shapes[0]) > 1:
+        return shapes[0][0], prod(shapes[0][:-1])
+    if len(shapes) > 2 and len(shapes[1]) == 2:  # a bias comes first, and samples and positions are one size
+        return samples_of.get(shapes[1][0], 0), shapes[1][0]
+    return 0, 0
 
 
 def _later_passes(analysis: RankAnalysis) -> Intervals:

@@ -98,3 +98,19 @@ def test_b02_leaves_loops_alone_over_whole_batches_or_other_layers() -> None:
 def test_b02_tells_requests_from_a_text_that_goes_on(rows: tuple[int, ...], is_found: bool) -> None:
     events = [linear(50 * at, 1, number) for at, number in enumerate(rows)]
     assert ("RL-B02" in matched(document([step(0, 0, 50 * len(rows)), *events]))) is is_found
+
+
+def flat(texts: int) -> bytes:
+    """Texts of 16 tokens, whose layers make samples and positions one size, then one token more of each; twice."""
+    events = []
+    for at, length in enumerate((16, 1, 16, 1)):
+        looked_up: list[dict[str, Any]] = [{"Input Dims": [[1024, 64], [size, length]]} for size in (texts, 1)]
+        known: dict[str, Any] = {"Input Dims": [[64], [texts * length, 64], [64, 64], [], []]}
+        events += [op("aten::embedding", 100 * at + 10 * place, 10, **args) for place, args in enumerate(looked_up)]
+        events.append(op("aten::addmm", 100 * at + 20, 80, **known))
+    return document([step(0, 0, 400), *events])
+
+
+def test_b02_tells_samples_by_the_tokens_where_layers_do_not_show_them() -> None:
+    assert "RL-B02" in matched(flat(1))
+    assert "RL-B02" not in matched(flat(2))
