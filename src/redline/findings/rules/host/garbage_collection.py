@@ -13,16 +13,21 @@ from redline.trace import schema
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Only collections that were recorded: a slow step alone does not tell why it was slow."""
+    pauses = collecting(analysis) & analysis.in_steps
+    if not len(pauses):
+        return None
+    figures = {"pauses": float(len(pauses)), "paused_ns": float(pauses.length_ns)}
+    return RuleMatch(claim=analysis.idle_after(pauses), figures=figures)
+
+
+def collecting(analysis: RankAnalysis) -> Intervals:
+    """When the collector ran."""
     spans, recorded = analysis.timeline.spans, analysis.timeline.evidence.collections
     rows = analysis.rows_named(schema.is_garbage_collection, Kind.PYTHON)
     pauses = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
     if recorded is not None:  # by Python itself; with stacks, the same runs stand in the trace as well
         pauses |= Intervals.union_of(recorded.begin_ns, recorded.begin_ns + recorded.dur_ns)
-    pauses &= analysis.in_steps
-    if not len(pauses):
-        return None
-    figures = {"pauses": float(len(pauses)), "paused_ns": float(pauses.length_ns)}
-    return RuleMatch(claim=analysis.idle_after(pauses), figures=figures)
+    return pauses
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

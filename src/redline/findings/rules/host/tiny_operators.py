@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.analysis.accounts import Account
+from redline.analysis.rank.host_phases import Phase
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
@@ -20,11 +21,12 @@ LEAST_SHARE = 0.25  # of the step: operators that compute for less than calling 
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    """On a GPU the same cause is RL-H01 or RL-H02; loops of optimizers have rules of their own."""
+    """On a GPU the same cause is RL-H01 or RL-H02; optimizers and loops between steps have rules of their own."""
     if analysis.on_gpu or not len(analysis.ledger.start_ns):
         return None
-    rows, own_ns = _own_time(analysis)
-    between = analysis.launch_gaps - analysis.passes.optimizer
+    elsewhere = _elsewhere(analysis)
+    rows, own_ns = _own_time(analysis, elsewhere)
+    between = analysis.launch_gaps - elsewhere
     call_ns = between.length_ns / max(len(rows), 1)
     tiny = own_ns < min(call_ns, LONGEST_CALL_NS)
     is_many = tiny.sum() >= MANY_OPERATORS * len(analysis.ledger.start_ns)
@@ -37,27 +39,28 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "calling_ns": float(between.length_ns),
         "computing_ns": float(own_ns[tiny].sum()),
     }
-    return RuleMatch(claim=_without_large(analysis, rows[own_ns >= SMALL_NS]), figures=figures)
+    claim = analysis.in_steps - elsewhere - analysis.idle_in(Account.INPUT) - analysis.pauses
+    return RuleMatch(claim=claim - analysis.busy_with(rows[own_ns >= SMALL_NS]), figures=figures)
 
 
-def _own_time(analysis: RankAnalysis) -> tuple[I64, I64]:
-    """Operators that compute or copy in steps, without those of optimizers, and how long each does so itself."""
+def _elsewhere(analysis: RankAnalysis) -> Intervals:
+    """Time of optimizers, and of what a training loop does between its steps."""
+    optimizer = analysis.passes.optimizer
+    return optimizer | analysis.phases.time(Phase.BETWEEN) if len(analysis.passes.backward) else optimizer
+
+
+def _own_time(analysis: RankAnalysis, elsewhere: Intervals) -> tuple[I64, I64]:
+    """Operators that compute or copy in steps, but not elsewhere, and how long each does so itself."""
     owned = (analysis.activity.compute, analysis.activity.copies)
     row, dur_ns = (
         np.concatenate([getattr(pieces, name) for pieces in owned]).astype(np.int64) for name in ("row", "dur_ns")
     )
     start_ns = analysis.timeline.spans.start_ns[row]
-    chosen = analysis.in_steps.contains(start_ns) & ~analysis.passes.optimizer.contains(start_ns)
+    chosen = analysis.in_steps.contains(start_ns) & ~elsewhere.contains(start_ns)
     rows, which = np.unique(row[chosen], return_inverse=True)
     own_ns = np.zeros(len(rows), np.int64)
     np.add.at(own_ns, which, dur_ns[chosen])
     return rows, own_ns
-
-
-def _without_large(analysis: RankAnalysis, large: I64) -> Intervals:
-    """The steps without optimizers, loading and long pauses, and without operators that compute for long."""
-    elsewhere = analysis.passes.optimizer | analysis.idle_in(Account.INPUT) | analysis.pauses
-    return analysis.in_steps - elsewhere - analysis.busy_with(large)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -13,6 +13,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.kinds_of_work import WorkKind, around_models, kinds_in
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.rules.host.garbage_collection import collecting
 from redline.findings.usual_steps import without_warm_up
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -30,7 +31,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     phases, ledger, evidence = analysis.phases, analysis.ledger, analysis.timeline.evidence
     if not phases.known or not len(analysis.passes.optimizer):
         return None
-    between = phases.time(Phase.BETWEEN)
+    between = phases.time(Phase.BETWEEN) - collecting(analysis)  # which RL-H09 names
     steps = without_warm_up(analysis, between.overlap_with(ledger.start_ns, ledger.end_ns))
     claim, on_host = between & steps, phases.host.when(Phase.BETWEEN) & steps
     if claim.length_ns < LEAST_SHARE * steps.length_ns:

@@ -1,6 +1,8 @@
 """RL-C17: thousands of operators of microseconds each."""
 
-from tests.conftest import document, op
+from typing import Any
+
+from tests.conftest import document, op, region
 from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
 
 
@@ -33,3 +35,13 @@ def test_c17_leaves_operators_alone_that_compute_for_longer_than_calling_them_ta
 
 def test_c17_takes_no_python_work_between_few_operators_for_calling() -> None:
     assert "RL-C17" not in matched(job(1200, us=60, apart=180))
+
+
+def test_c17_leaves_loops_between_the_steps_of_a_training_alone() -> None:
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    known: dict[str, Any] = {"Sequence number": 1, "Fwd thread id": 1}
+    forward: dict[str, Any] = {"Sequence number": 1}
+    events = [step(0, 0, 25_000), op("aten::addmm", 0, 300, **forward), op(node, 300, 300, **known)]
+    events += [region("Optimizer.step#AdamW.step", 600, 100), op("aten::_fused_adamw_", 600, 100)]
+    events += [op("aten::mul", 1000 + 20 * at, 8) for at in range(1100)]
+    assert "RL-C17" not in matched(document(events))

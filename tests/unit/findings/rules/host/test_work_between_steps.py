@@ -66,6 +66,14 @@ def test_h25_claims_the_time_between_steps() -> None:
     assert claimed_ns(data, "RL-H25") == 3 * 30_000_000
 
 
+def test_h25_leaves_collections_of_garbage_to_their_rule() -> None:
+    starts = [BASE_NS + 1000 * (STEP_US * number + OPTIMIZER_ENDS_US) for number in range(3)]
+    columns = {"begin_ns": starts, "dur_ns": [10_000_000] * 3, "generation": [2] * 3, "collected": [0] * 3}
+    data = document(training(3), baseTimeNanoseconds=BASE_NS, redline={**samples(3, [LOOP]), "collections": columns})
+    assert claimed_ns(data, "RL-H25") == 3 * 20_000_000
+    assert claimed_ns(data, "RL-H09") == 3 * 10_000_000
+
+
 @pytest.mark.parametrize(
     ("stack", "said"),
     [
