@@ -23,8 +23,8 @@ def main(flawed: bool, steps: int) -> None:
             if flawed:
                 for module in list(block.modules()):
                     if isinstance(module, (nn.Linear, nn.LayerNorm)):
-                        fully_shard(module, mesh=mesh)
-            fully_shard(block, mesh=mesh)
+                        fully_shard(module, mesh=mesh, reshard_after_forward=False)
+            fully_shard(block, mesh=mesh, reshard_after_forward=False)
         fully_shard(model, mesh=mesh)
         optimizer, batch = adamw(model), tokens(4)
         torch.manual_seed(0)

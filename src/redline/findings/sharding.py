@@ -18,15 +18,19 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch
+from redline.trace import schema
 
 
 def parameter_gathers(rank: Digest) -> Mask:
     """All-gathers in a group that scatters gradients or gathers the same in both passes, but scatters nothing forward.
 
-    Sequence parallelism gathers and scatters activations in both passes. Gloo has no reduce-scatter of its own.
+    Sequence parallelism gathers and scatters activations in both passes. Gloo has no reduce-scatter of its own: there
+    FSDP2 is known by the operators that pack its units.
     """
     gathers = exchanges_where(rank, lambda series: series.collective == "all_gather")
-    if not gathers.any():
+    if not gathers.any() or (
+        rank.facts.device == "cpu" and any(schema.is_fsdp_copy(row.kernel) for row in rank.kernels)
+    ):
         return gathers
     scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
     of_parameters = groups_of(rank, _in_both_passes(rank, gathers) | (scatters & gradient_exchanges(rank)))

@@ -574,6 +574,11 @@ def is_whole_number(dtype: str) -> bool:
     return dtype.lower() in _WHOLE_NUMBERS
 
 
+def is_fsdp_copy(operator_name: str) -> bool:
+    """Whether FSDP2 packs or unpacks parameters and gradients of a unit."""
+    return operator_name.startswith("fsdp::")
+
+
 def is_ddp_forward(region_name: str) -> bool:
     return region_name == _DDP_FORWARD
 
