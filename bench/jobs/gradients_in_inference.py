@@ -12,7 +12,7 @@ LABEL = Label(
 
 
 def main(flawed: bool, steps: int) -> None:
-    model, images = tower(128, 200).eval(), torch.randn(256, 128)
+    model, images = tower(64, 200).eval(), torch.randn(1024, 64)
     with contextlib.nullcontext() if flawed else torch.inference_mode():
         for _ in range(steps):
             model(images)
