@@ -31,7 +31,26 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     between = broken - running
     figures = {"breaks": float(breaks), "between_ns": float(between.length_ns)}
-    return RuleMatch(claim=analysis.idle_after(between), figures=figures, names=_reasons(analysis))
+    claim = analysis.idle_after(between | _entering_and_leaving(analysis, graphs))
+    return RuleMatch(claim=claim, figures=figures, names=_reasons(analysis))
+
+
+def _entering_and_leaving(analysis: RankAnalysis, graphs: I64) -> Intervals:
+    """On a CPU, the time of each graph before its first operator and after its last: each has it, forward and backward.
+
+    On a GPU graphs launch kernels without operators, so that nothing tells the two apart.
+    """
+    spans = analysis.timeline.spans
+    operators = spans.rows_of(Kind.OPERATOR)
+    children = operators[np.isin(spans.parent[operators], graphs)]
+    if analysis.on_gpu or not len(children):
+        return Intervals.empty()
+    parent = spans.parent[children]
+    known, first = np.unique(parent, return_index=True)  # spans are in order of start
+    last_ns = spans.start_ns.copy()
+    np.maximum.at(last_ns, parent, spans.end_ns[children])
+    entering = Intervals.union_of(spans.start_ns[known], spans.start_ns[children[first]])
+    return entering | Intervals.union_of(np.minimum(last_ns, spans.end_ns)[known], spans.end_ns[known])
 
 
 def _reasons(analysis: RankAnalysis) -> dict[str, str]:
