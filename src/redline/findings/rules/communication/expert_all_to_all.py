@@ -28,7 +28,7 @@ BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both w
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
-    chosen = [_expert_exchanges(rank) for rank in diagnosis.ranks]
+    chosen = [expert_exchanges(rank) for rank in diagnosis.ranks]
     if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
@@ -41,7 +41,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     return JobMatch(claims=transfer_of(diagnosis, chosen), beside=hidden_with(diagnosis, chosen), figures=figures)
 
 
-def _expert_exchanges(rank: Digest) -> Mask:
+def expert_exchanges(rank: Digest) -> Mask:
     """Dispatch and combine kernels; and all-to-alls, where the backward pass has them as the forward pass does.
 
     Recommenders exchange embeddings by all-to-all as well: several times forward, once backward.
