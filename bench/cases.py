@@ -21,20 +21,28 @@ CaseKind = Literal["job", "timeline"]
 
 SAMPLE = (
     "attention_manual",
+    "ddp_no_sync",
     "fp64",
     "optimizer_loop",
     "tiny_operators",
+    "gpu_accumulation_without_no_sync",
     "gpu_all_reduce_after_backward",
     "gpu_allocator_stalls",
     "gpu_batch_from_pageable_memory",
+    "gpu_buffer_broadcasts",
     "gpu_elementwise_chain",
     "gpu_exposed_all_to_all",
+    "gpu_fp32_gradients",
     "gpu_fp32_products",
     "gpu_gathers_not_prefetched",
     "gpu_item_reads",
     "gpu_launch_bound",
     "gpu_layout_conversions",
+    "gpu_metrics_reduced_one_by_one",
     "gpu_rank_computes_longer",
+    "gpu_rank_late_every_4_steps",
+    "gpu_recomputation",
+    "gpu_serving_gaps",
     "gpu_unfused_attention",
 )
 """What CI runs: cheap, and of every area."""

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 AREAS = ("input", "host", "kernels", "communication", "memory", "serving", "machine")
-ONE_CORE_AREAS = ("kernels", "memory", "serving")  # what their jobs do, one thread does
+ONE_CORE_AREAS = ("host", "kernels", "memory", "serving")  # what their jobs do, one thread does
 KINDS = ("training", "generation", "inference")
 STYLES = ("plain", "compiled", "hf", "accelerate", "lightning", "ddp", "fsdp2", "tp", "pp", "gpu")
 _PERIOD = re.compile(r"every (\d+) steps")
@@ -33,7 +33,8 @@ class Label:
     def cores_needed(self) -> int | None:
         """One for a job of one thread, or it would be true that cores are free; None for all there are."""
         area = self.cause.partition("/")[0]
-        return 1 if self.cores is None and self.ranks == 1 and area in ONE_CORE_AREAS else self.cores
+        is_single = self.ranks == 1 and area in ONE_CORE_AREAS and "thread" not in self.cause
+        return 1 if self.cores is None and is_single else self.cores
 
     @property
     def period(self) -> int:

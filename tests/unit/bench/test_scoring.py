@@ -94,3 +94,5 @@ def test_a_job_of_one_thread_gets_one_core_and_others_get_all() -> None:
     assert Label(cause="kernels/x", says=(), cores=2).cores_needed == 2
     assert Label(cause="kernels/x", says=(), ranks=2).cores_needed is None
     assert Label(cause="input/x", says=()).cores_needed is None  # workers need cores of their own
+    assert Label(cause="host/x", says=()).cores_needed == 1
+    assert Label(cause="host/thread_holds_the_gil", says=()).cores_needed is None
