@@ -20,7 +20,7 @@ def main(flawed: bool, steps: int) -> None:
     with process_group() as rank:
         layers = nn.Sequential(*(Block(256) for _ in range((1, 5)[rank] if flawed else 3)))
         stage = PipelineStage(layers, rank, 2, torch.device("cpu"))
-        schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=F.mse_loss)
+        schedule = Schedule1F1B(stage, n_microbatches=8, loss_fn=F.mse_loss)
         optimizer = adamw(layers)
         inputs, wanted = torch.randn(8, 32, 256), torch.randn(8, 32, 256)
         for _ in range(steps):

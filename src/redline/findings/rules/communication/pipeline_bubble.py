@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+import numpy as np
+
+from redline.analysis.accounts import COMPUTE
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
@@ -15,6 +18,9 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 Neighbours: TypeAlias = dict[int, set[int]]
 
 LEAST_SHARE = 0.03  # of the step
+ENOUGH = 4  # micro-batches for each stage, as the page advises: with more, each is smaller and less efficient
+UNEQUAL = 1.3  # times what the median of the other stages computes
+USUAL_WAITING = 1.5  # times the bubble of the schedule
 LEAST_CHAIN = 3  # ranks of which the first and the last do not meet: two meet in a ring as well
 
 
@@ -28,11 +34,34 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     ]
     if not matter(diagnosis, chosen, LEAST_SHARE):
         return None
+    claims = waiting_of(diagnosis, chosen)
     figures = {
         "stages": float(max(map(len, pipelines))),
         "micro_batches": float(max(map(_received_per_step, diagnosis.ranks))),
+        "waiting_share": sum(claim.length_ns for claim in claims) / max(float(diagnosis.in_steps.sum()), 1.0),
     }
-    return JobMatch(claims=waiting_of(diagnosis, chosen), of_one_rank=True, figures=figures)
+    longest, of_stages = _computing([rank for rank in diagnosis.ranks if rank.origin.rank in members])
+    figures |= of_stages
+    if _is_as_planned(figures):
+        return None
+    return JobMatch(claims=claims, of_one_rank=True, figures=figures, names={"rank": longest})
+
+
+def _computing(stages: Sequence[Digest]) -> tuple[str, dict[str, float]]:
+    """Which stage computes longest, how long in a step, and the median of the others."""
+    computing_ns = [sum(map(rank.ledger.of, COMPUTE)) / max(len(rank.ledger.start_ns), 1) for rank in stages]
+    longest = int(np.argmax(computing_ns))
+    others = np.delete(computing_ns, longest) if len(stages) > 1 else np.array(computing_ns)
+    figures = {"longest_ns": computing_ns[longest], "median_ns": float(np.median(others))}
+    return str(stages[longest].origin.rank), figures
+
+
+def _is_as_planned(figures: Mapping[str, float]) -> bool:
+    """Whether there are enough micro-batches, stages are alike, and they wait about as long as that makes them."""
+    stages, micro_batches = figures["stages"], figures["micro_batches"]
+    bubble = (stages - 1) / (micro_batches + stages - 1)
+    is_even = figures["longest_ns"] < UNEQUAL * figures["median_ns"]
+    return micro_batches >= ENOUGH * stages and is_even and figures["waiting_share"] <= USUAL_WAITING * bubble
 
 
 def _is_pipeline(ranks: Neighbours, kinds: Mapping[int, int]) -> bool:
@@ -99,6 +128,16 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
                 "stages": stages,
                 "micro_batches": micro_batches,
                 "bubble_share": (stages - 1) / (micro_batches + stages - 1),
+            },
+        )
+    if totals.figures["longest_ns"] >= UNEQUAL * totals.figures["median_ns"]:
+        yield Evidence(
+            "The stages are unequal: that of rank {rank} computes {longest_ns} of each step, the median of the others "
+            "{median_ns}.",
+            {
+                "rank": totals.names["rank"],
+                "longest_ns": totals.figures["longest_ns"],
+                "median_ns": totals.figures["median_ns"],
             },
         )
 

@@ -1,11 +1,13 @@
 """RL-P01: stages of a pipeline wait for each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from redline.findings.finding import Finding
 from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, ParallelSizes, write_job
+from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 from redline.verbs.diagnose import diagnose
 from tests.conftest import Event, op
 from tests.unit.findings.conftest import found, launched, step
@@ -63,9 +65,28 @@ def test_p01_is_silent_without_waiting() -> None:
     assert "RL-P01" not in found(*job(prompt))
 
 
+PIPELINE = JobSpec(ranks=4, steps=2, layers=4, layout=ParallelSizes(pp=4), microbatches=2, step_compute_us=4000)
+
+
+def of_pipeline(spec: JobSpec, folder: Path) -> Finding | None:
+    write_job(spec, folder)
+    findings = diagnose([folder], options=JobOptions(use_cache=False)).findings.findings
+    return next((finding for finding in findings if finding.code == "RL-P01"), None)
+
+
 def test_p01_finds_the_bubble_of_a_synthetic_pipeline(tmp_path: Path) -> None:
-    spec = JobSpec(ranks=4, steps=2, layers=4, layout=ParallelSizes(pp=4), microbatches=2, step_compute_us=4000)
-    write_job(spec, tmp_path)
-    findings = {one.code: one for one in diagnose([tmp_path], options=JobOptions(use_cache=False)).findings.findings}
-    known = values(findings["RL-P01"])
+    finding = of_pipeline(PIPELINE, tmp_path)
+    assert finding is not None
+    known = values(finding)
     assert (known["stages"], known["micro_batches"], known["bubble_share"]) == (4, 2, pytest.approx(3 / 5))
+    assert "rank" not in known
+
+
+def test_p01_says_nothing_of_the_bubble_that_enough_micro_batches_leave(tmp_path: Path) -> None:
+    enough = replace(PIPELINE, microbatches=16, step_compute_us=40_000, collective_latency_us=5)
+    assert of_pipeline(enough, tmp_path / "even") is None
+    uneven = replace(enough, stragglers=(Straggler(rank=3, extra_us=15_000),))
+    finding = of_pipeline(uneven, tmp_path / "uneven")
+    assert finding is not None
+    assert values(finding)["rank"] == "3"
+    assert values(finding)["longest_ns"] > 1.3 * values(finding)["median_ns"]
