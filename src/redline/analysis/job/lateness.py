@@ -26,8 +26,6 @@ _MOST_IN_FLIGHT = 16  # exchanges of a rank that may overlap each other
 _OPERATIONS_AT_ONCE = 4096  # so that what is made on the way is small however many ranks there are
 _SAME_WORK = 0.02  # of a step's work may be missing on a rank
 _NOTABLE_NS = 10_000  # lateness below this is the noise of clocks and launches
-_LATE_STEP = 0.5  # of the waiting in the worst step: with less, a step is one of those in which nobody is late
-_IN_LATE_STEPS = 0.8  # of the waiting: with less in them, the other steps matter too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +54,6 @@ class Lateness:
     pattern: Pattern
     first_step_share: float  # of the waiting
     speed_share: float  # of the waiting: on CPUs, for a rank that did the same work more slowly
-    steps: int  # seen
-    late_steps: int  # with most of the waiting, where the others have little; else all of them
-    period: int  # of these steps: every so many, if they are equally far apart; 0 where they are not
 
 
 def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
@@ -78,7 +73,6 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
     order = np.argsort(shared_calls.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
     first_share, pattern = _pattern(wait_ns, steps, shared_calls.rank[last])
-    seen, late, period = _late_steps(wait_ns, steps)
     return Lateness(
         operations=len(first),
         residence_ns=int(shared_calls.end_ns.sum() - shared_calls.start_ns.sum()),
@@ -89,9 +83,6 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
         pattern=pattern,
         first_step_share=first_share,
         speed_share=float((wait_ns * excess.speed_share).sum() / max(int(wait_ns.sum()), 1)),
-        steps=seen,
-        late_steps=late,
-        period=period,
     )
 
 
@@ -317,13 +308,3 @@ def _pattern(wait_ns: I64, steps: I64, who: I32) -> tuple[float, Pattern]:
     if first_share >= _MOSTLY:
         return first_share, "first step only"
     return first_share, "fixed" if by_rank.max() >= _MOSTLY * total_ns else "rotating"
-
-
-def _late_steps(wait_ns: I64, steps: I64) -> tuple[int, int, int]:
-    """How many steps there are, in how many of them ranks wait, and every how many steps that is (0: irregularly)."""
-    by_step = np.bincount(steps - steps.min(), weights=wait_ns)
-    late = np.flatnonzero(by_step > _LATE_STEP * by_step.max())
-    if 2 * len(late) > len(by_step) or by_step[late].sum() < _IN_LATE_STEPS * by_step.sum():
-        return len(by_step), len(by_step), 1
-    apart = np.unique(np.diff(late))
-    return len(by_step), len(late), int(apart[0]) if len(apart) == 1 else 0

@@ -48,9 +48,6 @@ def _figures(lateness: Lateness) -> dict[str, float]:
         "late_ns": float(worst.late_ns),
         "first_step_share": lateness.first_step_share,
         "speed_share": lateness.speed_share,
-        "steps": float(lateness.steps),
-        "late_steps": float(lateness.late_steps),
-        "period": float(lateness.period),
         "also_share": also.share if also is not None else 0.0,
     }
 
@@ -83,7 +80,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         },
     )
     yield _cause(names["cause"], {"rank": names["rank"], "cause_ns": figures["cause_ns"]})
-    yield _pattern(names["pattern"], {"rank": names["rank"], **figures})
+    yield _pattern(names["pattern"], {"rank": names["rank"], "first_step_share": figures["first_step_share"]})
     if names["also"]:
         yield Evidence(
             "Rank {also} causes {also_share} of that waiting.",
@@ -123,18 +120,9 @@ def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
     return Evidence("The traces do not show what takes it longer than the median rank.", values)
 
 
-def _pattern(pattern: str, figures: dict[str, float | str]) -> Evidence:
-    values = {name: figures[name] for name in ("rank", "first_step_share")}
-    period, late_steps, steps = (float(figures[name]) for name in ("period", "late_steps", "steps"))
-    if pattern == "fixed" and period > 1:
-        return Evidence("Most of that waiting is for the same rank, every {period} steps.", {"period": period})
-    if pattern == "fixed" and late_steps < steps:
-        return Evidence(
-            "Most of that waiting is for the same rank, in {late_steps} of the {steps} steps.",
-            {"late_steps": late_steps, "steps": steps},
-        )
+def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
     if pattern == "fixed":
-        return Evidence("Most of that waiting is for the same rank, step after step.", values)
+        return Evidence("Most of that waiting is for the same rank.", values)
     if pattern == "rotating":
         return Evidence("The late rank changes: look for noise or uneven work rather than for a slow machine.", values)
     if pattern == "first step only":
