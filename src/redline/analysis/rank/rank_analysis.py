@@ -10,10 +10,11 @@ import numpy.typing as npt
 from redline.analysis.accounts import Account
 from redline.analysis.rank.activity import DeviceActivity, Mask, activity_of
 from redline.analysis.rank.backward_passes import Passes, passes_of
+from redline.analysis.rank.host_phases import Phase
 from redline.analysis.rank.idle import Idle, idle_of
 from redline.analysis.rank.kernels import RatedKernels, kernels_of
 from redline.analysis.rank.ledger import Ledger, ledger_of
-from redline.analysis.rank.phases import Phases, phases_of
+from redline.analysis.rank.phases import PhaseKind, Phases, phases_of
 from redline.analysis.rank.waits import Waits, idle_after, waits_of
 from redline.hardware.machine import Machine
 from redline.timeline.intervals import Intervals
@@ -85,6 +86,12 @@ class RankAnalysis:
     def phases(self) -> Phases:
         """Steps cut into input, forward, backward, optimizer and between."""
         return phases_of(self.timeline, self.activity, self.idle, self.passes, self.ledger)
+
+    @cached_property
+    def python_in_passes(self) -> Intervals:
+        """Gaps between operators of forward and backward passes: where hooks and bookkeeping of autograd run."""
+        host = PhaseKind.HOST
+        return self.launch_gaps & (self.phases.time(Phase.FORWARD, host) | self.phases.time(Phase.BACKWARD, host))
 
     def idle_in(self, *accounts: Account) -> Intervals:
         """Idle time of these accounts."""

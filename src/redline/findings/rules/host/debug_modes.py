@@ -28,7 +28,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     rows = np.concatenate([checks, fills])
     claim = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
     if len(checks):
-        claim |= time_before_work(analysis, recording_operators(analysis), TRACEBACK_NS)
+        claim |= time_before_work(analysis, recording_operators(analysis), TRACEBACK_NS) | analysis.python_in_passes
     figures = {"checks": float(len(checks)), "fills": float(len(fills))}
     lost = analysis.idle_after(claim & analysis.in_steps)
     return RuleMatch(claim=lost | analysis.busy_with(_launched_by(analysis, rows)), figures=figures)

@@ -30,14 +30,15 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     headroom = headroom_of(analysis)
     if not len(again) or (headroom is not None and headroom <= HEADROOM) or not _repeats_forward(analysis, rows, again):
         return None
-    claim = cost_of(analysis, again) if analysis.on_gpu else _stretches(analysis, again)
+    repeated = cost_of(analysis, again) if analysis.on_gpu else _stretches(analysis, again)
     figures = {
         "operators": float(len(again)),
-        "recomputed_ns": float(claim.length_ns),
+        "recomputed_ns": float(repeated.length_ns),
         "free": headroom or 0.0,
         "told": float(headroom is not None),
     }
-    return RuleMatch(claim=claim, figures=figures)
+    hooks = Intervals.empty() if analysis.on_gpu else analysis.python_in_passes  # pack and unpack every saved tensor
+    return RuleMatch(claim=repeated | hooks, figures=figures)
 
 
 def _repeats_forward(analysis: RankAnalysis, rows: I64, again: I64) -> bool:

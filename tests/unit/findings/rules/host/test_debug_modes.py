@@ -24,9 +24,11 @@ def backward(checks: int, nodes: int = 4) -> list[Event]:
 
 def test_h24_claims_checks_and_tracebacks() -> None:
     data = document([step(0, 0, 1000), *forward(), *backward(4)])
-    assert claimed_ns(data, "RL-H24") == 100_000 + 4 * 10_000
+    gaps_ns = (400 - 210 + 3 * 50 + 4 * 20 + 4 * 7 + 50) * 1000  # of both passes: Python may walk its stack there
     finding = found(data)["RL-H24"]
-    assert finding.evidence[0].values == {"checks": 8, "lost_ns": 140_000, "step_ns": 1_000_000}
+    values = finding.evidence[0].values
+    assert (values["checks"], values["step_ns"]) == (8, 1_000_000)
+    assert 100_000 + 4 * 10_000 + 190_000 <= finding.bound_ns <= 140_000 + gaps_ns
     assert finding.fix is not None
     assert "set_detect_anomaly(False)" in finding.fix.message
 
