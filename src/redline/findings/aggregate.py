@@ -28,9 +28,12 @@ _SAME = 0.01  # of the step: two gains that differ by less are the same for whoe
 _UNEVEN = 1.2  # times what the average rank has: a job that gains more has ranks that differ
 
 
-def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
+def findings_of(
+    diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None, slowdown: float = 1.0
+) -> Findings:
+    """`slowdown`: how many times as long recording made the steps."""
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
-    gain = JobGain(diagnosis=diagnosis)
+    gain = JobGain(diagnosis=diagnosis, slowdown=slowdown)
     totals = _on_ranks(diagnosis, rules)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     listed: list[Finding] = []
@@ -159,7 +162,8 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
     evidence = tuple(rule.explain(totals))
     if not evidence:
         return
-    uneven = _uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns) if rule.match is not None else ()
+    recorded_ns = gain.share(alone) * step_ns / gain.slowdown
+    uneven = _uneven(total, gain, recorded_ns, totals.alone_ns) if rule.match is not None else ()
     beyond = gain.beyond(total.places, total.claimed_by_rank, Pieces.joined(total.claimed_pieces))
     yield Finding(
         code=rule.code,

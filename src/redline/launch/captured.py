@@ -48,6 +48,11 @@ class Captured:
     absent: tuple[Absent, ...]
 
     @property
+    def recording_slowdown(self) -> float:
+        """At least 1; 1 too where it is not known, or where slow steps were asked for."""
+        return 1.0 if self.slowdown is None or self.condition else max(self.slowdown, 1.0)
+
+    @property
     def is_timed(self) -> bool:
         """It is a stretch of time, not steps: none had been recognised."""
         return self.window == TIMED

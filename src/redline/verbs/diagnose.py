@@ -42,7 +42,8 @@ def diagnose(
     _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex})
     diagnosis, failures = _combined(files, machine, options, progress)
     outline = outline_of(diagnosis)
-    findings = findings_of(diagnosis, outline)
+    captured = captured_of(files)
+    findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
     return DiagnoseResult(
         diagnosis=diagnosis,
@@ -50,7 +51,7 @@ def diagnose(
         findings=findings,
         failures=(*failures, *undrawn),
         step_view=view,
-        captured=captured_of(files),
+        captured=captured,
     )
 
 

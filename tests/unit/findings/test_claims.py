@@ -127,6 +127,19 @@ def test_bounds_add_up_to_what_is_claimed_and_are_ranked(wanted: list[tuple[Inte
         _check(one)
 
 
+@given(many_claims, st.floats(1.0, 4.0))
+def test_what_recording_slowed_is_held_against_steps_without_it(
+    wanted: list[tuple[Intervals, bool]], slowdown: float
+) -> None:
+    diagnosis, recorded = diagnosed(rules_for(wanted))
+    slowed = findings_of(diagnosis, outline_of(diagnosis), rules_for(wanted), slowdown).findings
+    assert sum(one.bound_ns for one in slowed) <= diagnosis.in_steps.sum() / 3 + 1
+    before = {one.code: one for one in recorded.findings}
+    for one in slowed:
+        most_ns = before[one.code].alone_ns
+        assert most_ns <= one.alone_ns <= slowdown * most_ns + 1
+
+
 def _check(one: Finding) -> None:
     assert 0 <= one.bound_ns <= one.alone_ns <= one.step_ns
     assert 0 <= one.steady_share <= 1
