@@ -18,6 +18,7 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch
+from redline.timeline.intervals import Intervals
 from redline.trace import schema
 
 
@@ -73,9 +74,20 @@ def exposed_gathers(
     if not matter(diagnosis, chosen, least_share):
         return None
     gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
+    claims, hidden = transfer_of(diagnosis, chosen), hidden_with(diagnosis, too or chosen)
     figures = {"gathers": float(gathers), **untold_figures(diagnosis)}
-    claims, beside = transfer_of(diagnosis, chosen), hidden_with(diagnosis, too or chosen)
-    return JobMatch(claims=claims, beside=beside, figures=figures)
+    return JobMatch(claims=claims, beside=with_hooks(diagnosis, hidden, too or chosen), figures=figures)
+
+
+def with_hooks(diagnosis: Diagnosis, times: Sequence[Intervals], chosen: Sequence[Mask]) -> list[Intervals]:
+    """For each rank this time, and hooks of FSDP in which one of the chosen exchanges begins: they pack, unpack and
+    free parameters for it."""
+    together = []
+    for rank, time, mask in zip(diagnosis.ranks, times, chosen, strict=True):
+        hooks, begun_ns = rank.fsdp_hooks, np.sort(rank.exchanges.start_ns[mask])
+        begins = np.searchsorted(begun_ns, hooks.end) > np.searchsorted(begun_ns, hooks.start)
+        together.append(time | Intervals(hooks.start[begins], hooks.end[begins]))
+    return together
 
 
 def groups_of(rank: Digest, chosen: Mask) -> set[str]:

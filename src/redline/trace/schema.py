@@ -579,6 +579,11 @@ def is_fsdp_copy(operator_name: str) -> bool:
     return operator_name.startswith("fsdp::")
 
 
+def is_fsdp_hook(region_name: str) -> bool:
+    """Whether FSDP2 gathers, frees or reduces a unit in it, before or after a module."""
+    return region_name.startswith("FSDP::")
+
+
 def is_ddp_forward(region_name: str) -> bool:
     return region_name == _DDP_FORWARD
 

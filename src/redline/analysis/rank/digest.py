@@ -24,7 +24,7 @@ from redline.analysis.rank.host_activity import HostActivity, host_activities
 from redline.analysis.rank.kernel_table import KernelRow, kernel_table
 from redline.analysis.rank.ledger import Ledger
 from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.packing import PackedIntervals
+from redline.analysis.rank.packing import NO_TIME, PackedIntervals
 from redline.analysis.rank.phases import PhaseSums
 from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.analysis.rank.rank_match import RankMatch
@@ -125,11 +125,17 @@ class Digest:
     phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
     step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
     step_queue_ns: tuple[int, ...] = ()  # how long the training thread was ready in each step and had no core
+    packed_hooks: PackedIntervals = NO_TIME
 
     @property
     def exposed(self) -> Intervals:
         """Communicating and not computing; each look makes it anew."""
         return self.packed_exposed.unpacked()
+
+    @property
+    def fsdp_hooks(self) -> Intervals:
+        """When a rank that computes on its CPU is in hooks of FSDP; none on a GPU, which computes meanwhile."""
+        return self.packed_hooks.unpacked()
 
 
 def digest_of(
@@ -158,7 +164,17 @@ def digest_of(
         phases=analysis.phases.sums,
         step_work=_step_work(analysis),
         step_queue_ns=_step_queue_ns(analysis),
+        packed_hooks=PackedIntervals.of(_fsdp_hooks(analysis)),
     )
+
+
+def _fsdp_hooks(analysis: RankAnalysis) -> Intervals:
+    if analysis.on_gpu:
+        return Intervals.empty()
+    timeline, spans = analysis.timeline, analysis.timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[matching(timeline, rows, schema.is_fsdp_hook)]
+    return Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]).clip(*analysis.activity.window_ns)
 
 
 def _step_work(analysis: RankAnalysis) -> tuple[int, ...]:

@@ -91,6 +91,7 @@ class _Wire:
     phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
     step_work: tuple[Amount, ...] = ()  # the same
     step_queue_ns: tuple[Duration, ...] = ()
+    fsdp_hooks: bytes = b"\x08"  # starts and ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +168,7 @@ def _shortened(digest: Digest, kept: _Kept) -> Digest:
         spent=PackedSpent.of(digest.spent.unpacked().take(first)),
         series=digest.series[:used] if left_out["exchanges"] else digest.series,
         packed_exposed=PackedIntervals.of(exposed),
+        packed_hooks=PackedIntervals.of(_merged(digest.fsdp_hooks, kept.intervals)),
         left_out={**digest.left_out, **{what: count for what, count in left_out.items() if count > 0}},
     )
 
@@ -214,6 +216,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         phases=digest.phases,
         step_work=digest.step_work,
         step_queue_ns=digest.step_queue_ns,
+        fsdp_hooks=_edges(digest.fsdp_hooks),
     )
     return _squeezed(wire)
 
@@ -309,6 +312,8 @@ def _digest(wire: _Wire) -> Digest:
     check_ledger(ledger, wire.window_ns)
     exposed = Intervals(*unpacked(wire.exposed, 2))
     check_intervals("exposed", exposed, wire.window_ns)
+    hooks = Intervals(*unpacked(wire.fsdp_hooks, 2))
+    check_intervals("fsdp_hooks", hooks, wire.window_ns)
     exchanges, spent = _exchanges(wire)
     check_kernels(wire.kernels)
     check_rates(wire.facts, wire.arithmetic)
@@ -334,6 +339,7 @@ def _digest(wire: _Wire) -> Digest:
         phases=wire.phases,
         step_work=wire.step_work,
         step_queue_ns=wire.step_queue_ns,
+        packed_hooks=PackedIntervals.of(hooks),
     )
 
 

@@ -101,3 +101,6 @@ def _compressor() -> zstandard.ZstdCompressor:
 @cache
 def _decompressor() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor()
+
+
+NO_TIME = PackedIntervals.of(Intervals.empty())

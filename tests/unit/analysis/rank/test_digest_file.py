@@ -88,6 +88,8 @@ def plain(value: Any) -> Any:
 
 def test_every_field_returns_as_it_was(tmp_path: Path) -> None:
     digest = job()[0]
+    hooks = PackedIntervals.of(Intervals(*(digest.window_ns[0] + np.array([[10, 500], [200, 900]]))))
+    digest = replace(digest, packed_hooks=hooks, step_work=(5, 6), step_queue_ns=(0, 7))
     assert len(digest.exchanges)
     assert digest.doing
     path = tmp_path / "rank-00000.digest"
@@ -278,6 +280,7 @@ def test_a_changed_byte_is_noticed_or_harmless(data: st.DataObject) -> None:
         {"outside": 12 * [-1]},
         {"window_ns": [0, 1]},
         {"exposed": b"\x08" + (5).to_bytes(8, "little") + (3).to_bytes(8, "little")},
+        {"fsdp_hooks": b"\x08" + (5).to_bytes(8, "little") + (3).to_bytes(8, "little")},
         {"exchanges": b"\x08\0"},
         {"series": []},
         {"facts": {}},

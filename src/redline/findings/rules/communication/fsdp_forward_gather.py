@@ -19,13 +19,15 @@ SMALL_BYTES = 1 << 19  # over loopback a gather takes longer to begin than to ca
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
-    """On a CPU gathers run beside nothing, so that all there is to gain is their number."""
+    """On a CPU gathers run beside nothing, so that all there is to gain is their number; larger units have fewer
+    reductions too."""
     gathers = [parameter_gathers(rank) for rank in diagnosis.ranks]
     chosen = [mask & (rank.exchanges.backward == FORWARD) for rank, mask in zip(diagnosis.ranks, gathers, strict=True)]
     pairs = zip(diagnosis.ranks, chosen, strict=True)
     if any(rank.facts.device == "cpu" and not _are_small(rank, mask) for rank, mask in pairs):
         return None
-    return exposed_gathers(diagnosis, chosen, LEAST_SHARE, too=gathers)
+    fewer = [mask | (rank.facts.device == "cpu") for rank, mask in zip(diagnosis.ranks, gathers, strict=True)]
+    return exposed_gathers(diagnosis, chosen, LEAST_SHARE, too=fewer)
 
 
 def _are_small(rank: Digest, gathers: Mask) -> bool:

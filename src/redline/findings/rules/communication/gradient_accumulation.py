@@ -11,6 +11,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.exposed import gradient_exchanges, matter, open_on_cpu, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.findings.sharding import with_hooks
 
 LEAST_SHARE = 0.01  # of the step
 
@@ -27,7 +28,7 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
         **untold_figures(diagnosis),
     }
     claims = [time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True)]
-    return JobMatch(claims=claims, beside=open_on_cpu(diagnosis, early), figures=figures)
+    return JobMatch(claims=claims, beside=with_hooks(diagnosis, open_on_cpu(diagnosis, early), early), figures=figures)
 
 
 def exchanged_early(rank: Digest, gradients: Mask) -> Mask:

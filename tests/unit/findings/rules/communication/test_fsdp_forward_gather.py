@@ -1,5 +1,7 @@
 """RL-N06: the forward pass waits for parameters to be gathered."""
 
+from typing import Any
+
 from tests.conftest import op, region
 from tests.unit.findings.conftest import found, step
 from tests.unit.findings.rules.communication.conftest import AUTOGRAD, alike, node, sharded, values
@@ -14,18 +16,25 @@ def test_n06_claims_gathers_of_the_forward_pass() -> None:
 def test_n06_knows_small_gathers_of_fsdp_on_a_cpu_and_leaves_large_ones_alone() -> None:
     """Gloo reduces by all-reduces, so that nothing else tells; and what is large runs beside nothing anyway."""
 
-    def gathered(elements: int) -> list[bytes]:
-        described = {"Input Dims": [[elements]], "Input type": ["float"]}
-        return alike(
-            [
-                step(0, 0, 1000),
-                op("fsdp::all_gather_copy_in", 10, 20),
-                region("gloo:all_gather", 40, 200, tid=7) | {"args": described},
-                op("aten::mm", 300, 100, **AUTOGRAD),
-                node(450, 200),
-                region("Optimizer.step#SGD.step", 900, 50),
-            ]
-        )
+    assert "RL-N06" in found(*alike(_on_cpu(1024)))
+    assert "RL-N06" not in found(*alike(_on_cpu(1 << 20)))
 
-    assert "RL-N06" in found(*gathered(1024))
-    assert "RL-N06" not in found(*gathered(1 << 20))
+
+def test_n06_bounds_hooks_of_fsdp_on_a_cpu_too() -> None:
+    """They pack and free parameters on the same cores; a hook that exchanges nothing stays."""
+    hooks = [region("FSDP::pre_forward", 5, 260), region("FSDP::post_forward", 410, 30)]
+    bare, hooked = (found(*alike(events))["RL-N06"] for events in (_on_cpu(1024), [*_on_cpu(1024), *hooks]))
+    assert bare.bound_ns == hooked.bound_ns == bare.alone_ns == 200_000
+    assert hooked.alone_ns == 260_000
+
+
+def _on_cpu(elements: int) -> list[dict[str, Any]]:
+    described = {"Input Dims": [[elements]], "Input type": ["float"]}
+    return [
+        step(0, 0, 1000),
+        op("fsdp::all_gather_copy_in", 10, 20),
+        region("gloo:all_gather", 40, 200, tid=7) | {"args": described},
+        op("aten::mm", 300, 100, **AUTOGRAD),
+        node(450, 200),
+        region("Optimizer.step#SGD.step", 900, 50),
+    ]
