@@ -191,7 +191,7 @@ complete -c redline -n '__fish_seen_subcommand_from diagnose' -l force -d 'repla
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -s q -l quiet -d 'no progress and no remarks'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -s v -l verbose -d 'all findings, full tables, and tracebacks'
 complete -c redline -n '__fish_seen_subcommand_from explain' -s h -l help -d 'show this help message and exit'
-complete -c redline -n '__fish_seen_subcommand_from explain' -a 'RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-S01 RL-R06 RL-R07 RL-R08'
+complete -c redline -n '__fish_seen_subcommand_from explain' -a 'RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08'
 complete -c redline -n '__fish_seen_subcommand_from explain' -l lang -x -a 'en zh' -d 'en or zh'
 complete -c redline -n '__fish_seen_subcommand_from digest' -s h -l help -d 'show this help message and exit'
 complete -c redline -n '__fish_seen_subcommand_from digest' -F

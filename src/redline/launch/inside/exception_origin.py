@@ -54,8 +54,11 @@ def arrived(error: BaseException) -> BaseException | None:
 def pass_on(error: BaseException) -> None:
     """Raise what came from outside, as if we had not been in between; nothing of ours."""
     found = arrived(error)
-    if found is None:
-        return
+    if found is not None:
+        _raise(found)
+
+
+def _raise(found: BaseException) -> None:
     context = found.__context__
     try:
         raise found
@@ -73,7 +76,35 @@ class tolerated:  # noqa: N801 (it is used as `contextlib.suppress` is)
         """Nothing to do."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        return isinstance(error, self._kinds) and arrived(error) is None
+        if not isinstance(error, self._kinds):
+            return False
+        found = arrived(error)
+        if found is not None and found is not error:  # it came while we looked
+            _raise(found)
+        return found is None
+
+
+class raised_afterwards:  # noqa: N801
+    """Meanwhile what comes from outside where Python drops it, as in hooks around a fork, is kept; then it is raised.
+
+    What keeps it is a function in C: nothing can come from outside there.
+    """
+
+    def __enter__(self) -> None:
+        self._dropped: list[sys.UnraisableHookArgs] = []
+        self._hook, self._ours = sys.unraisablehook, self._dropped.append
+        sys.unraisablehook = self._ours
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if sys.unraisablehook is self._ours:
+            sys.unraisablehook = self._hook
+        came = [arrived(args.exc_value) if args.exc_value else None for args in self._dropped]
+        for args, found in zip(self._dropped, came):  # noqa: B905 (Python 3.9 has no `strict`)
+            if found is None:
+                self._hook(args)
+        for found in came:
+            if found is not None:
+                _raise(found)
 
 
 def _first_arrived(error: BaseException) -> BaseException | None:

@@ -267,3 +267,12 @@ def test_what_arrives_while_we_look_whose_another_is_goes_on(monkeypatch: pytest
         monkeypatch.setattr(exception_origin, "_entries", lambda _: next(lookups)())
         monkeypatch.setattr(exception_origin, "_is_from_outside", lambda error: isinstance(error, Alarm))
         assert isinstance(arrived(ours), Alarm)
+
+
+def test_what_arrives_while_we_look_whether_to_tolerate_another_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    with alarm(plain):
+        lookups: Iterator[Act] = iter([busy, tuple])
+        monkeypatch.setattr(exception_origin, "_entries", lambda _: next(lookups)())
+        monkeypatch.setattr(exception_origin, "_is_from_outside", lambda error: isinstance(error, Alarm))
+        with pytest.raises(Alarm), tolerated(OSError):
+            raise OSError(24, "Too many")

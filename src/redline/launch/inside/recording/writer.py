@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from posix import fork  # the script may have another in its place
 
-from redline.launch.inside.exception_origin import tolerated
+from redline.launch.inside.exception_origin import raised_afterwards, tolerated
 from redline.launch.inside.recording.compress import NotWritten, compress, room_bytes
 from redline.launch.inside.recording.forked_children import untold
 from redline.launch.process import available_bytes, open_file, resident_bytes
@@ -78,7 +78,7 @@ def _may_fork() -> bool:
 
 def _in_a_child(context: ProcessContext, number: int, work: Callable[[], None]) -> None:
     """Fork twice: the one that does the work is a stranger to this process, which waits for the other only."""
-    with untold():
+    with raised_afterwards(), untold():
         child = _fork()
         if child == 0:
             try:
@@ -105,9 +105,15 @@ def _fork() -> int:
     filters: Any = warnings.filters
     ignored = ("ignore", None, DeprecationWarning, None, 0)
     filters.insert(0, ignored)
+    lock = getattr(sys.modules.get("logging"), "_lock", None)
+    was_taken = lock is not None and lock._is_owned()
     try:
         return fork()
     finally:
+        # It is taken around a fork, before Python 3.13 by functions in Python: what a signal handler raises in the
+        # second one leaves it taken, and all other threads that log would wait for ever.
+        if lock is not None and not was_taken and lock._is_owned():
+            lock.release()
         with tolerated(ValueError):  # another thread has changed them meanwhile
             filters.remove(ignored)
 

@@ -137,3 +137,50 @@ def test_an_export_that_just_ends_is_none(content: bytes, most_bytes: int, state
     with pytest.raises(NotWritten) as caught:
         writer._export(context(tmp_path, disk_bytes=most_bytes), export, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
     assert (caught.value.state, names(tmp_path / "w")) == (state, [])
+
+
+FORKS_AND_IS_RUNG = """
+import logging, os, signal, sys
+from types import SimpleNamespace
+from redline.launch.inside.recording import writer
+
+def ring(*_):
+    raise TimeoutError("ring", 3)
+
+def hook():
+    signal.raise_signal(signal.SIGALRM)
+    pass
+
+def fails():
+    raise ValueError("of a hook")
+
+signal.signal(signal.SIGALRM, ring)
+os.register_at_fork(after_in_parent={hook})
+if {hook!r} == "hook":
+    logging._releaseLock.__code__ = hook.__code__.replace(co_name="_releaseLock")
+    logging.signal = signal
+window = {{}}
+context = SimpleNamespace(slot=SimpleNamespace(window=lambda number: window))
+try:
+    writer._in_a_child(context, 1, lambda: None)
+except TimeoutError as error:
+    print("raised", error.args)
+print(logging._lock._is_owned(), sys.unraisablehook is sys.__unraisablehook__)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="functions in C take the lock of logging there")
+def test_what_a_handler_raises_in_a_hook_of_our_fork_reaches_the_script_and_no_lock_stays_taken() -> None:
+    ran = _forked("hook")
+    assert (ran.stdout, ran.stderr) == ("raised ('ring', 3)\nFalse True\n", "")
+
+
+def test_what_a_hook_of_the_script_raises_at_our_fork_is_told_as_python_would() -> None:
+    ran = _forked("fails")
+    assert ran.stdout == "False True\n"
+    assert "ValueError: of a hook" in ran.stderr
+
+
+def _forked(hook: str) -> subprocess.CompletedProcess[str]:
+    script = FORKS_AND_IS_RUNG.format(hook=hook)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
