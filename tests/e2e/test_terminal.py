@@ -63,7 +63,7 @@ def test_tables_lose_no_cell_at_80_columns() -> None:
 
 def test_colours_mean_something() -> None:
     text = drawn(DIAGNOSE)
-    assert "\x1b[1;33mThe largest part of the step is communication" in text
+    assert "\x1b[1;33mCommunication-bound" in text
     assert "\x1b[32mFix: " in text
     assert "\x1b[36mverdict   " in text
     healthy = drawn(redline("diagnose", "no-such-folder"))
