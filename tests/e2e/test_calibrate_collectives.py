@@ -87,9 +87,12 @@ def test_what_operations_do_is_shown() -> None:
 
 @contextlib.contextmanager
 def busy_core(number: int) -> Iterator[None]:
-    """Loops in sessions of their own: the scheduler shares a core fairly among sessions, not among processes."""
+    """Loops in sessions of their own: the scheduler shares a core fairly among sessions, not among processes.
+
+    So many that the rank there is the slow one, whatever other tests do on the other core.
+    """
     code = f"import os\nos.sched_setaffinity(0, {{sorted(os.sched_getaffinity(0))[{number}]}})\nwhile True: pass"
-    loops = [subprocess.Popen([sys.executable, "-c", code], start_new_session=True) for _ in range(3)]
+    loops = [subprocess.Popen([sys.executable, "-c", code], start_new_session=True) for _ in range(8)]
     try:
         yield
     finally:

@@ -169,6 +169,7 @@ def test_parameters_that_are_gathered_in_both_passes_are_found(tmp_path: Path) -
     assert not missing
 
 
+@pytest.mark.slow
 def test_gradients_that_are_exchanged_in_every_pass_are_found(tmp_path: Path) -> None:
     """Data parallel with four passes before the optimizer, without `no_sync`."""
 
