@@ -11,6 +11,7 @@ from redline.errors import InputError
 from redline.launch.run_record import NAME, RankRecord, RunRecord, WindowRecord, read_record
 
 TIMED = 0  # the number of the window of fixed duration
+MOST_SLOWDOWN = 3.0  # by recording, of steps of tiny operators; what makes them longer still is in the steps themselves
 _WINDOW = re.compile(r"window-([0-9]+)")
 _RESTART = re.compile(r"restart-([0-9]+)")
 
@@ -50,7 +51,7 @@ class Captured:
     @property
     def recording_slowdown(self) -> float:
         """At least 1; 1 too where it is not known, or where slow steps were asked for."""
-        return 1.0 if self.slowdown is None or self.condition else max(self.slowdown, 1.0)
+        return 1.0 if self.slowdown is None or self.condition else min(max(self.slowdown, 1.0), MOST_SLOWDOWN)
 
     @property
     def is_timed(self) -> bool:

@@ -602,6 +602,10 @@ def is_broadcast(name: str) -> bool:
     return collective_of(name) == "broadcast"
 
 
+def is_point_to_point(name: str) -> bool:
+    return collective_of(name) in ("send", "receive", "send_receive")
+
+
 def is_broadcast_region(region_name: str) -> bool:
     return is_backend_region(region_name) and is_broadcast(region_name)
 

@@ -31,8 +31,8 @@ GROWING_CALLS = 3  # two lengths in a row may be chance
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    """On a CPU; RL-C06 says it of GPUs, whose roofs are known."""
-    if analysis.on_gpu:
+    """On a CPU; RL-C06 says it of GPUs, whose roofs are known. A stage of a pipeline needs its micro-batches."""
+    if analysis.on_gpu or len(analysis.rows_named(schema.is_point_to_point, Kind.COMMUNICATION)):
         return None
     samples, rows, time_ns = _layers(analysis)
     few = (rows > 0) & (rows <= FEW_ROWS)

@@ -1,10 +1,11 @@
 """RL-B02: fires on passes over few rows, and leaves larger batches, single passes and decoding alone."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tests.conftest import Event, document, op
+from tests.conftest import Event, document, op, region
 from tests.unit.findings.conftest import claimed_ns, found, matched, step
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -18,9 +19,9 @@ def linear(ts: float, *sizes: int, number: int = 0) -> Event:
     return op("aten::linear", ts, 50, **known)
 
 
-def accumulated(passes: int, *sizes: int) -> bytes:
+def accumulated(passes: int, *sizes: int, more: Sequence[Event] = ()) -> bytes:
     """A step of 1000 us with so many passes of 200 us: half of it forward, half backward."""
-    events = [step(0, 0, 1000)]
+    events = [step(0, 0, 1000), *more]
     for number in range(1, passes + 1):
         at = 200 * (number - 1)
         events.append(linear(at, *sizes, number=number))
@@ -44,6 +45,12 @@ def test_b02_claims_all_passes_but_the_first() -> None:
 )
 def test_b02_leaves_other_training_alone(passes: int, sizes: tuple[int, ...]) -> None:
     assert "RL-B02" not in matched(accumulated(passes, *sizes))
+
+
+def test_b02_leaves_micro_batches_of_a_pipeline_alone() -> None:
+    """Stages compute at the same time only where there are several."""
+    sent = region("gloo:send", 900, 20, tid=7)
+    assert "RL-B02" not in matched(accumulated(4, 1, 16, more=[sent]))
 
 
 def answered(*sizes: int) -> bytes:
