@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-from bench.cases import HERE, SAMPLE, Case, cases_in
+from bench.cases import HERE, SAMPLE, SET_ASIDE, Case, cases_in
 from bench.page import page
 from bench.results import Result, run, stored
 from bench.scoring import causes_of, score_of
@@ -21,7 +21,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run what has not been run, and print all tables."""
     options = _options(words)
     try:
-        cases = cases_in(options.cases, [*options.names, *(SAMPLE if options.sample else ())])
+        names = [*options.names, *(SAMPLE if options.sample else ())]
+        cases = cases_in(options.cases, names)
+        if options.cases == HERE and not names:
+            cases += cases_in(SET_ASIDE)
     except ValueError as error:
         print(f"python -m bench: {error}", file=sys.stderr)
         return 2
@@ -42,23 +45,29 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def scored(cases: Sequence[Case], out: Path, *, repeats: int, jobs: int = 1, again: bool = False) -> list[Scored]:
     """Every case with its score, run or read from the folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    known = {} if again else {case.name: stored(out, case.name) for case in cases}
-    left = [case for case in cases if known.get(case.name) is None]
-    results = {name: result for name, result in known.items() if result is not None}
-    for result in _run_all(left, out, repeats, jobs):
+    known = {} if again else {case.path: stored(_place(case, out), case.name) for case in cases}
+    left = [case for case in cases if known.get(case.path) is None]
+    results = {path: result for path, result in known.items() if result is not None}
+    for case, result in zip(left, _run_all(left, out, repeats, jobs), strict=True):
         print(f"{len(results) + 1} of {len(cases)}: {result.name} {result.trouble}".rstrip(), file=sys.stderr)
-        results[result.name] = result
-    return [_scored(case, results[case.name]) for case in cases]
+        results[case.path] = result
+    return [_scored(case, results[case.path]) for case in cases]
+
+
+def _place(case: Case, out: Path) -> Path:
+    """Where its result is: a case set aside may have the name of an open one."""
+    folder = out / SET_ASIDE.name if case.is_set_aside else out
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _run_all(cases: Sequence[Case], out: Path, repeats: int, jobs: int) -> Iterator[Result]:
-    work = partial(run, out=out, repeats=repeats)
+    places = [_place(case, out) for case in cases]
     if jobs == 1:
-        yield from map(work, cases)
+        yield from map(run, cases, places, repeat(repeats))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, cases)
+        yield from pool.map(run, cases, places, repeat(repeats))
 
 
 def _scored(case: Case, result: Result) -> Scored:

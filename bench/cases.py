@@ -14,6 +14,7 @@ from bench.label import Label
 from redline.testing.synthetic import JobSpec
 
 HERE = Path(__file__).parent
+SET_ASIDE = HERE / "set_aside"
 ROOT = HERE.parent
 FRAMEWORK_STYLES = ("hf", "accelerate", "lightning")
 
@@ -62,6 +63,16 @@ class Case:
     def folder(self) -> Path:
         """What holds `jobs` and `timelines`, and what they share."""
         return self.path.parent.parent
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Written from the causes alone, and not looked at while rules were made."""
+        return self.folder == SET_ASIDE
+
+    @property
+    def title(self) -> str:
+        """Its name among all cases: those set aside may have that of an open one."""
+        return f"{SET_ASIDE.name}/{self.name}" if self.is_set_aside else self.name
 
 
 def cases_in(folder: Path, patterns: Sequence[str] = ()) -> list[Case]:

@@ -15,9 +15,13 @@ of GPUs from the synthetic generator. Each has one planted cause, and a healthy 
 
 {totals}
 
+Open cases were looked at while rules were made and mended: their scores say what the rules were taught. Those under
+`bench/set_aside` were written first, from a list of causes alone, and scored once, when the rules were done: theirs say
+what to expect of a job that nobody has seen.
+
 ## How a case is scored
 
-- **Named.** `bench/causes.toml` lists for each cause the findings that name it, two or three at most. The first finding
+- **Named.** `causes.toml` lists for each cause the findings that name it, two or three at most. The first finding
   with such a code counts if it also says one of the label's words. Remarks do not count.
 - **Healthy twin.** A finding that claims 5 % of the step or more there is an alarm.
 - **Gain.** Both twins of a job run in turns without Redline; the gain is the share of the flawed step that the healthy
@@ -35,7 +39,7 @@ The timelines show what their generator models, and no more: how NCCL behaves at
 python -m bench --out FOLDER                     # all cases; goes on where it was stopped
 python -m bench --out FOLDER --sample            # what CI runs
 python -m bench --out FOLDER 'ddp_*' gpu_fp64    # some
-python -m bench --out FOLDER --cases OTHERS      # cases of another folder, in the same format
+python -m bench --out FOLDER --cases OTHERS      # cases of another folder, such as bench/set_aside
 python -m bench --out FOLDER --page docs/explanation/bench.md
 ```
 

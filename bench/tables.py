@@ -1,13 +1,15 @@
 """The scores as text for a terminal, and as the page of the documentation."""
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.cases import Case
+from bench.cases import HERE, Case
 from bench.results import Result
 from bench.scoring import FEW, Score
 
 Row = tuple[str, ...]
+REASONS = HERE / "reasons.toml"  # of misses, by the title of the case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,24 +101,30 @@ def total_row(name: str, totals: Totals) -> Row:
 
 
 def total_rows(rows: Sequence[Scored]) -> list[Row]:
-    """All cases, and each kind of them."""
+    """Open cases and those set aside, and each kind of them."""
+    aside = [row for row in rows if row.case.is_set_aside]
+    opened = [row for row in rows if not row.case.is_set_aside]
+    return [*_rows_of_kinds("", opened), *_rows_of_kinds("set aside: ", aside)]
+
+
+def _rows_of_kinds(before: str, rows: Sequence[Scored]) -> list[Row]:
     kinds = {
         "all": list(rows),
         "jobs on one rank": [row for row in rows if row.case.kind == "job" and row.case.label.ranks == 1],
         "jobs on several ranks": [row for row in rows if row.case.kind == "job" and row.case.label.ranks > 1],
         "GPU timelines": [row for row in rows if row.case.kind == "timeline"],
     }
-    return [total_row(name, totals_of(chosen)) for name, chosen in kinds.items() if chosen]
+    return [total_row(before + name, totals_of(chosen)) for name, chosen in kinds.items() if chosen]
 
 
 def case_row(row: Scored) -> Row:
     """One line of a case."""
     score, label = row.score, row.case.label
     if score is None:
-        return (row.case.name, label.cause, "not run", row.result.trouble, "", "", "", "", "")
+        return (row.case.title, label.cause, "not run", row.result.trouble, "", "", "", "", "")
     named = {0: "absent", 1: "first"}.get(score.place, f"{score.place}.")
     return (
-        row.case.name,
+        row.case.title,
         label.cause,
         named + (", by words" if score.by_words else ""),
         _codes(score.codes[:FEW]) or "none",
@@ -129,15 +137,21 @@ def case_row(row: Scored) -> Row:
 
 
 def miss_rows(rows: Iterable[Scored]) -> list[Row]:
-    """What is not as it should be, with what was seen: one line of each case that is not all right."""
+    """What is not as it should be, with what was seen, and why: one line of each case that is not all right."""
+    reasons: dict[str, str] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     return [
-        (row.case.name, ", ".join(wrong), _codes(row.score.codes[:FEW]) if row.score else "")
+        (
+            row.case.title,
+            "; ".join(wrong),
+            _codes(row.score.codes[:FEW]) if row.score else "",
+            reasons.get(row.case.title, "not looked into"),
+        )
         for row in rows
         if (wrong := list(_wrong(row)))
     ]
 
 
-MISS_HEADS: Row = ("case", "what is wrong", "first findings of the flawed twin")
+MISS_HEADS: Row = ("case", "what is wrong", "first findings of the flawed twin", "why")
 
 
 def _wrong(row: Scored) -> Iterable[str]:
