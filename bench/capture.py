@@ -112,10 +112,19 @@ def finished(words: list[str], case: Case, timeout_s: float) -> tuple[int, str]:
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        _end(process.pid, case)
         process.communicate()
         raise CannotRunError(f"no end after {timeout_s:.0f} s: {' '.join(words[-3:])}") from None
     return process.returncode, output
+
+
+def _end(group: int, case: Case) -> None:
+    """The group, and ranks of torchrun, which are in groups of their own and hold on to the output."""
+    os.killpg(group, signal.SIGKILL)
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(case.path).encode() in command.read_bytes().split(b"\0"):
+                os.kill(int(command.parent.name), signal.SIGKILL)
 
 
 def _on_cores(number: int | None) -> list[str]:
