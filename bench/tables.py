@@ -23,9 +23,10 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Counts over the cases that ran."""
+    """Counts over all cases; one that could not run names nothing."""
 
     cases: int
+    ran: int
     first: int
     in_three: int
     absent: int
@@ -36,8 +37,6 @@ class Totals:
     ranks_right: int
     patterns: int  # cases with several ranks
     patterns_right: int
-    by_words: int
-    not_run: int
 
 
 def totals_of(rows: Iterable[Scored]) -> Totals:
@@ -45,10 +44,11 @@ def totals_of(rows: Iterable[Scored]) -> Totals:
     rows = list(rows)
     scores = [row.score for row in rows if row.score is not None]
     return Totals(
-        cases=len(scores),
+        cases=len(rows),
+        ran=len(scores),
         first=sum(score.place == 1 for score in scores),
         in_three=sum(0 < score.place <= FEW for score in scores),
-        absent=sum(score.place == 0 for score in scores),
+        absent=len(rows) - sum(score.place > 0 for score in scores),
         alarms=sum(bool(score.alarms) for score in scores),
         bounds=sum(score.bound_holds is not None for score in scores),
         bounds_hold=sum(score.bound_holds is True for score in scores),
@@ -56,8 +56,6 @@ def totals_of(rows: Iterable[Scored]) -> Totals:
         ranks_right=sum(score.rank_right is True for score in scores),
         patterns=sum(score.pattern_right is not None for score in scores),
         patterns_right=sum(score.pattern_right is True for score in scores),
-        by_words=sum(score.by_words for score in scores),
-        not_run=len(rows) - len(scores),
     )
 
 
@@ -89,11 +87,11 @@ def total_row(name: str, totals: Totals) -> Row:
     """One line of totals."""
     return (
         name,
-        str(totals.cases),
+        _of(totals.ran, totals.cases),
         _of(totals.first, totals.cases),
         _of(totals.in_three, totals.cases),
         _of(totals.absent, totals.cases),
-        _of(totals.alarms, totals.cases),
+        _of(totals.alarms, totals.ran),
         _of(totals.bounds_hold, totals.bounds),
         _of(totals.ranks_right, totals.ranks),
         _of(totals.patterns_right, totals.patterns),

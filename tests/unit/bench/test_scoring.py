@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.cases import HERE, SAMPLE, cases_in
+from bench.cases import HERE, SAMPLE, SET_ASIDE, cases_in
 from bench.label import Label
 from bench.scoring import causes_of, score_of
 
@@ -65,6 +65,7 @@ def test_a_bound_holds_if_it_is_not_below_the_interval_of_the_gain(low: float, h
 def test_every_cause_is_listed_with_few_codes() -> None:
     table = causes_of(HERE)
     assert {case.label.cause for case in cases_in(HERE)} <= table.keys()
+    assert {case.label.cause for case in cases_in(SET_ASIDE)} <= causes_of(HERE, SET_ASIDE).keys()
     assert max(map(len, table.values())) <= 3
 
 
