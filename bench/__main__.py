@@ -77,11 +77,15 @@ def _scored(case: Case, result: Result) -> Scored:
     return Scored(case=case, result=result, score=score)
 
 
+def _folder(text: str) -> Path:
+    return Path(text).resolve()
+
+
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help="names of cases, or patterns such as 'ddp_*' (default: all)")
     parser.add_argument("--sample", action="store_true", help="the fixed sample that CI runs")
-    parser.add_argument("--cases", type=Path, default=HERE, metavar="FOLDER", help="folder with jobs and timelines")
+    parser.add_argument("--cases", type=_folder, default=HERE, metavar="FOLDER", help="folder with jobs and timelines")
     parser.add_argument("--out", type=Path, default=Path("bench-results"), metavar="FOLDER", help="one JSON per case")
     parser.add_argument("--again", action="store_true", help="run cases again that have a result")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="runs of each twin of a job for its gain; 0: none")

@@ -13,7 +13,7 @@ from typing import Literal
 from bench.label import Label
 from redline.testing.synthetic import JobSpec
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 SET_ASIDE = HERE / "set_aside"
 ROOT = HERE.parent
 FRAMEWORK_STYLES = ("hf", "accelerate", "lightning")

@@ -31,7 +31,7 @@ def run(case: Case, out: Path, repeats: int) -> Result:
         twins, gain = _timelines(case, folder) if case.kind == "timeline" else _jobs(case, folder, repeats)
         result = Result(name=case.name, trouble="", twins=twins, gain=gain)
     except CannotRunError as error:
-        result = Result(name=case.name, trouble=str(error), twins={}, gain=None)
+        result = Result(name=case.name, trouble=str(error).replace(str(out), "FOLDER"), twins={}, gain=None)
     part = out / f"{case.name}.json.part"
     part.write_text(json.dumps({**asdict(result), "label": asdict(case.label)}, indent=1), encoding="utf-8")
     part.replace(_path(out, case.name))
