@@ -102,7 +102,7 @@ def total_rows(rows: Sequence[Scored]) -> list[Row]:
     """Open cases and those set aside, and each kind of them."""
     aside = [row for row in rows if row.case.is_set_aside]
     opened = [row for row in rows if not row.case.is_set_aside]
-    return [*_rows_of_kinds("", opened), *_rows_of_kinds("set aside: ", aside)]
+    return [*_rows_of_kinds("open: " if aside else "", opened), *_rows_of_kinds("set aside: ", aside)]
 
 
 def _rows_of_kinds(before: str, rows: Sequence[Scored]) -> list[Row]:

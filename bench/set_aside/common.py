@@ -1,9 +1,8 @@
-"""Shared by all cases: the label, the arguments of a job, and small models."""
+"""Shared by all jobs set aside: their arguments, and small models."""
 
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -14,19 +13,6 @@ from torch.distributed.fsdp import FSDPModule
 VOCABULARY = 1000
 WIDTH = 192
 HEADS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Label:
-    """What is wrong in the flawed twin, as an expert would say it."""
-
-    cause: str
-    says: tuple[str, ...]
-    ranks: int = 1
-    rank: int | None = None
-    pattern: str = "every step"
-    kind: str = "training"
-    style: str = "plain"
 
 
 def arguments() -> tuple[bool, int]:

@@ -6,7 +6,8 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens
 
 LABEL = Label(
     cause="host/blocking_checkpoint",

@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens
 
 LABEL = Label(cause="kernels/padding", says=("padding", "padded", "pad ", "length"), style="accelerate")
 BATCH = 8

@@ -2,7 +2,8 @@
 
 import torch
 
-from bench.set_aside.common import Block, Label, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import Block, arguments, begin
 
 LABEL = Label(
     cause="host/recompilation",

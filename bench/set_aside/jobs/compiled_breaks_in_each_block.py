@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from bench.set_aside.common import Label, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import arguments, begin
 
 LABEL = Label(
     cause="host/graph_breaks",

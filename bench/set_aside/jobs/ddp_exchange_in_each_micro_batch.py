@@ -5,7 +5,8 @@ from contextlib import nullcontext
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, process_group, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, process_group, tokens
 
 LABEL = Label(
     cause="communication/exchange_each_micro_batch",

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, process_group, tokens, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, process_group, tokens, train_text
 
 LABEL = Label(
     cause="input/imbalanced_by_length",

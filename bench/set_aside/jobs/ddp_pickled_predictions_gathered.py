@@ -5,17 +5,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import (
-    Decoder,
-    Label,
-    adamw,
-    arguments,
-    begin,
-    next_token_loss,
-    process_group,
-    tokens,
-    update,
-)
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, process_group, tokens, update
 
 LABEL = Label(
     cause="communication/object_collectives",

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, process_group, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, process_group, update
 
 LABEL = Label(cause="communication/buffers_broadcast", says=("broadcast", "buffer"), ranks=2, style="ddp")
 QUEUE, WIDTH = 65_536, 128

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Label, adamw, arguments, begin, process_group
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, process_group
 
 LABEL = Label(
     cause="communication/all_reduce_after_backward",

@@ -3,7 +3,8 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, process_group, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, process_group, train_text
 
 LABEL = Label(
     cause="machine/oversubscribed_cores",

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.set_aside.common import Label, adamw, arguments, begin, process_group, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, process_group, update
 
 LABEL = Label(cause="communication/tiny_buckets", says=("bucket",), ranks=4, style="ddp")
 

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_to_all_single
 
-from bench.set_aside.common import Label, adamw, arguments, begin, process_group, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, process_group, update
 
 LABEL = Label(
     cause="communication/hot_expert",

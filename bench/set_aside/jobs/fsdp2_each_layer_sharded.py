@@ -5,7 +5,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, process_group, reduce_by_sums, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, process_group, reduce_by_sums, train_text
 
 LABEL = Label(
     cause="communication/fine_sharding",

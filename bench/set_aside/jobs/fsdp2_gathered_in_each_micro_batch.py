@@ -4,9 +4,9 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from bench.label import Label
 from bench.set_aside.common import (
     Decoder,
-    Label,
     adamw,
     arguments,
     begin,

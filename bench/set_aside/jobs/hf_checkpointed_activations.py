@@ -4,7 +4,8 @@ import tempfile
 
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from bench.set_aside.common import Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, tokens
 
 LABEL = Label(
     cause="kernels/needless_recomputation", says=("recomput", "checkpointing", "gradient_checkpointing"), style="hf"

@@ -3,7 +3,8 @@
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from bench.set_aside.common import Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, tokens
 
 LABEL = Label(cause="serving/no_kv_cache", says=("KV", "cache", "prefix", "use_cache"), kind="generation", style="hf")
 NEW = 4  # tokens per request; a step is a request

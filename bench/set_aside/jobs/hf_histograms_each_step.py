@@ -14,7 +14,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from bench.set_aside.common import Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, tokens
 
 LABEL = Label(
     cause="host/logging_each_step",

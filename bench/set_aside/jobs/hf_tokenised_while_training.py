@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-from bench.set_aside.common import Label, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import arguments, begin
 
 LABEL = Label(
     cause="input/tokenising_while_training",

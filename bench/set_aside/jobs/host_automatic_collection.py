@@ -5,7 +5,8 @@ import gc
 import torch
 import torch.nn.functional as F
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, update
 
 LABEL = Label(cause="host/garbage_collection", says=("garbage", "gc"), pattern="some steps")
 BATCH, WIDTH, INDEX = 512, 128, 150_000

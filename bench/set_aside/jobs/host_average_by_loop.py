@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bench.set_aside.common import Label, adamw, arguments, begin, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, update
 
 LABEL = Label(
     cause="host/loop_over_parameters", says=("foreach", "average", "EMA", "per parameter", "loop", "small operators")

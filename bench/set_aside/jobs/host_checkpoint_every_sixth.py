@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(
     cause="host/blocking_checkpoint",

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, tokens, update
 
 LABEL = Label(cause="host/element_reads", says=("item", "element", "vectori", "Python loop", "one by one", "host read"))
 DISCOUNT = 0.9

@@ -2,7 +2,8 @@
 
 import torch
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(cause="host/frequent_evaluation", says=("evaluat", "validation"), pattern="every 4 steps")
 

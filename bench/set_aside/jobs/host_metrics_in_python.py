@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, update
 
 LABEL = Label(
     cause="host/metrics_each_step", says=("metric", "between steps", "after the step", "outside the step", "Python")

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens
 
 LABEL = Label(cause="host/handwritten_optimizer", says=("optimizer", "fused", "foreach"))
 

@@ -3,7 +3,8 @@
 import threading
 from collections import Counter
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, train_text
 
 LABEL = Label(cause="host/interpreter_held", says=("GIL", "interpreter", "thread"))
 REPORT = "loss accuracy step lines of the log that nobody reads " * 240

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bench.set_aside.common import ConvNet, Label, adamw, arguments, begin, update
+from bench.label import Label
+from bench.set_aside.common import ConvNet, adamw, arguments, begin, update
 
 LABEL = Label(
     cause="input/loading_in_training_process", says=("num_workers", "worker", "training process", "main process")

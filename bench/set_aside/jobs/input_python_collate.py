@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(cause="input/slow_collate", says=("collate", "loader", "data loading", "num_workers"))
 BATCH, LENGTH = 16, 384

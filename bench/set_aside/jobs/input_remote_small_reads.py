@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(
     cause="input/storage_latency", says=("storage", "read", "worker", "loader", "data loading", "prefetch", "shard")

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, update
 
 LABEL = Label(cause="input/slow_workers", says=("worker", "augment", "loader", "data loading", "__getitem__"))
 BATCH, LENGTH = 96, 512

@@ -3,7 +3,8 @@
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(
     cause="input/workers_respawned",

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bench.set_aside.common import Label, adamw, arguments, begin, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, update
 
 LABEL = Label(cause="kernels/unfused_attention", says=("attention", "scaled_dot_product", "need_weights"))
 WIDTH, LENGTH = 64, 512

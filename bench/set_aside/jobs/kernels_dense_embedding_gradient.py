@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bench.set_aside.common import Label, arguments, begin, mlp
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, mlp
 
 LABEL = Label(cause="memory/dense_embedding_gradient", says=("embedding", "sparse"))
 ROWS, WIDTH, BATCH = 120_000, 32, 1024

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, update
 
 LABEL = Label(cause="kernels/float64", says=("float64", "double", "fp64"))
 

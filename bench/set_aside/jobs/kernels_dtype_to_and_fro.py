@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bench.set_aside.common import Label, adamw, arguments, begin, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, update
 
 LABEL = Label(cause="kernels/dtype_conversions", says=("cast", "dtype", "conver", "bfloat16"))
 WIDTH = 48

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, tokens, update
 
 LABEL = Label(
     cause="kernels/frozen_part_computes_gradients",

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.set_aside.common import ConvNet, Label, adamw, arguments, begin, update
+from bench.label import Label
+from bench.set_aside.common import ConvNet, adamw, arguments, begin, update
 
 LABEL = Label(cause="kernels/layout_conversion", says=("layout", "channels_last", "memory format", "contiguous"))
 

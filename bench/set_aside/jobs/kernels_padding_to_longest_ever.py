@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, tokens, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, tokens, train_text
 
 LABEL = Label(cause="kernels/padding", says=("padding", "padded", "pad "))
 LONGEST, BATCH = 192, 8

@@ -3,7 +3,8 @@
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, train_text
 
 LABEL = Label(cause="kernels/needless_recomputation", says=("recomput", "checkpointing", "activation checkpoint"))
 

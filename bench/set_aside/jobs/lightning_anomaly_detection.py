@@ -6,7 +6,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from bench.set_aside.common import Label, adamw, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin
 
 LABEL = Label(cause="host/debug_switch", says=("anomaly", "debug"), style="lightning")
 BATCH = 192

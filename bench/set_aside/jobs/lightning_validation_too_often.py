@@ -5,7 +5,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens
 
 LABEL = Label(
     cause="host/frequent_evaluation", says=("evaluat", "validation"), pattern="every 4 steps", style="lightning"

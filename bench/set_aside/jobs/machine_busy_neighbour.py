@@ -3,7 +3,8 @@
 import multiprocessing
 import os
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, train_text
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, train_text
 
 LABEL = Label(
     cause="machine/starved_cores",

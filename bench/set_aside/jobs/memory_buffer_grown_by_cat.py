@@ -3,7 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from bench.set_aside.common import Label, adamw, arguments, begin, mlp, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, mlp, update
 
 LABEL = Label(cause="memory/copies_by_concatenation", says=("cat", "preallocat", "copy", "copies", "allocat"))
 BATCH, WIDTH, KEPT = 256, 192, 60_000

@@ -4,7 +4,8 @@ import copy
 
 from torch import Tensor
 
-from bench.set_aside.common import Decoder, Label, adamw, arguments, begin, next_token_loss, tokens, update
+from bench.label import Label
+from bench.set_aside.common import Decoder, adamw, arguments, begin, next_token_loss, tokens, update
 
 LABEL = Label(cause="memory/needless_clones", says=("clone", "copy", "copies", "deepcopy", "state_dict", "allocat"))
 

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-from bench.set_aside.common import Block, Label, adamw, arguments, begin, process_group
+from bench.label import Label
+from bench.set_aside.common import Block, adamw, arguments, begin, process_group
 
 LABEL = Label(
     cause="communication/pipeline_bubble",

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from bench.set_aside.common import Label, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import arguments, begin
 
 LABEL = Label(
     cause="serving/gradient_mode", says=("inference_mode", "no_grad", "gradient", "autograd"), kind="inference"

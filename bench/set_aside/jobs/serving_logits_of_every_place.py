@@ -2,7 +2,8 @@
 
 import torch
 
-from bench.set_aside.common import Decoder, Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import Decoder, arguments, begin, tokens
 
 LABEL = Label(
     cause="serving/needless_logits",

@@ -2,7 +2,8 @@
 
 import torch
 
-from bench.set_aside.common import Label, arguments, begin, mlp
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, mlp
 
 LABEL = Label(cause="serving/batch_of_one", says=("batch",), kind="inference")
 WAITING, WIDTH = 24, 1024

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.set_aside.common import Block, Decoder, Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import Block, Decoder, arguments, begin, tokens
 
 LABEL = Label(cause="serving/no_kv_cache", says=("KV", "cache", "prefix", "keys and values"), kind="generation")
 BATCH, PROMPT = 8, 64

@@ -6,7 +6,8 @@ import random
 import torch
 from torch import Tensor, nn
 
-from bench.set_aside.common import Label, arguments, begin, tokens
+from bench.label import Label
+from bench.set_aside.common import arguments, begin, tokens
 
 LABEL = Label(
     cause="serving/sampling_in_python", says=("sampl", "tolist", "Python", "host", "topk", "sort"), kind="generation"

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.set_aside.common import Label, arguments, begin
+from bench.label import Label
+from bench.set_aside.common import arguments, begin
 
 LABEL = Label(
     cause="serving/weights_converted_each_call",

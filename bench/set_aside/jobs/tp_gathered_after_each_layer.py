@@ -7,7 +7,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from bench.set_aside.common import Label, adamw, arguments, begin, process_group, update
+from bench.label import Label
+from bench.set_aside.common import adamw, arguments, begin, process_group, update
 
 LABEL = Label(
     cause="communication/tensor_parallel_gathers",

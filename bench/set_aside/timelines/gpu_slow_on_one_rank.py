@@ -1,6 +1,6 @@
 """The device of rank 11 is slower in all its kernels, as when throttled, and 15 ranks wait for it; the twin has equal devices."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """The same work is spread over eight times as many kernels of under 2 us each; the twin runs it as few larger ones."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """The host needs 28 us per operator and the device drains its queue; the twin launches in 4 us, as compiled code or a graph does."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """Four tensor-parallel devices exchange at 12 GB/s, as with peer access off; the twin has 300 GB/s."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """The data loader holds up each step by 9 ms on every rank; in the twin batches are ready."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """The loader of rank 5 alone takes 7 ms longer in each step and the others wait in the all-reduce; the twin has equal loaders."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """loss.item() ends each step and the host cannot work ahead, so the loader's 4 ms are seen; the twin reads no value."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

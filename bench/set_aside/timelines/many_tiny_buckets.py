@@ -1,6 +1,6 @@
 """Gradients go in 128 tiny all-reduces that pay latency each; the twin sends the same bytes in eight."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

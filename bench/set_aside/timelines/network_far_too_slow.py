@@ -1,6 +1,6 @@
 """Nodes exchange gradients at 5 GB/s, as over sockets instead of InfiniBand; the twin has 40 GB/s."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """All gradients go in one all-reduce that begins only after the backward pass; the twin sends eight buckets during it."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

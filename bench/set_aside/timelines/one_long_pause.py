@@ -1,6 +1,6 @@
 """Rank 6 stops in Python for 25 ms in one of eight steps; the twin does not stop."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

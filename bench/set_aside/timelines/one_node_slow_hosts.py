@@ -1,6 +1,6 @@
 """All eight hosts' processes of the second node are slow between loader and forward pass; the twin has two equal nodes."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

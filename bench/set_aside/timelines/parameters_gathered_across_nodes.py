@@ -1,6 +1,6 @@
 """Sharded parameters are gathered over the network, slower than layers compute; in the twin the 16 devices share fast links."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """Sharded parameters are gathered and gradients scattered in each of eight micro-batches; the twin runs one large batch."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """In each step another rank's Python pauses for 6 ms, as automatic garbage collection makes it; the twin has no pauses."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

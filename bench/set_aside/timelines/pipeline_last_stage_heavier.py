@@ -1,6 +1,6 @@
 """The last pipeline stage also holds the large head and takes 60 % longer; the twin has equal stages."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, ParallelSizes, Straggler
 
 LABEL = Label(

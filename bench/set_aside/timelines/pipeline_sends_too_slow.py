@@ -1,6 +1,6 @@
 """Pipeline stages on four nodes send activations at 2 GB/s, longer than a micro-batch computes; the twin has 40 GB/s."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(

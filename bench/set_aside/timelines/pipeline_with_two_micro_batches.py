@@ -1,6 +1,6 @@
 """A pipeline of four stages runs two micro-batches and mostly waits; the twin runs sixteen."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """Python of rank 0 pauses 5 ms before each forward pass, for it alone writes logs; the twin does not pause."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """A tensor-parallel group of 16 spans two nodes; the twin keeps groups of eight inside a node and two data-parallel copies."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """From the fifth step on the device of rank 2 is half as fast, as when it overheats; the twin stays cool."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

@@ -1,6 +1,6 @@
 """Texts differ in length, and in each step some other rank has the longest to compute; the twin has equal work."""
 
-from bench.set_aside.common import Label
+from bench.label import Label
 from redline.testing.jobspec import JobSpec, Straggler
 
 LABEL = Label(

@@ -51,11 +51,19 @@ def loader_names(analysis: RankAnalysis) -> dict[str, str]:
 
 
 def _free_cores(analysis: RankAnalysis) -> int | None:
-    """For the workers of one rank, if all ranks are on this machine; None where its cores are not known."""
-    machine = analysis.timeline.evidence.machine
+    """For the workers of one rank, if all ranks are on this machine; None where its cores are not known.
+
+    A process that is seen to leave its own core idle, as one does that waits for storage, leaves it to a worker.
+    """
+    evidence = analysis.timeline.evidence
+    machine, steps = evidence.machine, evidence.steps
     known = [cores for cores in (machine.cores_allowed, machine.quota_cores) if cores]
+    if not known:
+        return None
+    length_ns = int((steps.end_ns - steps.begin_ns).sum())
+    used = min(int(steps.process_cpu_ns.sum()) / length_ns, 1.0) if length_ns else 1.0
     ranks = max(analysis.timeline.metadata.world_size, 1)
-    return max(int(min(known)) // ranks - 1, 0) if known else None
+    return max(round(int(min(known)) // ranks - used), 0)
 
 
 def _more_workers(loader: LoaderFacts, free: int) -> int:

@@ -8,6 +8,7 @@ from redline.findings.evidence import Evidence
 from redline.report.diagnose.finding_messages import sentence
 from tests.conftest import Event, document, op, span
 from tests.unit.findings.conftest import calls, found, step
+from tests.unit.findings.host_record import BASE_NS, counters
 from tests.unit.findings.rules.communication.conftest import alike, base, exchanged
 from tests.unit.findings.rules.conftest import call, later_step
 from tests.unit.findings.rules.host.conftest import optimizer
@@ -60,6 +61,13 @@ def test_workers_are_as_many_as_there_are_cores_for(
     fix = said(found(data)[code].fix)
     assert advice in fix
     assert "batch_size" not in fix
+
+
+@pytest.mark.parametrize(("busy", "advice"), [(0.3, "num_workers=1,"), (0.9, "No core is left")])
+def test_a_process_that_waits_for_storage_leaves_its_core_to_a_worker(busy: float, advice: str) -> None:
+    known = evidence(0, 1) | {"steps": counters((0, 1000), cpu=[1000 * busy], waited=[0])}
+    data = document(loading_for(100, ALONE), baseTimeNanoseconds=BASE_NS, redline=known)
+    assert advice in said(found(data)["RL-D01"].fix)
 
 
 def test_a_job_on_a_cpu_pins_nothing() -> None:

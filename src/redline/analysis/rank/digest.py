@@ -125,7 +125,7 @@ class Digest:
     phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
     step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
     step_queue_ns: tuple[int, ...] = ()  # how long the training thread was ready in each step and had no core
-    packed_hooks: PackedIntervals = NO_TIME
+    packed_fsdp_hooks: PackedIntervals = NO_TIME
 
     @property
     def exposed(self) -> Intervals:
@@ -135,7 +135,7 @@ class Digest:
     @property
     def fsdp_hooks(self) -> Intervals:
         """When a rank that computes on its CPU is in hooks of FSDP; none on a GPU, which computes meanwhile."""
-        return self.packed_hooks.unpacked()
+        return self.packed_fsdp_hooks.unpacked()
 
 
 def digest_of(
@@ -164,7 +164,7 @@ def digest_of(
         phases=analysis.phases.sums,
         step_work=_step_work(analysis),
         step_queue_ns=_step_queue_ns(analysis),
-        packed_hooks=PackedIntervals.of(_fsdp_hooks(analysis)),
+        packed_fsdp_hooks=PackedIntervals.of(_fsdp_hooks(analysis)),
     )
 
 

@@ -91,7 +91,7 @@ class _Wire:
     phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
     step_work: tuple[Amount, ...] = ()  # the same
     step_queue_ns: tuple[Duration, ...] = ()
-    fsdp_hooks: bytes = b"\x08"  # starts and ends
+    fsdp_hooks: bytes = b"\x08"  # starts and ends, here of no hook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ def _shortened(digest: Digest, kept: _Kept) -> Digest:
         spent=PackedSpent.of(digest.spent.unpacked().take(first)),
         series=digest.series[:used] if left_out["exchanges"] else digest.series,
         packed_exposed=PackedIntervals.of(exposed),
-        packed_hooks=PackedIntervals.of(_merged(digest.fsdp_hooks, kept.intervals)),
+        packed_fsdp_hooks=PackedIntervals.of(_merged(digest.fsdp_hooks, kept.intervals)),
         left_out={**digest.left_out, **{what: count for what, count in left_out.items() if count > 0}},
     )
 
@@ -339,7 +339,7 @@ def _digest(wire: _Wire) -> Digest:
         phases=wire.phases,
         step_work=wire.step_work,
         step_queue_ns=wire.step_queue_ns,
-        packed_hooks=PackedIntervals.of(hooks),
+        packed_fsdp_hooks=PackedIntervals.of(hooks),
     )
 
 

@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 def test_every_field_returns_as_it_was(tmp_path: Path) -> None:
     digest = job()[0]
     hooks = PackedIntervals.of(Intervals(*(digest.window_ns[0] + np.array([[10, 500], [200, 900]]))))
-    digest = replace(digest, packed_hooks=hooks, step_work=(5, 6), step_queue_ns=(0, 7))
+    digest = replace(digest, packed_fsdp_hooks=hooks, step_work=(5, 6), step_queue_ns=(0, 7))
     assert len(digest.exchanges)
     assert digest.doing
     path = tmp_path / "rank-00000.digest"
