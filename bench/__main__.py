@@ -24,7 +24,7 @@ def main(words: Sequence[str] | None = None) -> int:
         names = [*options.names, *(SAMPLE if options.sample else ())]
         cases = cases_in(options.cases, names)
         if options.cases == HERE and not names:
-            cases += cases_in(SET_ASIDE)
+            cases += [case for folder in SET_ASIDE for case in cases_in(folder)]
     except ValueError as error:
         print(f"python -m bench: {error}", file=sys.stderr)
         return 2
@@ -56,7 +56,7 @@ def scored(cases: Sequence[Case], out: Path, *, repeats: int, jobs: int = 1, aga
 
 def _place(case: Case, out: Path) -> Path:
     """Where its result is: a case set aside may have the name of an open one."""
-    folder = out / SET_ASIDE.name if case.is_set_aside else out
+    folder = out / case.group
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

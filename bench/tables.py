@@ -100,9 +100,11 @@ def total_row(name: str, totals: Totals) -> Row:
 
 def total_rows(rows: Sequence[Scored]) -> list[Row]:
     """Open cases and those set aside, and each kind of them."""
-    aside = [row for row in rows if row.case.is_set_aside]
-    opened = [row for row in rows if not row.case.is_set_aside]
-    return [*_rows_of_kinds("open: " if aside else "", opened), *_rows_of_kinds("set aside: ", aside)]
+    groups: dict[str, list[Scored]] = {}
+    for row in rows:
+        groups.setdefault(row.case.group, []).append(row)
+    names = {group: f"{group or 'open'}: " if len(groups) > 1 else "" for group in groups}
+    return [row for group, chosen in groups.items() for row in _rows_of_kinds(names[group], chosen)]
 
 
 def _rows_of_kinds(before: str, rows: Sequence[Scored]) -> list[Row]:

@@ -23,8 +23,8 @@ def runs_backward(analysis: RankAnalysis) -> bool:
     return len(analysis.passes.backward) > 0
 
 
-def heaviest_layers(analysis: RankAnalysis) -> LayerCalls | None:
-    """Of the weights' shape on which most time is spent; None where no product has recorded shapes."""
+def heaviest_layers(analysis: RankAnalysis) -> list[LayerCalls]:
+    """By the shape of their weights, from the one on which most time is spent; without those of unknown shapes."""
     timeline, spans = analysis.timeline, analysis.timeline.spans
     calls = operators_in_steps(analysis)
     calls = outermost(analysis, calls[matching(timeline, calls, lambda name: name in PRODUCTS)])
@@ -34,19 +34,19 @@ def heaviest_layers(analysis: RankAnalysis) -> LayerCalls | None:
         product = product_of(timeline.text(name), timeline.text(text))
         if product is not None and product.batch == 1:
             by_weights.setdefault((product.inner, product.columns), []).append((row, product.rows))
-    if not by_weights:
-        return None
-    heaviest = max(by_weights.values(), key=lambda listed: int(spans.dur_ns[[row for row, _ in listed]].sum()))
-    row, rows = np.array(heaviest, np.int64).T
-    return LayerCalls(row=row, rows=rows)
+    columns = [np.array(listed, np.int64).T for listed in by_weights.values()]
+    columns.sort(key=lambda column: -int(spans.dur_ns[column[0]].sum()))
+    return [LayerCalls(row=row, rows=rows) for row, rows in columns]
 
 
 def steady_growth(rows: I64, least_calls: int) -> int:
     """By how many rows each call of a model has more than the one before it; 0 where they do not grow steadily.
 
-    Layers of one call have the same rows, so repetitions count once.
+    Layers of one call have the same rows, so repetitions count once. Where a request ends, the next one begins anew.
     """
     changed = rows[np.append(True, np.diff(rows) != 0)] if len(rows) else rows
-    growth = np.diff(changed)
-    is_steady = len(changed) >= least_calls and bool((growth == growth[0]).all()) and growth[0] > 0
+    requests = np.split(changed, np.flatnonzero(np.diff(changed) < 0) + 1)
+    longest = max(requests, key=len)
+    growth = np.concatenate([np.diff(request) for request in requests])
+    is_steady = len(longest) >= least_calls and bool((growth == growth[0]).all())
     return int(growth[0]) if is_steady else 0

@@ -7,12 +7,15 @@ import numpy as np
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.findings.operator_cost import marked, operators_in_steps, where_arguments
+from redline.findings.operator_cost import argument_texts, marked, operators_in_steps, where_arguments
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 from redline.work.sizes import is_channels_first, is_channels_last, shapes_of, types_of
+
+AS_OFTEN = 0.5  # back as to: a loss is converted once, and what is computed in another type often both ways
+_FLOATS = {"float", "double", "c10::Half", "c10::BFloat16"}  # as the profiler names them
 
 
 def layout_conversions(analysis: RankAnalysis) -> I64:
@@ -35,6 +38,34 @@ def plain_copies(analysis: RankAnalysis) -> I64:
     copies = _copies_where(analysis, _is_plain)
     if analysis.on_gpu:
         copies = copies[~_leaves_device(analysis, copies)]
+    return _asked(analysis, copies)
+
+
+def type_round_trips(analysis: RankAnalysis) -> I64:
+    """Rows of conversions between two floating-point types that the program called, if it converts back as often.
+
+    Those of autocast are not among them: an operator calls them.
+    """
+    timeline = analysis.timeline
+    rows = operators_in_steps(analysis)
+    rows = rows[matching(timeline, rows, schema.is_tensor_copy)]
+    _, types, _ = argument_texts(timeline, rows)
+    pairs = [types_of(timeline.text(text))[:2] for text in types.tolist()]
+    by_pair: dict[tuple[str, ...], list[int]] = {}
+    for row, pair in zip(rows.tolist(), pairs, strict=True):
+        if len(set(pair)) == 2 and _FLOATS.issuperset(pair):
+            by_pair.setdefault(pair, []).append(row)
+    chosen = [
+        row
+        for pair, listed in by_pair.items()
+        if len(by_pair.get(pair[::-1], ())) >= AS_OFTEN * len(listed)
+        for row in listed
+    ]
+    return _asked(analysis, np.array(chosen, np.int64))
+
+
+def _asked(analysis: RankAnalysis, copies: I64) -> I64:
+    """Rows of what the program called that made these copies."""
     spans = analysis.timeline.spans
     rows = operators_in_steps(analysis)
     rows = rows[matching(analysis.timeline, rows, schema.is_asked_copy)]

@@ -356,6 +356,11 @@ _LAYER_OPERATOR = re.compile(
 _COPYING_OPERATOR = re.compile(r"^aten::(copy_|fill_|zero_|_to_copy|contiguous|clone)$")
 
 
+def is_python_function(operator_name: str) -> bool:
+    """Whether an operator is an autograd function that was written in Python: it has no namespace."""
+    return operator_name.isidentifier() and not is_bookkeeping_operator(operator_name)
+
+
 def is_blocking_call(name: str) -> bool:
     """Whether a runtime or driver call returns only after the device has done something."""
     return _BLOCKING_CALL.search(name) is not None
@@ -416,6 +421,11 @@ def is_dense_embedding_gradient(name: str) -> bool:
 
 def is_padding(name: str) -> bool:
     return name == "aten::constant_pad_nd"
+
+
+def pads_rows(name: str) -> bool:
+    """Whether an operator makes a batch of rows of different lengths."""
+    return name == "aten::pad_sequence"
 
 
 def is_cat(name: str) -> bool:

@@ -65,7 +65,8 @@ def test_a_bound_holds_if_it_is_not_below_the_interval_of_the_gain(low: float, h
 def test_every_cause_is_listed_with_few_codes() -> None:
     table = causes_of(HERE)
     assert {case.label.cause for case in cases_in(HERE)} <= table.keys()
-    assert {case.label.cause for case in cases_in(SET_ASIDE)} <= causes_of(HERE, SET_ASIDE).keys()
+    for folder in SET_ASIDE:
+        assert {case.label.cause for case in cases_in(folder)} <= causes_of(HERE, folder).keys()
     assert max(map(len, table.values())) <= 3
 
 

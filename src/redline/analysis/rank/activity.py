@@ -86,7 +86,7 @@ def _of_gpu(timeline: Timeline, rows: I64) -> DeviceActivity:
 
 def _of_cpu(timeline: Timeline) -> DeviceActivity:
     spans = timeline.spans
-    row, start_ns, end_ns = _own_time(timeline)
+    row, start_ns, end_ns = _without_exchanges(timeline, *_own_time(timeline))
     copies = matching(timeline, row, schema.is_copying_operator)
     compute = Owned.of(row[~copies], start_ns[~copies], end_ns[~copies])
     moved = Owned.of(row[copies], start_ns[copies], end_ns[copies])
@@ -116,6 +116,23 @@ def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
     row, start_ns, end_ns = (np.concatenate([part[place] for part in parts]) for place in range(3))
     order = np.argsort(spans.lane[row], kind="stable")
     return row[order], start_ns[order], end_ns[order]
+
+
+def _without_exchanges(timeline: Timeline, row: I64, start_ns: I64, end_ns: I64) -> tuple[I64, I64, I64]:
+    """Without what of autograd functions written in Python lies in an exchange: they wait for other threads."""
+    spans, exchanges = timeline.spans, timeline.spans.rows_of(Kind.COMMUNICATION)
+    waits = matching(timeline, row, schema.is_python_function)
+    if not len(exchanges) or not waits.any():
+        return row, start_ns, end_ns
+    exchanging = Intervals.union_of(spans.start_ns[exchanges], spans.end_ns[exchanges])
+    parts = [(row[~waits], start_ns[~waits], end_ns[~waits])]
+    for _, here in grouped(spans.lane[row[waits]]):
+        chosen = np.flatnonzero(waits)[here]
+        starts, ends, places = _apart_from(exchanging, start_ns[chosen], end_ns[chosen], chosen)
+        parts.append((row[places], starts, ends))
+    rows, starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((starts, spans.lane[rows]))
+    return rows[order], starts[order], ends[order]
 
 
 def _outside_loaders(

@@ -63,6 +63,7 @@ class Facts:
     fabric_bytes_per_s: Measure  # of the machine, to all others of its domain; 0 where it is not known
     pair_bytes_per_s: Measure  # to one other of them
     fabric_devices: Count  # how many devices that domain has
+    nic_bytes_per_s: Measure = 0.0  # of each device to other nodes, in a usual server; older digests do not say
     trace_ns: Duration  # from the first to the last event, watchdogs included
     device_window_ns: Duration  # from the first to the last piece of device work
     computing_ns: Duration
@@ -239,6 +240,7 @@ def _facts(analysis: RankAnalysis, why_no_machine: str) -> Facts:
         fabric_bytes_per_s=_figure(machine, "fabric_bytes_per_s"),
         pair_bytes_per_s=_figure(machine, "pair_bytes_per_s"),
         fabric_devices=round(_figure(machine, "fabric_devices")),
+        nic_bytes_per_s=_figure(machine, "nic_bytes_per_s"),
         trace_ns=timeline.window_ns[1] - timeline.window_ns[0],
         device_window_ns=int(busy.end[-1] - busy.start[0]) if len(busy) else 0,
         computing_ns=activity.computing.length_ns,

@@ -57,7 +57,8 @@ def check_exchanges(exchanges: Exchanges, spent: I64, series: Sequence[Collectiv
 
 def check_rates(facts: Facts, arithmetic: Sequence[Arithmetic]) -> None:
     """Zero says that one is not known; what is divided by one that is hardly more has no end."""
-    rates = (facts.fabric_bytes_per_s, facts.pair_bytes_per_s, *(peak.peak_flops_per_s for peak in arithmetic))
+    links = (facts.fabric_bytes_per_s, facts.pair_bytes_per_s, facts.nic_bytes_per_s)
+    rates = (*links, *(peak.peak_flops_per_s for peak in arithmetic))
     _expect(all(rate == 0 or rate >= 1 for rate in rates), "a rate of a machine is next to nothing")
 
 

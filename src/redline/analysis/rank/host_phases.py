@@ -90,7 +90,7 @@ class _Mark:
 def host_phases_of(timeline: Timeline, passes: Passes, window_ns: tuple[int, int]) -> HostPhases:
     marks = _disjoint(_marks(timeline, passes, window_ns), window_ns)
     trains = any(mark.kind in (_Kind.BACKWARD, _Kind.OPTIMIZER) for mark in marks)
-    pieces = _pieces(marks, _Unmarked(timeline, trains=trains), window_ns)
+    pieces = _pieces(marks, _Unmarked(timeline, passes.backward.start, trains=trains), window_ns)
     start_ns, phase = [window_ns[0]], [PHASES.index(Phase.BETWEEN)]
     for from_ns, of in pieces:
         if from_ns == start_ns[-1]:  # the one before has no length
@@ -215,12 +215,12 @@ def _inside_operator(timeline: Timeline, rows: I64) -> Mask:
 class _Unmarked:
     """Phases of the time between two marks."""
 
-    def __init__(self, timeline: Timeline, *, trains: bool) -> None:
+    def __init__(self, timeline: Timeline, passes_ns: I64, *, trains: bool) -> None:
         self._trains = trains
         self._forward_ns = _forward_starts_ns(timeline) if trains else np.empty(0, np.int64)
         self._numbered_ns = _starts_ns(timeline, _numbered(timeline)) if trains else np.empty(0, np.int64)
         self._active = Intervals.empty() if trains else _active(timeline)
-        self._between = WorkBetween(timeline, _forward_lane(timeline))
+        self._between = WorkBetween(timeline, _forward_lane(timeline), passes_ns)
 
     def course(self, before: _Mark, after: _Mark) -> Iterator[tuple[int, Phase]]:
         """From when each phase lasts, in order, from the one mark to the other."""

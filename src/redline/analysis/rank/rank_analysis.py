@@ -21,6 +21,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
 from redline.trace.steps import ENGINE_ANCHOR
 
 Floats = npt.NDArray[np.float64]
@@ -144,6 +145,12 @@ class RankAnalysis:
     @cached_property
     def waits(self) -> Waits:
         return waits_of(self.timeline)
+
+    @cached_property
+    def compiling(self) -> Intervals:
+        """When torch.compile compiled."""
+        rows = self.rows_named(schema.is_compilation, Kind.OPERATOR)
+        return Intervals.union_of(self.timeline.spans.start_ns[rows], self.timeline.spans.end_ns[rows])
 
     def idle_after(self, held_up: Intervals) -> Intervals:
         """Time that holding up the host can have cost the device; on a CPU, host and device are the same.

@@ -224,3 +224,11 @@ def test_waiting_for_a_functional_collective_is_not_computing(tmp_path: Path) ->
     found = activity_of(read_one(document(events), tmp_path))
     assert found.device == "cpu"
     assert found.computing.length_ns == 20_000
+
+
+def test_a_function_written_in_python_waits_for_its_exchange() -> None:
+    """What of its own time no exchange runs in may be anything, so it counts as computing."""
+    exchange = region("gloo:all_to_all", 20, 60, tid=7)
+    found = activity([op("_AllToAll", 10, 80), op("aten::mm", 30, 10), exchange])
+    assert micros(found.computing) == [(0, 10), (20, 30), (70, 80)]
+    assert micros(found.communicating) == [(10, 20), (30, 70)]

@@ -294,3 +294,26 @@ def test_every_nanosecond_of_anything_is_in_one_cell(drawn: list[tuple[str, int,
     assert sum(time.length_ns for time in found.phases.cells.values()) == hi - lo
     assert np.array_equal(found.phases.total.sum(axis=0) >= 0, np.ones(len(KINDS), bool))
     assert sum(found.phases.of(phase) for phase in Phase) == found.steps_ns
+
+
+def evaluated(*no_grad: Sequence[float]) -> list[dict[str, float]]:
+    """Phases of steps of 100 us, each with layers that autograd does not number at these times before its forward."""
+    events = []
+    for number, times in enumerate(no_grad):
+        at = 100 * number
+        events += [step(at, 100, number), *(op("aten::mm", at + time, 10) for time in times)]
+        events += [forward(at + 60, 10, number + 1), backward(at + 70, 20, number + 1), region(OPTIMIZER, at + 90, 10)]
+    return [phases(events, number) for number in range(len(no_grad))]
+
+
+def test_layers_without_gradients_that_few_steps_have_are_an_evaluation() -> None:
+    found = evaluated((), (), (10, 20, 40), ())
+    assert found[2]["between"] == 60
+    assert found[2]["forward"] == 10
+
+
+def test_layers_without_gradients_that_all_steps_have_begin_the_forward_pass() -> None:
+    """They are frozen; an evaluation comes before them."""
+    found = evaluated((50,), (50,), (10, 30, 50), (50,))
+    assert [one["forward"] for one in found] == [20, 20, 20, 20]
+    assert found[2]["between"] == 50

@@ -1,6 +1,8 @@
-"""RL-N11: large collectives inside a node are far slower than its links."""
+"""RL-N11: large collectives are far slower than the links inside a node, or than the network of a usual server."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +17,11 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
 
-LARGE_BYTES = 32_000_000  # below this, latency is part of the time
-SLOW_SHARE = 0.6  # of the link
+LARGE_BYTES = 4_000_000  # a smaller one is mostly latency
+LATENCY_NS = 100_000  # of a collective among few ranks, at most
+LATENCY_PER_RANK_NS = 10_000
+SLOW_SHARE = 0.6  # of the link inside a node
+SLOW_NETWORK_SHARE = 0.3  # of one network card for each device: servers differ more in their networks
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class _Slow:
     """Collectives of one kind and size that use less of their link than they could."""
 
     row: CollectiveRow
-    link_bytes_per_s: float
+    link_bytes_per_s: float  # the most that it can be
+    across_nodes: bool = False
 
     @property
     def bus_bytes_per_s(self) -> float:
@@ -35,7 +41,18 @@ class _Slow:
         return 1 - self.bus_bytes_per_s / self.link_bytes_per_s
 
 
+@dataclass(frozen=True)
+class _Links:
+    """Of a machine; 0 where one is not known."""
+
+    fabric_bytes_per_s: float
+    pair_bytes_per_s: float
+    nic_bytes_per_s: float
+    devices: int
+
+
 _Kind = tuple[str, int, int]
+_Node = tuple[int, str]
 
 
 def _kind(exchange: CollectiveSeries | CollectiveRow) -> _Kind:
@@ -66,52 +83,68 @@ def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Int
 
 def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     """By kind, in the order of the table."""
-    facts = {
-        (rank.facts.fabric_bytes_per_s, rank.facts.pair_bytes_per_s, rank.facts.fabric_devices)
-        for rank in diagnosis.ranks
+    machines = {
+        _Links(facts.fabric_bytes_per_s, facts.pair_bytes_per_s, facts.nic_bytes_per_s, facts.fabric_devices)
+        for facts in (rank.facts for rank in diagnosis.ranks)
     }
-    if len(facts) > 1:
+    if len(machines) > 1:
         return {}
-    (machine,) = facts
-    by_kind = {}
-    for row in diagnosis.collectives:
-        if row.collective not in ENDS_TOGETHER or row.payload_bytes < LARGE_BYTES or not row.matched:
-            continue
-        slow = _Slow(row, _link(row.group_size, *machine))
-        if slow.link_bytes_per_s and 0 < slow.bus_bytes_per_s < SLOW_SHARE * slow.link_bytes_per_s:
-            by_kind[_kind(row)] = slow
-    return _in_one_node(by_kind, diagnosis) if by_kind else {}
+    (links,) = machines
+    large = {
+        _kind(row): row
+        for row in diagnosis.collectives
+        if row.collective in ENDS_TOGETHER and row.payload_bytes >= LARGE_BYTES and row.matched
+    }
+    slow = {}
+    for kind, groups in _groups(diagnosis, large).items():
+        found = _slow_one(large[kind], groups, links)
+        if found is not None:
+            slow[kind] = found
+    return slow
 
 
-def _link(group_size: int, fabric: float, pair: float, devices: int) -> float:
+def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: _Links) -> _Slow | None:
+    bus_bytes_per_s = (row.bus_bytes_per_s or 0.0) * row.typical_ns / _transfer_ns(row)
+    if all(len(members) == 1 for members in nodes):
+        link = _inside(row.group_size, links)
+        return _Slow(row, link) if 0 < bus_bytes_per_s < SLOW_SHARE * link else None
+    if not 0 < bus_bytes_per_s < SLOW_NETWORK_SHARE * links.nic_bytes_per_s:
+        return None
+    cards = max(count for members in nodes for count in members.values())
+    return _Slow(row, min(cards * links.nic_bytes_per_s, links.fabric_bytes_per_s or math.inf), across_nodes=True)
+
+
+def _transfer_ns(row: CollectiveRow) -> float:
+    """What of its time is not latency; at least a fifth, so that a short one does not become fast."""
+    return max(row.typical_ns - LATENCY_NS - LATENCY_PER_RANK_NS * row.group_size, row.typical_ns / 5, 1.0)
+
+
+def _inside(group_size: int, links: _Links) -> float:
     """What a device can send to the others of such a group inside its node; 0 where that is not known."""
-    if not 1 < group_size <= devices:
+    if not 1 < group_size <= links.devices:
         return 0.0
-    if pair:
-        return min(fabric, pair * (group_size - 1))
-    return fabric if group_size == devices else 0.0  # a mesh: fewer devices have fewer links
+    if links.pair_bytes_per_s:
+        return min(links.fabric_bytes_per_s, links.pair_bytes_per_s * (group_size - 1))
+    # a mesh: fewer devices have fewer links
+    return links.fabric_bytes_per_s if group_size == links.devices else 0.0
 
 
-def _in_one_node(slow: Mapping[_Kind, _Slow], diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
-    """Those whose ranks are, in every group, neighbours on one host, as launchers number them."""
-    groups: dict[_Kind, set[tuple[int, ...]]] = {kind: set() for kind in slow}
+def _groups(diagnosis: Diagnosis, kinds: Container[_Kind]) -> dict[_Kind, list[Counter[_Node]]]:
+    """Of each kind of collective how many ranks of each of its groups are in which node, as launchers number them."""
+    devices = max(diagnosis.ranks[0].facts.fabric_devices, 1)
+    hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks if rank.origin.host}
+    usual_hosts = {number // devices: host for number, host in hosts.items()}  # for ranks that were not recorded
+    anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
+    by_kind: dict[_Kind, set[tuple[int, ...]]] = {}
     for rank in diagnosis.ranks:
         for series in rank.series:
-            if _kind(series) in groups:
-                groups[_kind(series)].add(series.ranks)
-    devices = diagnosis.ranks[0].facts.fabric_devices
-    anywhere = tuple(range(diagnosis.world_size or devices + 1))  # where a group is known by name only
-    hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks}
-    return {
-        kind: of_kind
-        for kind, of_kind in slow.items()
-        if all(_is_node(ranks or anywhere, devices, hosts) for ranks in groups[kind])
-    }
+            if _kind(series) in kinds:
+                by_kind.setdefault(_kind(series), set()).add(series.ranks or anywhere)
 
+    def node_of(number: int) -> _Node:
+        return number // devices, hosts.get(number) or usual_hosts.get(number // devices, "")
 
-def _is_node(ranks: Sequence[int], devices: int, hosts: Mapping[int, str]) -> bool:
-    known = {hosts.get(rank, "") for rank in ranks} - {""}
-    return min(ranks) // devices == max(ranks) // devices and len(known) <= 1
+    return {kind: [Counter(map(node_of, group)) for group in groups] for kind, groups in by_kind.items()}
 
 
 def _figures(slow: _Slow) -> dict[str, float]:
@@ -120,6 +153,7 @@ def _figures(slow: _Slow) -> dict[str, float]:
         "ranks": float(slow.row.group_size),
         "bus_bytes_per_s": slow.bus_bytes_per_s,
         "link_bytes_per_s": slow.link_bytes_per_s,
+        "across_nodes": float(slow.across_nodes),
     }
 
 
@@ -137,6 +171,12 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
             "step_ns": totals.step_ns,
         },
     )
+    if figures["across_nodes"]:
+        yield Evidence(
+            "These ranks are in several nodes: the link is the network of a usual server with this device, and none of "
+            "its collectives should be below {network_share} of one network card.",
+            {"network_share": SLOW_NETWORK_SHARE},
+        )
 
 
 RULE = Rule(

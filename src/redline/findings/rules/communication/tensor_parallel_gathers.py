@@ -14,13 +14,15 @@ from redline.findings.sharding import groups_of, parameter_gathers
 
 LEAST_SHARE = 0.03  # of the step
 LEAST_PER_STEP = 4  # one gathers the logits at the end, two or three numbers of a metric
+MUCH_SHARE = 0.1  # of the step: then a single one matters too
 LEAST_BYTES = 16 * 1024  # of each: metrics are smaller
 
 
 def match_job(diagnosis: Diagnosis) -> JobMatch | None:
     chosen = [_gathers(rank) for rank in diagnosis.ranks]
     count = sum(int(mask.sum()) for mask in chosen)
-    if count < LEAST_PER_STEP * diagnosis.rank_steps or not matter(diagnosis, chosen, LEAST_SHARE):
+    few = count < LEAST_PER_STEP * diagnosis.rank_steps
+    if not matter(diagnosis, chosen, MUCH_SHARE if few else LEAST_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
     return JobMatch(

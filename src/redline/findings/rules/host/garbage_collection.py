@@ -21,13 +21,13 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def collecting(analysis: RankAnalysis) -> Intervals:
-    """When the collector ran."""
+    """When the collector ran; but for the compiler's garbage, which RL-H11 is about."""
     spans, recorded = analysis.timeline.spans, analysis.timeline.evidence.collections
     rows = analysis.rows_named(schema.is_garbage_collection, Kind.PYTHON)
     pauses = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
     if recorded is not None:  # by Python itself; with stacks, the same runs stand in the trace as well
         pauses |= Intervals.union_of(recorded.begin_ns, recorded.begin_ns + recorded.dur_ns)
-    return pauses
+    return pauses - analysis.compiling
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

@@ -7,15 +7,12 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
-from redline.timeline.timeline import Kind
-from redline.trace import schema
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Compilation in the first recorded step alone may be the warm-up; where later ones compile too, it counts."""
-    spans, ledger = analysis.timeline.spans, analysis.ledger
-    rows = analysis.rows_named(schema.is_compilation, Kind.OPERATOR)
-    compiling = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & analysis.in_steps
+    ledger = analysis.ledger
+    compiling = analysis.compiling & analysis.in_steps
     later = compiling & Intervals.union_of(ledger.start_ns[1:], ledger.end_ns[1:])
     if not len(later):
         return None

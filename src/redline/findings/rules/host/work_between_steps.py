@@ -21,8 +21,9 @@ from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
 
 LEAST_SHARE = 0.05  # of the steps: a log line and a scheduler of learning rates take less
-MANY_OPERATORS = 50  # per step that compute or read: fewer are calls on whole tensors, not a loop
+MANY_OPERATORS = 20  # per step that compute or read: fewer are calls on whole tensors, not a loop
 MANY_READS = 5  # per step: a loss, an accuracy and a norm are ordinary
+LARGEST_SHARE = 0.5  # of the time between steps, that one operator takes
 KIND_SHARE = 0.3  # of the time between steps: a kind with less does not say what it goes to
 
 
@@ -39,11 +40,12 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     operators = _operators(analysis, on_host)
     kinds, sites = kinds_in(evidence, on_host), call_sites(evidence, on_host, around_models, late_ns=0)
     host_ns = (phases.time(Phase.BETWEEN, PhaseKind.HOST) & steps).length_ns
+    count = int(np.count_nonzero(steps.contains(ledger.start_ns)))
     is_python = bool(sites) and host_ns >= LEAST_SHARE * steps.length_ns
     is_known = max(kinds.values(), default=0) >= KIND_SHARE * claim.length_ns
     reads = _count(analysis, operators, schema.reads_scalar)
     computing = len(operators) - _count(analysis, operators, _only_moves)
-    is_loop = computing + reads >= MANY_OPERATORS * np.count_nonzero(steps.contains(ledger.start_ns))
+    is_loop = computing + reads >= MANY_OPERATORS * count
     if not (is_python or is_known or is_loop):
         return None
     return RuleMatch(
@@ -57,8 +59,20 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
             "site_ns": float(sites[0].time_ns if sites else 0),
             **{f"{kind}_ns": float(kinds.get(kind, 0)) for kind in WorkKind},
         },
-        names={"site": sites[0].site if sites else "", "calls": sites[0].calls if sites else ""},
+        names={
+            "site": sites[0].site if sites else "",
+            "calls": sites[0].calls if sites else "",
+            "operator": _largest(analysis, operators, claim.length_ns),
+        },
     )
+
+
+def _largest(analysis: RankAnalysis, operators: I64, between_ns: int) -> str:
+    """The operator that takes most of the time; "" where it is less than half of it."""
+    spans = analysis.timeline.spans
+    sums_ns = np.bincount(spans.name[operators], spans.dur_ns[operators], minlength=1)
+    name = int(sums_ns.argmax())
+    return analysis.timeline.text(name) if sums_ns[name] >= LARGEST_SHARE * between_ns else ""
 
 
 def _operators(analysis: RankAnalysis, time: Intervals) -> I64:
@@ -143,7 +157,12 @@ def _what_by_operators(totals: MatchTotals, values: dict[str, float]) -> Evidenc
             "do: one call for all tensors, such as torch._foreach_lerp_ for an EMA, or every 100 steps.",
             {"computing": round(totals.per_step("computing"))},
         )
-    calls = totals.names["calls"]
+    return _where(totals.names["operator"], totals.names["calls"])
+
+
+def _where(operator: str, calls: str) -> Evidence:
+    if operator:
+        return Evidence("Most of it is the operator {operator}.", {"operator": operator})
     if calls:
         return Evidence("Python works there, mostly in {calls}.", {"calls": calls})
     return Evidence("Python works there, outside operators.")
@@ -165,6 +184,6 @@ RULE = Rule(
         "site_ns",
         *(f"{kind}_ns" for kind in WorkKind),
     ),
-    names=("site", "calls"),
+    names=("site", "calls", "operator"),
     least_share=LEAST_SHARE,
 )

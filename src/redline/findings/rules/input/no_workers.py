@@ -15,6 +15,7 @@ from redline.timeline.timeline import Kind
 from redline.trace import schema
 
 WAITING_SHARE = 0.03  # of the step
+IDLE_SHARE = 0.5  # of the time in the loader
 NAMES = ("use", "target", "dataset", "workers", "free")
 
 
@@ -23,7 +24,10 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatch | None:
-    """All of the time in the loader is claimed: while the host loads, it launches nothing for later either."""
+    """All of the time in the loader: while the host loads, it launches nothing for later either.
+
+    Of a GPU that mostly computes on meanwhile only what it is idle: its queue was long enough.
+    """
     spans = analysis.timeline.spans
     rows = analysis.rows_named(is_meant, Kind.ANNOTATION)
     time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]) & analysis.in_steps
@@ -31,7 +35,8 @@ def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatc
     if waiting_ns <= WAITING_SHARE * analysis.steps_ns:
         return None
     figures = {"loading_ns": float(time.length_ns), "waiting_ns": float(waiting_ns)}
-    return RuleMatch(claim=time, figures=figures, names=loader_names(analysis))
+    claim = time if waiting_ns >= IDLE_SHARE * time.length_ns else time - analysis.activity.busy
+    return RuleMatch(claim=claim, figures=figures, names=loader_names(analysis))
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

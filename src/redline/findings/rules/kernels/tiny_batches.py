@@ -42,7 +42,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     is_one_by_one = time_ns[few & (samples == 1)].sum() >= SHARE * time_ns.sum()
     if passes >= 2:
         claim = _later_passes(analysis)
-    elif is_one_by_one and (_runs_repeatedly(analysis, len(rows)) if passes else _answers_requests(rows[few])):
+    elif is_one_by_one and (_runs_repeatedly(analysis, len(rows)) if passes else _answers(analysis, rows[few])):
         claim = _model_time(analysis)
     else:
         return None
@@ -61,12 +61,21 @@ def _runs_repeatedly(analysis: RankAnalysis, calls: int) -> bool:
     return 0 < LOOPS * parameters <= calls
 
 
-def _answers_requests(rows: I64) -> bool:
-    """Whether texts are computed whole, or a new one begins after single tokens; a text that grows is RL-C16."""
+def _answers(analysis: RankAnalysis, rows: I64) -> bool:
+    """Whether requests are computed one by one: what is no text, texts as a whole, or a new text after single tokens.
+
+    A text that grows is RL-C16.
+    """
     is_text = rows > 1
     if steady_growth(rows[is_text], GROWING_CALLS):
         return False
+    if not is_text.any():
+        return not len(analysis.rows_named(_is_of_text, Kind.OPERATOR))
     return bool(is_text.all()) or bool((is_text[1:] & ~is_text[:-1]).any())
+
+
+def _is_of_text(operator_name: str) -> bool:
+    return schema.is_embedding(operator_name) or schema.is_attention(operator_name) or schema.is_softmax(operator_name)
 
 
 def _layers(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
@@ -101,6 +110,8 @@ def _batch(shapes: Sequence[Sequence[int]], samples_of: Mapping[int, int]) -> tu
     """Samples and rows of a layer's input; (0, 0) where they are not known."""
     if len(shapes) > 1 and len(shapes[0]) > 1:
         return shapes[0][0], prod(shapes[0][:-1])
+    if len(shapes) > 1 and [len(shape) for shape in shapes[:3]] in ([1, 2], [1, 2, 0], [1, 2, 1]):
+        return 1, 1  # a vector, the weights, and maybe a bias
     if len(shapes) > 2 and len(shapes[1]) == 2:  # a bias comes first, and samples and positions are one size
         return samples_of.get(shapes[1][0], 0), shapes[1][0]
     return 0, 0

@@ -11,7 +11,7 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
 from redline.findings.fixes import is_training
-from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost, read_again
+from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.table import I64
 from redline.timeline.timeline import Timeline
@@ -32,7 +32,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if not len(rows):
         return None
     figures = {"norms": float(len(rows)), "norms_ns": float(analysis.timeline.spans.dur_ns[rows].sum())}
-    return RuleMatch(claim=cost_of(analysis, rows) | read_again(analysis, rows), figures=figures)
+    return RuleMatch(claim=cost_of(analysis, rows), figures=figures)
 
 
 def _after_convolutions(analysis: RankAnalysis) -> I64:

@@ -1,4 +1,4 @@
-"""RL-C20: each generated token copies the whole cache of keys and values, because torch.cat makes it longer."""
+"""RL-C20: torch.cat makes a cache or another tensor longer again and again, and copies all of it each time."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,6 @@ from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.model_calls import runs_backward
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.table import I64
@@ -21,8 +20,6 @@ STEP_SHARE = 0.03  # of the step
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
-    if runs_backward(analysis):
-        return None
     rows, length, new = _appended(analysis)
     lengths = np.unique(length)
     if len(lengths) < LEAST_LENGTHS or (np.diff(lengths) != new.min()).any():
@@ -44,7 +41,7 @@ def _appended(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
 def _lengths(text: str) -> tuple[int, int]:
     """Positions of two tensors that differ in one dimension; 0 where the second is not far shorter."""
     shapes = list_shapes_of(text)
-    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
+    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 2:
         return 0, 0
     differing = [(cached, new) for cached, new in zip(*shapes, strict=True) if cached != new]
     if len(differing) != 1 or differing[0][0] < LONG * differing[0][1]:
@@ -67,7 +64,7 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 
 RULE = Rule(
     code="RL-C20",
-    claims=ClaimOrder.AVOIDABLE_KERNELS,
+    claims=ClaimOrder.MOMENTS,
     numerics=Numerics.BITWISE,
     grade=Grade.DOCUMENTED,
     match=match,

@@ -8,29 +8,35 @@ from redline.analysis.rank.disjoint_work import Owned
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade, Numerics
-from redline.findings.model_calls import heaviest_layers, runs_backward, steady_growth
+from redline.findings.model_calls import LayerCalls, heaviest_layers, runs_backward, steady_growth
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 
 LEAST_CALLS = 3  # of a growing model: two lengths in a row may be chance
 LEAST_TOKENS = 4  # in the shortest of them: the first tokens of a text are few in any case
+HEAVIEST = 2  # of the shapes of weights: the last layer of a small model with many words, and what comes next
 STEP_SHARE = 0.05  # of the step
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     """From call to call one token more of each text; a batch of texts grows by its size."""
-    layers = None if runs_backward(analysis) else heaviest_layers(analysis)
-    growth = steady_growth(layers.rows, LEAST_CALLS) if layers is not None else 0
-    if layers is None or not growth or layers.rows[0] < LEAST_TOKENS * growth:
+    layers = None if runs_backward(analysis) else _growing(analysis)
+    if layers is None:
         return None
-    tokens = int(layers.rows.min()) // growth
-    claim = _all_but_the_last_token(analysis, analysis.activity.compute, int(layers.rows.max()) // growth)
-    claim |= _all_but_the_last_token(analysis, analysis.activity.copies, int(layers.rows.max()) // growth)
-    return RuleMatch(
-        claim=claim,
-        figures={"texts": float(growth)},
-        names={"first": f"{tokens:,}", "last": f"{int(layers.rows.max()) // growth:,}"},
-    )
+    growth = steady_growth(layers.rows, LEAST_CALLS)
+    first, last = int(layers.rows.min()) // growth, int(layers.rows.max()) // growth
+    claim = _all_but_the_last_token(analysis, analysis.activity.compute, last)
+    claim |= _all_but_the_last_token(analysis, analysis.activity.copies, last)
+    return RuleMatch(claim=claim, figures={"texts": float(growth)}, names={"first": f"{first:,}", "last": f"{last:,}"})
+
+
+def _growing(analysis: RankAnalysis) -> LayerCalls | None:
+    """The heaviest layers that compute the whole text; the last layer often computes the last token alone."""
+    for layers in heaviest_layers(analysis)[:HEAVIEST]:
+        growth = steady_growth(layers.rows, LEAST_CALLS)
+        if growth and layers.rows.min() >= LEAST_TOKENS * growth:
+            return layers
+    return None
 
 
 def _all_but_the_last_token(analysis: RankAnalysis, pieces: Owned, tokens: int) -> Intervals:

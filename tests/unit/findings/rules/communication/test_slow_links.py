@@ -9,6 +9,7 @@ from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.aggregate import findings_of
 from redline.hardware.machine import Machine
+from redline.report.diagnose.finding_messages import sentence
 from tests.conftest import document, figure
 from tests.unit.findings.conftest import digest, found, launched, step
 from tests.unit.findings.rules.communication.conftest import exchanged, values
@@ -16,8 +17,12 @@ from tests.unit.findings.rules.communication.conftest import exchanged, values
 LARGE = 16_000_000  # elements of 4 bytes: 64 MB
 
 
-def with_link(fabric_gb_per_s: float = 100, pair_gb_per_s: float | None = 100, devices: int = 8) -> Machine:
+def with_link(
+    fabric_gb_per_s: float = 100, pair_gb_per_s: float | None = 100, devices: int = 8, nic_gb_per_s: float | None = None
+) -> Machine:
     figures = {"fabric_bytes_per_s": fabric_gb_per_s * 1e9, "fabric_devices": float(devices)}
+    if nic_gb_per_s is not None:
+        figures["nic_bytes_per_s"] = nic_gb_per_s * 1e9
     if pair_gb_per_s is not None:
         figures["pair_bytes_per_s"] = pair_gb_per_s * 1e9
     return Machine(name="made up", figures={name: figure(value) for name, value in figures.items()})
@@ -60,7 +65,7 @@ def test_n11_does_not_count_waiting() -> None:
     ("documents", "machine"),
     [
         (reduced_in(800), with_link()),  # 80 GB/s
-        (reduced_in(1600, elements=7_900_000), with_link()),  # too small
+        (reduced_in(1600, elements=900_000), with_link()),  # too small
         (reduced_in(1600), None),
         (reduced_in(1600), with_link(fabric_gb_per_s=50)),
         (reduced_in(1600), with_link(pair_gb_per_s=50)),  # of the many links only one is between two
@@ -74,6 +79,29 @@ def test_n11_does_not_count_waiting() -> None:
 )
 def test_n11_is_silent(documents: list[bytes], machine: Machine | None) -> None:
     assert "RL-N11" not in found(*documents, machine=machine)
+
+
+def test_n11_allows_a_collective_its_latency() -> None:
+    """5 MB in 190 us are 26 GB/s, of which most is latency; in 1 ms they are 5 GB/s, of which little is."""
+    small = 1_250_000
+    assert "RL-N11" not in found(*reduced_in(190, elements=small), machine=with_link())
+    assert "RL-N11" in found(*reduced_in(1000, elements=small), machine=with_link())
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [("[0, 8]", ("", "")), ("[0, 1]", ("a", "b"))], ids=["nodes", "hosts"])
+def test_n11_compares_ranks_of_several_nodes_with_the_network(ranks: str, hosts: Sequence[str]) -> None:
+    machine = with_link(nic_gb_per_s=50)
+    slow = found(*reduced_in(4700, ranks=ranks, hosts=hosts), machine=machine)["RL-N11"]  # 13.6 GB/s
+    assert slow.evidence[0].values["link_bytes_per_s"] == 50e9
+    assert "several nodes" in sentence(slow.evidence[1])
+    assert "RL-N11" not in found(*reduced_in(1600, ranks=ranks, hosts=hosts), machine=machine)  # 40 GB/s
+
+
+def test_n11_allows_each_rank_of_a_node_a_network_card() -> None:
+    """What it can gain is then an upper bound however many cards a collective uses."""
+    documents = reduced_in(4700, ranks="[0, 1, 8, 9]", hosts=("", "", "", ""))
+    finding = found(*documents, machine=with_link(fabric_gb_per_s=900, nic_gb_per_s=80))["RL-N11"]  # 20.4 GB/s
+    assert finding.evidence[0].values["link_bytes_per_s"] == 160e9
 
 
 def test_n11_knows_groups_by_name_to_be_in_one_node_where_the_job_is() -> None:

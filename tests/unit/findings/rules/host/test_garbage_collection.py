@@ -41,3 +41,10 @@ def test_h09_claims_all_of_a_collection_on_a_cpu() -> None:
 
 def test_h09_is_silent_where_none_was_recorded() -> None:
     assert "RL-H09" not in matched(document(two_kernels(103, 500), **evidence(collections=collections())))
+
+
+def test_h09_leaves_what_a_compiler_collects_to_its_rule() -> None:
+    compiling = op("_compile.compile_inner (dynamo_timed)", 320, 350)
+    events = [step(0, 0, 1000), op("aten::mm", 0, 300), compiling, op("aten::mm", 700, 300)]
+    data = document(events, **evidence(collections=collections((350, 300))))
+    assert "RL-H09" not in matched(data)

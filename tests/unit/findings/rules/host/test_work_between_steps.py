@@ -130,3 +130,8 @@ def test_h25_says_by_operators_what_the_time_goes_to(operators: list[Event], sai
 )
 def test_h25_leaves_other_time_alone(events: list[Event], stack: tuple[str, ...]) -> None:
     assert finding(events, stack) is None
+
+
+def test_h25_names_the_operator_that_takes_most_of_it() -> None:
+    with_cat = training(3, op("aten::cat", OPTIMIZER_ENDS_US, 20_000))
+    assert "Most of it is the operator aten::cat." in texts(finding(with_cat, [LOOP]))

@@ -26,3 +26,10 @@ def test_d01_d02_claim_the_time_in_the_loader(loader: str, code: str, other: str
 @pytest.mark.parametrize(("loader", "code"), [(ALONE, "RL-D01"), (WORKERS, "RL-D02")])
 def test_d01_d02_leave_a_short_wait_alone(loader: str, code: str) -> None:
     assert code not in found(document(loading_for(25, loader)))
+
+
+def test_d01_claims_what_the_device_is_idle_where_it_mostly_computes_on() -> None:
+    """It waits for 100 us of the 400 only."""
+    first = launched("gemm", 2, 300, 1, at=0)
+    events = [step(0, 0, 1000), *first, region(ALONE, 1, 400), *launched("gemm", 402, 500, 2, at=401)]
+    assert claimed_ns(document(events), "RL-D01") == 100_000

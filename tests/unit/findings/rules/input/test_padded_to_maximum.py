@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from redline.report.diagnose.finding_messages import sentence
 from tests.conftest import Event, document, op
 from tests.unit.findings.conftest import claimed_ns, described, found, matched, step
 
@@ -34,3 +35,17 @@ def test_c15_is_silent_without_padding_or_with_one_length(lengths: tuple[int, ..
 def test_c15_leaves_labels_out_that_a_loss_moves_by_one_position() -> None:
     (evidence,) = found(job(40, 60, more=[padding(30, 100, 1)]))["RL-C15"].evidence
     assert (evidence.values["length"], evidence.values["padded"]) == (50, 100)
+
+
+def rows_of(*lengths: int) -> Event:
+    args = described("long int") | {"Input Dims": [[[length] for length in lengths], [], []]}
+    return op("aten::pad_sequence", 10, 1, **args)
+
+
+def test_c15_claims_batches_of_short_and_long_rows() -> None:
+    data = job(more=[rows_of(100, 20, 20, 20)])
+    finding = found(data)["RL-C15"]
+    assert finding.evidence[0].values == {"length": 40, "padded": 100, "padding_share": 0.6}
+    assert "Put rows of similar length into one batch" in sentence(finding.fix) if finding.fix else False
+    assert "RL-C15" not in matched(job(more=[rows_of(100, 80, 60, 80)]))
+    assert "RL-C15" not in matched(job(more=[op("aten::pad_sequence", 10, 1)]))  # its shapes were not recorded

@@ -53,8 +53,8 @@ def test_b02_leaves_micro_batches_of_a_pipeline_alone() -> None:
     assert "RL-B02" not in matched(accumulated(4, 1, 16, more=[sent]))
 
 
-def answered(*sizes: int) -> bytes:
-    return document([step(0, 0, 100), linear(0, *sizes), linear(50, *sizes)])
+def answered(*sizes: int, more: Sequence[Event] = ()) -> bytes:
+    return document([step(0, 0, 100), linear(0, *sizes), linear(50, *sizes), *more])
 
 
 def test_b02_claims_requests_that_are_answered_one_by_one() -> None:
@@ -69,11 +69,17 @@ def test_b02_claims_requests_that_are_answered_one_by_one() -> None:
         pytest.param((4, 6), id="a batch of several"),
         pytest.param((1, 64), id="a long request"),
         pytest.param((1, 1), id="decoding"),
-        pytest.param((), id="one dimension"),
+        pytest.param((), id="decoding, one dimension"),
     ],
 )
 def test_b02_leaves_other_inference_alone(sizes: tuple[int, ...]) -> None:
-    assert "RL-B02" not in matched(answered(*sizes))
+    attention = op("aten::scaled_dot_product_attention", 0, 0)
+    assert "RL-B02" not in matched(answered(*sizes, more=[attention]))
+
+
+@pytest.mark.parametrize("sizes", [(1,), ()], ids=["a batch of one", "a vector"])
+def test_b02_claims_single_rows_that_are_no_tokens(sizes: tuple[int, ...]) -> None:
+    assert claimed_ns(answered(*sizes), "RL-B02") == 100_000
 
 
 def looped(calls: int, *, parameters: int, samples: int = 1) -> bytes:

@@ -22,9 +22,9 @@ def norm(ts: float, *, training: str = "False", channels: int = CHANNELS) -> Eve
     return op("aten::batch_norm", ts, 50, **known)
 
 
-def test_c24_claims_the_norm_and_as_much_time_again_outside_the_cache() -> None:
+def test_c24_claims_the_norm() -> None:
     data = document([step(0, 0, 500), convolution(0), norm(100), op("aten::relu_", 150, 50)])
-    assert claimed_ns(data, "RL-C24") == 100_000
+    assert claimed_ns(data, "RL-C24") == 50_000
     assert found(data)["RL-C24"].evidence[0].values["norms"] == 1
 
 

@@ -34,3 +34,16 @@ def test_c16_is_silent_with_a_cache_or_other_lengths(tokens: tuple[int, ...]) ->
 def test_c16_is_silent_in_training() -> None:
     node = op("MmBackward0", 900, 50, **{"Sequence number": 1, "Fwd thread id": 1})
     assert "RL-C16" not in matched(generation(18, 19, 20, extra=(node,)))
+
+
+def test_c16_sees_that_each_request_begins_anew() -> None:
+    data = generation(18, 19, 20, 18, 19)
+    (evidence,) = found(data)["RL-C16"].evidence
+    assert evidence.values == {"first": "18", "last": "20"}
+    assert "RL-C16" not in matched(generation(18, 19, 20, 16, 18))
+
+
+def test_c16_looks_beyond_a_last_layer_that_computes_one_token() -> None:
+    one_token = described(FP32, [9], [1, 64], [64, 9])
+    last = tuple(op("aten::addmm", at, 300, **one_token) for at in (600, 900, 1200))
+    assert "RL-C16" in matched(generation(18, 19, 20, extra=last))
