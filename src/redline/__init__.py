@@ -4,6 +4,7 @@ TYPE_CHECKING = False  # without importing typing, which would cost every comman
 if TYPE_CHECKING:
     from redline.launch.inside.api import region, step
     from redline.verbs.calibrate import calibrate
+    from redline.verbs.compare import compare
     from redline.verbs.diagnose import diagnose
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
@@ -16,6 +17,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "__version__",
     "calibrate",
+    "compare",
     "diagnose",
     "digest",
     "find_hardware",
@@ -30,6 +32,7 @@ __all__ = [
 
 _HOME_OF = {
     "calibrate": "redline.verbs.calibrate",
+    "compare": "redline.verbs.compare",
     "diagnose": "redline.verbs.diagnose",
     "digest": "redline.verbs.digest",
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves

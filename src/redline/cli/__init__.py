@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("compare", "tune")
+PLANNED = ("tune",)
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -202,6 +202,7 @@ VERBS = {
     "inspect": _verb("inspect", "show what traces contain, and how far to trust them"),
     "merge": _verb("merge", "merge the ranks of a job on one clock, into one trace for Perfetto"),
     "diagnose": _verb("diagnose", "show where the time went, why, and what to change"),
+    "compare": _verb("compare", "show what differs between two recordings, and whether it is more than noise"),
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),

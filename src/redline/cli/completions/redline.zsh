@@ -6,6 +6,7 @@
 _shtab_redline_commands() {
   local _commands=(
     "calibrate:Measure what this machine can do, in a few minutes, and write a profile that \`redline diagnose --machine\` takes. With"
+    "compare:show what differs between two recordings, and whether it is more than noise"
     "diagnose:show where the time went, why, and what to change"
     "digest:reduce each rank\'s trace to a file of at most 32 KB, to diagnose from"
     "explain:explain findings\: cause, fix and possible gain"
@@ -53,6 +54,29 @@ _shtab_redline_calibrate_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_calibrate_defaults_added=0
+
+_shtab_redline_compare_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--against[compare with the baseline NAME]:against:"
+  "--save-as[keep AFTER as the baseline NAME, at most 32 KB per rank]:save_as:"
+  "--baselines[where baselines are kept]:baselines:_files -/"
+  "--machine[peaks to use a record of redline hardware, or a profile]:machine:_files"
+  "--strict[fail on damaged traces instead of repairing them]"
+  "--jobs[reader processes]:jobs:"
+  "--no-cache[read the traces again, even if nothing changed]"
+  "--json[the same as --format json]"
+  "--format[text, html, md for a pull request, json, or csv for the accounts]:format:(csv html json md text)"
+  "*--fail-on[exit with 1 if this is met, such as \’slower\>3\’ or \’host\>5\’ (an accoun...]:fail_on:"
+  "--lang[en or zh]:lang:(en zh)"
+  {-o,--output}"[write to FILE]:output:_files"
+  "--force[replace FILE even if it is not a Redline report]"
+  {-q,--quiet}"[no progress and no remarks]"
+  {-v,--verbose}"[all operators, collectives and ranks]"
+  "(*):BEFORE and AFTER each a run folder, a trace, a digest, or a folder of...:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_compare_defaults_added=0
 
 _shtab_redline_diagnose_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -105,8 +129,8 @@ _shtab_redline_digest_defaults_added=0
 _shtab_redline_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--lang[en or zh]:lang:(en zh)"
-  "(*)::a finding such as RL-H01 or h01, or words to search for, such as idle:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08)"
-  "(*)::a finding such as RL-H01 or h01, or words to search for, such as idle:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08)"
+  "(*)::a finding such as RL-H01 or h01, or words to search for, such as idle:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08)"
+  "(*)::a finding such as RL-H01 or h01, or words to search for, such as idle:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -325,6 +349,7 @@ _shtab_redline() {
       curcontext="${curcontext%:*:*}:_shtab_redline-$line[1]:"
       case $line[1] in
         calibrate) _arguments -C -s $_shtab_redline_calibrate_options ;;
+        compare) _arguments -C -s $_shtab_redline_compare_options ;;
         diagnose) _arguments -C -s $_shtab_redline_diagnose_options ;;
         digest) _arguments -C -s $_shtab_redline_digest_options ;;
         explain) _arguments -C -s $_shtab_redline_explain_options ;;

@@ -132,14 +132,19 @@ def _listed(title: str, items: Iterable[str], mark: str) -> Iterator[list[str]]:
 def _shown(shown: ReportTable) -> Iterator[list[str]]:
     yield [f"### {shown.title.capitalize()}"]
     if shown.rows:
-        cells = [tuple(map(escaped, row)) for row in shown.rows]
-        numbers = [
-            place
-            for place in range(len(shown.head))
-            if all(row[place][:1].isdigit() or row[place] == "-" for row in shown.rows)
-        ]
-        yield list(_table(shown.head, cells, numbers))
+        yield markdown_table(shown)
     yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty])]
+
+
+def markdown_table(shown: ReportTable) -> list[str]:
+    """Its lines, with columns of amounts aligned to the right."""
+    cells = [tuple(map(escaped, row)) for row in shown.rows]
+    numbers = [
+        place
+        for place in range(len(shown.head))
+        if all(row[place].lstrip("+-")[:1].isdigit() or row[place] == "-" for row in shown.rows)
+    ]
+    return list(_table(shown.head, cells, numbers))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Changes held against each other: what differs between two recordings, and whether it is more than noise."""

@@ -1,0 +1,296 @@
+"""What differs between two recordings of a job: the average step by account and by phase, exactly; and what else does.
+
+Amounts are fractions of nanoseconds, so that differences of accounts add up to that of the step without rounding.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from statistics import median
+
+import numpy as np
+
+from redline.analysis.accounts import ACCOUNTS
+from redline.analysis.job.collective_table import CollectiveRow
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.rank.host_phases import PHASES
+from redline.analysis.rank.phases import KINDS
+from redline.findings.finding import Finding, Findings
+from redline.trials.step_ratio import RatioInterval, ratio_of_steps
+from redline.units import format_bytes
+
+LEAST_WORTH = Fraction(30, 100)
+"""Of the step: between processes of one and the same program, medians were seen to differ by up to 24 % on a quiet
+machine, so a smaller difference of recordings that were not interleaved says nothing."""
+
+
+class Judgement(StrEnum):
+    """What two recordings say of the change between them."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNDECIDED = "undecided"  # too small for recordings that were not interleaved, or within the spread of their steps
+    PREDICTED = "predicted"  # one of the two did not run: it is a plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmountChange:
+    """One amount of the average step of a rank, in ns."""
+
+    name: str
+    before_ns: Fraction
+    after_ns: Fraction
+
+    @property
+    def difference_ns(self) -> Fraction:
+        return self.after_ns - self.before_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedChange:
+    """Calls of one kind: their number and time per step of a rank."""
+
+    name: str
+    detail: str  # shapes of an operator; ranks and bytes of a collective
+    before_calls: Fraction
+    after_calls: Fraction
+    before_ns: Fraction
+    after_ns: Fraction
+
+    @property
+    def difference_ns(self) -> Fraction:
+        return self.after_ns - self.before_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingChange:
+    """A finding in both recordings, or in one; shares are of the step as the only fix."""
+
+    code: str
+    before: float | None  # None: it is not there
+    after: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Something besides the change that differs between the recordings."""
+
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingDifference:
+    """Two recordings of a job, the one held against the other."""
+
+    step: AmountChange
+    medians_ns: tuple[float, float]  # of all steps of all ranks
+    steps: tuple[int, int]  # that were recorded, over all ranks
+    interval: RatioInterval | None  # of the change of the step as a share of it; None with less than three steps
+    judgement: Judgement
+    accounts: tuple[AmountChange, ...]  # all of them; they add up to the step
+    phases: tuple[AmountChange, ...]  # phase and kind; they add up to the step too; none where a recording has none
+    ranks: tuple[AmountChange, ...]  # the average step of each rank that both have
+    operators: tuple[CountedChange, ...]  # the largest difference first
+    collectives: tuple[CountedChange, ...]
+    findings: tuple[FindingChange, ...]
+    context: tuple[Context, ...]
+
+    @property
+    def change(self) -> float:
+        """Of the step, as a share of the one before; negative where it got shorter."""
+        return float(self.step.difference_ns / self.step.before_ns) if self.step.before_ns else 0.0
+
+
+def difference_of(
+    before: Diagnosis, after: Diagnosis, findings: tuple[Findings, Findings] | None = None
+) -> RecordingDifference:
+    accounts = _accounts(before, after)
+    step = AmountChange(
+        name="step",
+        before_ns=sum((row.before_ns for row in accounts), Fraction()),
+        after_ns=sum((row.after_ns for row in accounts), Fraction()),
+    )
+    interval = ratio_of_steps(_step_lengths(before), _step_lengths(after))
+    return RecordingDifference(
+        step=step,
+        medians_ns=(_median_ns(before), _median_ns(after)),
+        steps=(before.rank_steps, after.rank_steps),
+        interval=interval,
+        judgement=_judged(before, after, step, interval),
+        accounts=accounts,
+        phases=_phases(before, after),
+        ranks=_ranks(before, after),
+        operators=_operators(before, after),
+        collectives=_collectives(before, after),
+        findings=() if findings is None else tuple(_findings(*findings)),
+        context=tuple(_context(before, after)),
+    )
+
+
+def _judged(before: Diagnosis, after: Diagnosis, step: AmountChange, interval: RatioInterval | None) -> Judgement:
+    if before.predicted or after.predicted:
+        return Judgement.PREDICTED
+    if interval is None or not step.before_ns or abs(step.difference_ns) < LEAST_WORTH * step.before_ns:
+        return Judgement.UNDECIDED
+    if interval.high < 0:
+        return Judgement.FASTER
+    return Judgement.SLOWER if interval.low > 0 else Judgement.UNDECIDED
+
+
+# --- the average step -------------------------------------------------------------------------------------------------
+
+
+def _per_step(total: int, diagnosis: Diagnosis) -> Fraction:
+    return Fraction(total, max(diagnosis.rank_steps, 1))
+
+
+def _accounts(before: Diagnosis, after: Diagnosis) -> tuple[AmountChange, ...]:
+    amounts = zip(ACCOUNTS, before.in_steps.tolist(), after.in_steps.tolist(), strict=True)
+    return tuple(
+        AmountChange(name=str(account), before_ns=_per_step(first, before), after_ns=_per_step(second, after))
+        for account, first, second in amounts
+    )
+
+
+def _phases(before: Diagnosis, after: Diagnosis) -> tuple[AmountChange, ...]:
+    sums = [_phase_sums(diagnosis) for diagnosis in (before, after)]
+    if not all(sums):
+        return ()
+    cells = [f"{phase} {kind}" for phase in PHASES for kind in KINDS]
+    return tuple(
+        AmountChange(name=name, before_ns=_per_step(first, before), after_ns=_per_step(second, after))
+        for name, first, second in zip(cells, *sums, strict=True)
+    )
+
+
+def _phase_sums(diagnosis: Diagnosis) -> list[int]:
+    """Over all steps of all ranks; none where one does not tell them."""
+    if not all(rank.phases for rank in diagnosis.ranks):
+        return []
+    totals: list[int] = np.array([rank.phases for rank in diagnosis.ranks], np.int64).sum(axis=0).tolist()
+    return totals
+
+
+def _step_lengths(diagnosis: Diagnosis) -> list[list[int]]:
+    """Of each rank."""
+    return [(rank.ledger.end_ns - rank.ledger.start_ns).tolist() for rank in diagnosis.ranks]
+
+
+def _median_ns(diagnosis: Diagnosis) -> float:
+    every = [length for steps in _step_lengths(diagnosis) for length in steps]
+    return median(every) if every else 0.0
+
+
+def _ranks(before: Diagnosis, after: Diagnosis) -> tuple[AmountChange, ...]:
+    averages = []
+    for diagnosis in (before, after):
+        lengths = zip(diagnosis.ranks, _step_lengths(diagnosis), strict=True)
+        averages.append({rank.origin.rank: Fraction(sum(steps), len(steps)) for rank, steps in lengths if steps})
+    return tuple(
+        AmountChange(name=str(rank), before_ns=averages[0][rank], after_ns=averages[1][rank])
+        for rank in sorted(averages[0].keys() & averages[1].keys())
+    )
+
+
+# --- operators and collectives ----------------------------------------------------------------------------------------
+
+_Key = tuple[str, str]
+_Totals = Mapping[_Key, tuple[int, int]]  # calls and time
+
+
+def _operators(before: Diagnosis, after: Diagnosis) -> tuple[CountedChange, ...]:
+    def totals(diagnosis: Diagnosis) -> _Totals:
+        return _summed(((row.operator or row.kernel, row.shapes), row.calls, row.time_ns) for row in diagnosis.kernels)
+
+    return _counted(totals(before), totals(after), before, after)
+
+
+def _collectives(before: Diagnosis, after: Diagnosis) -> tuple[CountedChange, ...]:
+    def totals(diagnosis: Diagnosis) -> _Totals:
+        return _summed(((row.collective, _size(row)), row.calls, row.residence_ns) for row in diagnosis.collectives)
+
+    return _counted(totals(before), totals(after), before, after)
+
+
+def _size(row: CollectiveRow) -> str:
+    return f"{format_bytes(row.payload_bytes)}, {row.group_size} ranks"
+
+
+def _summed(rows: Iterable[tuple[_Key, int, int]]) -> _Totals:
+    sums: dict[_Key, tuple[int, int]] = {}
+    for key, calls, time_ns in rows:
+        known = sums.get(key, (0, 0))
+        sums[key] = (known[0] + calls, known[1] + time_ns)
+    return sums
+
+
+def _counted(first: _Totals, second: _Totals, before: Diagnosis, after: Diagnosis) -> tuple[CountedChange, ...]:
+    nothing = (0, 0)
+    rows = [
+        CountedChange(
+            name=key[0],
+            detail=key[1],
+            before_calls=_per_step(first.get(key, nothing)[0], before),
+            after_calls=_per_step(second.get(key, nothing)[0], after),
+            before_ns=_per_step(first.get(key, nothing)[1], before),
+            after_ns=_per_step(second.get(key, nothing)[1], after),
+        )
+        for key in first.keys() | second.keys()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.difference_ns), row.name, row.detail)))
+
+
+# --- findings and context ---------------------------------------------------------------------------------------------
+
+
+def _findings(before: Findings, after: Findings) -> Iterator[FindingChange]:
+    """The largest of either first."""
+    shares = [_shares(findings.findings) for findings in (before, after)]
+    rows = [
+        FindingChange(code=code, before=shares[0].get(code), after=shares[1].get(code))
+        for code in shares[0].keys() | shares[1].keys()
+    ]
+    yield from sorted(rows, key=lambda row: (-max(row.before or 0.0, row.after or 0.0), row.code))
+
+
+def _shares(findings: Sequence[Finding]) -> dict[str, float]:
+    return {finding.code: finding.alone_share for finding in findings if not finding.is_void}
+
+
+def _context(before: Diagnosis, after: Diagnosis) -> Iterator[Context]:
+    """What a reader asks first: was anything else changed?"""
+    told = [_told(diagnosis) for diagnosis in (before, after)]
+    for what in dict.fromkeys([*told[0], *told[1]]):
+        first, second = (facts.get(what, "") for facts in told)
+        if first != second:
+            yield Context(what=what, before=first, after=second)
+
+
+def _told(diagnosis: Diagnosis) -> dict[str, str]:
+    ranks = diagnosis.ranks
+    versions = {name: version for rank in ranks for name, version in rank.origin.versions.items()}
+    return {
+        "ranks": str(len(ranks)),
+        "world size": str(diagnosis.world_size),
+        "device": _all(rank.facts.device_name or rank.facts.device for rank in ranks),
+        "machine": _all(rank.facts.machine for rank in ranks),
+        "hosts": _all(rank.origin.host for rank in ranks),
+        "backend": _all(rank.origin.backend for rank in ranks),
+        "recorded": _all(", ".join(sorted(rank.origin.recorded)) for rank in ranks),
+        "steps by": _all(rank.origin.step_anchor for rank in ranks),
+        **{f"version of {name}": version for name, version in sorted(versions.items())},
+        "FLOPs per step": _flops(diagnosis),
+    }
+
+
+def _all(words: Iterable[str]) -> str:
+    return "; ".join(sorted({word for word in words if word}))
+
+
+def _flops(diagnosis: Diagnosis) -> str:
+    """Known work: where it differs, the model or its batches do."""
+    total = sum(part.flops for rank in diagnosis.ranks for part in rank.arithmetic)
+    return f"{total / max(diagnosis.rank_steps, 1):.3g}" if total else ""

@@ -1,0 +1,134 @@
+"""What differs between two recordings: exactly, and with no more certainty than they have."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redline.analysis.job.combine import Diagnosis, combine
+from redline.analysis.job.first_screen import outline_of
+from redline.findings.aggregate import findings_of
+from redline.findings.finding import Findings
+from redline.trials.recordings import Judgement, RecordingDifference, difference_of
+from redline.verbs.diagnose import diagnose
+from tests.conftest import REAL_TRACES, Event, document, op, region
+from tests.unit.findings.conftest import FP32, described, digest, step
+
+PAIRS = [
+    (
+        "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
+        "tb_resnet50_num_workers_4_1623212756351.pt.trace.json.gz",
+    ),
+    (
+        "tb_resnet50_num_workers_0_1623143566756.pt.trace.json.gz",
+        "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
+    ),
+    ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),
+    ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz"),
+    ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz"),
+    ("h20_single.json.gz", "h20_ddp_2ranks_merged.json.gz"),
+]
+
+
+def job(*lengths_us: float, rows: int = 64, extra: list[Event] | None = None) -> Diagnosis:
+    """Steps of these lengths; the first half of each computes."""
+    events: list[Event] = []
+    at = 0.0
+    for number, length in enumerate(lengths_us):
+        product = op("aten::mm", at, length / 2, **described(FP32, [rows, 64], [64, 64]))
+        events += [step(number, at, length), product]
+        at += length
+    return combine([digest(document([*events, *(extra or [])]))])
+
+
+def found(diagnosis: Diagnosis) -> Findings:
+    return findings_of(diagnosis, outline_of(diagnosis))
+
+
+def check_sums(difference: RecordingDifference) -> None:
+    """Differences add up to that of the step to the last fraction of a nanosecond."""
+    step_ns = difference.step.difference_ns
+    assert sum(row.difference_ns for row in difference.accounts) == step_ns
+    if difference.phases:
+        assert sum(row.difference_ns for row in difference.phases) == step_ns
+
+
+@given(
+    before=st.lists(st.integers(2, 400), min_size=1, max_size=5),
+    after=st.lists(st.integers(2, 400), min_size=1, max_size=5),
+)
+@settings(max_examples=25, deadline=None)
+def test_differences_add_up_exactly_whatever_the_numbers_of_steps(before: list[int], after: list[int]) -> None:
+    difference = difference_of(job(*before), job(*after))
+    check_sums(difference)
+    assert difference.step.before_ns == Fraction(1000 * sum(before), len(before))
+    assert difference.step.after_ns == Fraction(1000 * sum(after), len(after))
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda name: name.split(".")[0])
+def test_differences_of_real_recordings_add_up_exactly(before: str, after: str) -> None:
+    first, second = (diagnose(REAL_TRACES / name) for name in (before, after))
+    difference = difference_of(first.diagnosis, second.diagnosis, (first.findings, second.findings))
+    check_sums(difference)
+    assert difference.step.before_ns
+
+
+def test_more_workers_made_the_step_shorter_by_what_was_waiting_for_data() -> None:
+    first, second = (diagnose(REAL_TRACES / name) for name in PAIRS[0])
+    difference = difference_of(first.diagnosis, second.diagnosis, (first.findings, second.findings))
+    loading = next(row for row in difference.accounts if row.name == "input")
+    assert loading.difference_ns < 0
+    before_ns, after_ns = difference.medians_ns
+    assert before_ns == pytest.approx(176.3e6, rel=0.001)
+    assert after_ns == pytest.approx(126.6e6, rel=0.001)
+    assert difference.judgement is Judgement.UNDECIDED  # 20 % less on average, as the first step after is a long one
+    assert any(row.code == "RL-D01" and row.after is None for row in difference.findings)
+
+
+def test_a_small_difference_is_no_proof_of_anything() -> None:
+    usual = (100, 102, 98, 101)
+    assert difference_of(job(*usual), job(*(1.2 * length for length in usual))).judgement is Judgement.UNDECIDED
+
+
+def test_a_large_difference_beyond_the_spread_of_the_steps_is() -> None:
+    usual = (100, 102, 98, 101)
+    longer = tuple(1.5 * length for length in usual)
+    assert difference_of(job(*usual), job(*longer)).judgement is Judgement.SLOWER
+    assert difference_of(job(*longer), job(*usual)).judgement is Judgement.FASTER
+
+
+def test_steps_that_spread_more_than_they_changed_say_nothing() -> None:
+    difference = difference_of(job(20, 400, 30, 200), job(100, 700, 20, 60, 300))
+    assert difference.judgement is Judgement.UNDECIDED
+    assert difference.interval is not None
+    assert difference.interval.low < 0 < difference.interval.high
+
+
+def test_two_steps_have_no_interval_and_no_verdict() -> None:
+    difference = difference_of(job(100, 100), job(300, 300))
+    assert difference.interval is None
+    assert difference.judgement is Judgement.UNDECIDED
+
+
+def test_operators_are_compared_by_their_shapes() -> None:
+    difference = difference_of(job(100, 100), job(100, 100, rows=128))
+    assert {(row.detail, row.difference_ns) for row in difference.operators} == {
+        ("[[64, 64], [64, 64]]", Fraction(-50_000)),
+        ("[[128, 64], [64, 64]]", Fraction(50_000)),
+    }
+
+
+def test_work_that_changed_is_told_with_what_else_differs() -> None:
+    difference = difference_of(job(100, 100), job(100, 100, rows=128))
+    assert "FLOPs per step" in {row.what for row in difference.context}
+    assert not difference_of(job(100, 100), job(100, 100)).context
+
+
+def test_findings_that_are_gone_or_new() -> None:
+    loader = region("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 60, 30)
+    before, after = job(100, 100, extra=[loader]), job(100, 100)
+    difference = difference_of(before, after, (found(before), found(after)))
+    assert [(row.code, row.after) for row in difference.findings if row.code == "RL-D01"] == [("RL-D01", None)]
+    turned = difference_of(after, before, (found(after), found(before)))
+    assert [(row.code, row.before) for row in turned.findings if row.code == "RL-D01"] == [("RL-D01", None)]
