@@ -11,7 +11,7 @@ from redline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from redline.ranks.read_files import JobOptions
@@ -126,6 +126,13 @@ def language(options: argparse.Namespace) -> str:
     if chosen not in LANGUAGES:
         raise UsageError(f"REDLINE_LANG is {chosen!r}; it can be {' or '.join(LANGUAGES)}")
     return chosen
+
+
+def format_of(options: argparse.Namespace, formats: Mapping[str, str]) -> str:
+    """The one that was asked for, else by the extension of the file that is written, else text."""
+    from pathlib import Path
+
+    return str(options.format or formats.get(Path(options.output or "").suffix, "text"))
 
 
 def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:

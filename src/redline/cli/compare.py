@@ -6,6 +6,7 @@ from redline.cli.arguments import (
     add_language,
     add_machine,
     add_output,
+    format_of,
     job_options,
     language,
     positive,
@@ -67,16 +68,17 @@ def run(options: argparse.Namespace) -> int:
     folder = options.baselines or BASELINES
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
     spoken = language(options)
-    if _format(options) == "html" and options.output is None:
+    if format_of(options, FORMATS) == "html" and options.output is None:
         raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     if len(options.paths) == 1 and options.save_as and not options.against:
         kept = save_baseline(options.save_as, options.paths, folder, force=options.force)
-        remark(f"kept as {kept}")
+        if not options.quiet:
+            remark(f"kept as {kept}")
         return 0
     before, after = _recordings(options, folder)
     with progress(options) as tell:
         result = compare(before, after, machine=options.machine, options=job_options(options), progress=tell)
-    form = _format(options)
+    form = format_of(options, FORMATS)
     with speaking(spoken), for_stdout(options.output if form == "text" else form):
         text = result.rendered(form, verbose=options.verbose)
     deliver(text, options.output, force=options.force)
@@ -97,12 +99,6 @@ def _recordings(options: argparse.Namespace, folder: str) -> tuple[str, str]:
     if len(options.paths) != 2:
         raise UsageError("compare: give two recordings, BEFORE and AFTER; quote patterns that name several files")
     return options.paths[0], options.paths[1]
-
-
-def _format(options: argparse.Namespace) -> str:
-    from pathlib import Path
-
-    return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
 
 
 def _judged(set_limits: list[DifferenceLimit], result: CompareResult) -> int:

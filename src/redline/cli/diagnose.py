@@ -10,6 +10,7 @@ from redline.cli.arguments import (
     add_output,
     add_reading,
     add_step,
+    format_of,
     job_options,
     language,
     refuse_unknown_format,
@@ -102,7 +103,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     limits = [_limit(text) for text in options.fail_on or ()]
     tables = list(dict.fromkeys(options.tables or ()))
     spoken = language(options)
-    form = _format(options)
+    form = format_of(options, FORMATS)
     if form == "csv" and len(tables) != 1:
         names = ", ".join(f"--{name}" for name in TABLES)
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
@@ -142,12 +143,6 @@ def _limit(text: str) -> Threshold:
         return thresholds.parse(text)
     except UsageError as error:
         raise UsageError(f"diagnose: --fail-on {error}") from error
-
-
-def _format(options: argparse.Namespace) -> str:
-    from pathlib import Path
-
-    return str(options.format or FORMATS.get(Path(options.output or "").suffix, "text"))
 
 
 def _judged(limits: Sequence[Threshold], diagnose_result: DiagnoseResult) -> int:
@@ -193,7 +188,7 @@ def _point_onwards(
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
     clocks = diagnose_result.diagnosis.clocks
     paths = "... --redact" if options.redact else quoted(options.paths)
-    if _format(options) == "html" and options.output is not None:
+    if format_of(options, FORMATS) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
     elif diagnose_result.findings.verdict.first and (diagnose_result.findings.verdict.worthwhile or not wanted):
         point_to(

@@ -20,9 +20,8 @@ from redline.findings.finding import Finding, Findings
 from redline.trials.step_ratio import RatioInterval, ratio_of_steps
 from redline.units import format_bytes
 
-LEAST_WORTH = Fraction(30, 100)
-"""Of the step: between processes of one and the same program, medians were seen to differ by up to 24 % on a quiet
-machine, so a smaller difference of recordings that were not interleaved says nothing."""
+BETWEEN_PROCESSES = 0.24  # medians of one and the same program were seen to differ by up to this, on a quiet machine
+LEAST_WORTH = Fraction(30, 100)  # of the step: less says nothing where recordings were not interleaved
 
 
 class Judgement(StrEnum):

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 from redline.report.compare.compare_result import CompareResult
-from redline.report.language import _
+from redline.report.language import _, listed
 from redline.report.text_parts import percent
-from redline.trials.recordings import LEAST_WORTH, Judgement, RecordingDifference
+from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
 from redline.units import format_ns
-
-_MOST_BETWEEN_PROCESSES = 0.24  # measured, of medians of one program on a quiet machine; see recordings.LEAST_WORTH
 
 
 def verdict_sentence(difference: RecordingDifference) -> str:
@@ -57,7 +55,7 @@ def doubts(result: CompareResult) -> Iterator[str]:
         yield _(
             "The recordings were not interleaved: two processes of one program differed by up to {most}, so a "
             "difference below {least} is no proof."
-        ).format(most=percent(_MOST_BETWEEN_PROCESSES), least=percent(float(LEAST_WORTH)))
+        ).format(most=percent(BETWEEN_PROCESSES), least=percent(float(LEAST_WORTH)))
     slowdowns = [found.captured.slowdown if found.captured else None for found in (result.before, result.after)]
     known = [slowdown for slowdown in slowdowns if slowdown is not None]
     if known and max(known) > 1.1:
@@ -65,4 +63,5 @@ def doubts(result: CompareResult) -> Iterator[str]:
             times=max(known)
         )
     if result.difference.context:
-        yield _("Other things differ as well; see below.")
+        names = listed(row.what for row in result.difference.context)
+        yield _("The change is not all that differs: {names}.").format(names=names)
