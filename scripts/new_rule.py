@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from redline.analysis.accounts import Account
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
+from redline.numerics import Numerics
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 
 LEAST_SHARE = 0.03  # of the step: below this the rule is silent

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import ClaimedTime, Finding, Findings, Limit, Verdict
+from redline.numerics import Numerics
 
 FINDING = Finding(
     code="RL-H01",

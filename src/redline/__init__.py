@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
-    from redline.launch.inside.api import region, step
+    from redline.launch.inside.api import region, step, switch
     from redline.verbs.calibrate import calibrate
     from redline.verbs.compare import compare
     from redline.verbs.diagnose import diagnose
@@ -27,6 +27,7 @@ __all__ = [
     "plan_training",
     "region",
     "step",
+    "switch",
     "validate_plans",
 ]
 
@@ -42,6 +43,7 @@ _HOME_OF = {
     "plan_training": "redline.verbs.plan",
     "region": "redline.launch.inside.api",
     "step": "redline.launch.inside.api",
+    "switch": "redline.launch.inside.api",
     "validate_plans": "redline.verbs.plan",
 }
 

@@ -5,15 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Numerics(StrEnum):
-    """What a fix may do to the numbers that the job computes."""
-
-    BITWISE = "bitwise"  # the same bits
-    REASSOCIATION = "reassociation"  # the same sums in another order
-    LOWER_PRECISION = "lower precision"
-    SEMANTICS = "changes semantics"  # what is trained or computed is no longer quite the same
-
-
 class Grade(StrEnum):
     """What stands behind a fix."""
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade
+from redline.numerics import Numerics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 
 

@@ -7,7 +7,7 @@ import os
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VARIABLE = "REDLINE_WORKER"  # of the environment; gone before the user's script begins
 FORMER_PATH = "REDLINE_PYTHONPATH"  # what PYTHONPATH was, if it was set
@@ -45,6 +45,9 @@ class Settings:
     memory: bool = False
     fork: bool = True  # write in a forked child; otherwise in the process itself, which then stands still meanwhile
     flush_s: float = 5.0  # after SIGTERM
+    levers: Sequence[str] = ()  # changes that are tried
+    blocks: Mapping[str, int] = {}  # of a BlockPlan; none where the levers stay on
+    last_step: int = 0  # with whose end the process ends; 0 for none
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

@@ -16,10 +16,11 @@ from redline.analysis.rank.digest import digest_of
 from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.findings.aggregate import findings_of
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding, Findings
 from redline.findings.match import matches_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Timeline
 from tests.conftest import collective, document, kernel, launch, read_one

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from redline.findings import pages
-from redline.findings.evidence import Numerics
 from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
+from redline.numerics import Numerics
 from redline.report.language import LANGUAGES
 
 BY_CODE = {rule.code: rule for rule in RULES}

@@ -54,6 +54,31 @@ def take(step: Callable[[], None], is_capturing: Callable[[], bool]) -> None:
 os.register_at_fork(after_in_child=lambda: take(_no_step, _never))
 
 
+_switches: dict[str, bool] = {}
+_asked: set[str] = set()
+
+
+def set_switch(name: str, *, on: bool) -> None:
+    """From now on `switch(name)` is this."""
+    _switches[name] = on
+
+
+def is_asked(name: str) -> bool:
+    """Whether the script has asked for this switch."""
+    return name in _asked
+
+
+def switch(name: str) -> bool:
+    """Whether to take the other way here: `if redline.switch("new path"): ...`
+
+    False, except in every second block of steps under `redline compare --with switch="new path"`.
+    """
+    if not _switches:
+        return False
+    _asked.add(name)
+    return _switches.get(name, False)
+
+
 def step() -> None:
     """Say that a step of the job is over. Once called, nothing else ends a step."""
     _step()

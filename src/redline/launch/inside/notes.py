@@ -47,6 +47,11 @@ class Notes:
             self._notes[code] = {"code": code, "text": text, "count": 1}
         self._write()
 
+    def tell(self, name: str, fact: object) -> None:
+        """One more fact, in the place of the one that had this name."""
+        self._facts[name] = fact
+        self._write()
+
     def gather_facts(self, optimizers: Iterable[Optimizer], module: str | None) -> None:
         """At the first window: everything that is wrapped, sharded or moved has been by then."""
         if "model" in self._facts:

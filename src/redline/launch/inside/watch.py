@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from redline.launch.inside.trial.trial import JobTrial
+
 
 def watch(context: ProcessContext) -> None:
     """Count steps from now on, and capture those that were asked for."""
@@ -44,7 +46,14 @@ def watch(context: ProcessContext) -> None:
         timed.cancel()
         capture.steps_restarted()
 
-    steps = StepCounter(context, capture.step_ended, restarted)
+    trial = _trial(context, capture, calls)
+
+    def step_ended(steps: int, length_ns: int, at_work: bool) -> None:
+        capture.step_ended(steps, length_ns, at_work)
+        if trial is not None:
+            trial.step_ended(steps)
+
+    steps = StepCounter(context, step_ended, restarted)
     calls.look_for_steps(steps, capture.safely)
     _watch_optimizers(context, home, steps, capture, calls)
     _watch_scalers(context, steps, capture, calls)
@@ -54,6 +63,18 @@ def watch(context: ProcessContext) -> None:
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
     timed.wait()
+
+
+def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> JobTrial | None:
+    """None where no change is tried."""
+    settings = context.settings
+    if not (settings.levers or settings.last_step):
+        return None
+    from redline.launch.inside.trial.lever import JobView
+    from redline.launch.inside.trial.trial import JobTrial
+
+    job = JobView(outermost=calls.outermost, at_next_call=calls.once, optimizers=capture.optimizers.alive)
+    return JobTrial(context, capture.notes, job)
 
 
 def _leave(context: ProcessContext, steps: StepCounter, capture: Capture, timed: TimedWindow) -> None:

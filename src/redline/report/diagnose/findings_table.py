@@ -1,8 +1,9 @@
 """The table of findings, as cells: every one with its bound, what it can gain alone, and what it does to numbers."""
 
-from redline.findings.evidence import Grade, Numerics
+from redline.findings.evidence import Grade
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
+from redline.numerics import Numerics
 from redline.report.diagnose.finding_messages import times
 from redline.report.language import _, spoken
 from redline.report.report_table import ReportTable

@@ -7,8 +7,9 @@ import numpy as np
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 

@@ -10,9 +10,10 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import exchanges_where
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind

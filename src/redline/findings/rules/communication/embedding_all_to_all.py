@@ -7,7 +7,7 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
@@ -21,6 +21,7 @@ from redline.findings.exposed import (
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.expert_all_to_all import expert_exchanges
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.05  # of the step
 

@@ -10,7 +10,7 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_phases import PHASES, Phase
 from redline.analysis.rank.phases import KINDS, PhaseKind
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
     FP32,
     begun_in_steps,
@@ -31,6 +31,7 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.fp32_gradients import computes_narrow
 from redline.findings.rules.communication.gradient_accumulation import exchanged_early
 from redline.findings.sharding import parameter_gathers
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.05  # of the step

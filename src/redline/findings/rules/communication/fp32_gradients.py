@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
     FP32,
     exchanges_where,
@@ -20,6 +20,7 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.05  # of the step
 SAVED_SHARE = 0.5  # of the time, with half of the bytes

@@ -9,10 +9,11 @@ from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.backward_passes import FORWARD
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import untold
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, parameter_gathers
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step
 SMALL_BYTES = 1 << 19  # over loopback a gather takes longer to begin than to carry as much

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import untold
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, gathered_again, parameter_gathers
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step
 

@@ -8,10 +8,11 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import gradient_exchanges, matter, open_on_cpu, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import with_hooks
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.01  # of the step
 

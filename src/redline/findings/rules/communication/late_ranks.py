@@ -6,9 +6,10 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
 from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.exposed import exchanges_where, held_up_until, last_part, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step
 TOLD_SHARE = 0.05  # of the waiting

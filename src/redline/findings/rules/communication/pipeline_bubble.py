@@ -11,9 +11,10 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.numerics import Numerics
 
 Neighbours: TypeAlias = dict[int, set[int]]
 

@@ -11,9 +11,10 @@ from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import exchanges_where, last_part, time_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
 

@@ -10,10 +10,11 @@ from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.reduced_after_backward import after_backward
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 
 LEAST_SHARE = 0.03  # of the step

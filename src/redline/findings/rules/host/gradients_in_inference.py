@@ -12,9 +12,10 @@ from redline.findings.autograd_nodes import (
     time_before_work,
 )
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import is_training
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 

@@ -7,9 +7,10 @@ from redline.analysis.rank.step_borders import engine_gaps
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.small_copies import SMALL_BYTES
+from redline.numerics import Numerics
 from redline.trace.steps import ENGINE_ANCHOR
 
 

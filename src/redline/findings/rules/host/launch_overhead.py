@@ -2,9 +2,10 @@
 
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Grade, Numerics
+from redline.findings.evidence import Grade
 from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
+from redline.numerics import Numerics
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:

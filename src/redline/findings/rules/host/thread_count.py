@@ -6,9 +6,10 @@ import numpy as np
 
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.host_evidence import HostEvidence, MachineShare
 
 LEAST_SHARE = 0.05  # of the step

@@ -10,11 +10,12 @@ from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.phases import PhaseKind
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.kinds_of_work import WorkKind, around_models, kinds_in
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.garbage_collection import collecting
 from redline.findings.usual_steps import without_warm_up
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind

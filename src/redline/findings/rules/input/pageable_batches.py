@@ -6,9 +6,10 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.waits import Cause
 from redline.findings.callers import site_of
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.small_copies import copying
+from redline.numerics import Numerics
 
 LARGE_BYTES = 1_000_000
 

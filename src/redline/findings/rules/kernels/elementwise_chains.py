@@ -10,10 +10,11 @@ from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, in_families, savings
 from redline.findings.tensor_copies import plain_copies
+from redline.numerics import Numerics
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema

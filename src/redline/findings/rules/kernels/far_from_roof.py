@@ -7,10 +7,11 @@ import numpy as np
 from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
+from redline.numerics import Numerics
 from redline.work.sizes import shapes_of
 
 KERNEL_SHARE = 0.15  # of the kernel time, in calls of one operator with the same shapes

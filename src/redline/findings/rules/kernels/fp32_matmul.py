@@ -9,11 +9,12 @@ from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.ratings import operators_of
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import where_arguments
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.hardware.machine import Machine
+from redline.numerics import Numerics
 from redline.timeline.timeline import NONE
 from redline.trace import schema
 from redline.work.roofline import NS_PER_S

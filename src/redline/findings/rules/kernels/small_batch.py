@@ -8,9 +8,10 @@ from redline.analysis.rank.distinct import distinct
 from redline.analysis.rank.kernels import Floats
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import of_calls, savings
+from redline.numerics import Numerics
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR
 from redline.work.sizes import BatchedMatmul, product_of

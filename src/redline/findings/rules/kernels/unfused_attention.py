@@ -8,9 +8,10 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.attention import UNKNOWN, AttentionSpan, attentions_of
 from redline.findings.callers import outermost_operators
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, savings
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE

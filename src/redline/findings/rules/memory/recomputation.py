@@ -10,10 +10,11 @@ from redline.analysis.rank.name_matching import matching
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.ratings import recomputed
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.kernels.small_batch import headroom_of
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.numerics import Numerics
 
 CHANGING = (Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
 

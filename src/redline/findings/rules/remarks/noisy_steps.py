@@ -6,9 +6,10 @@ import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Bearing, Evidence, Grade, Numerics
+from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.usual_steps import is_usual
+from redline.numerics import Numerics
 
 FEWEST_STEPS = 3
 SPREAD = 0.1  # standard deviation of steps of usual length, as a share of their mean

@@ -7,8 +7,9 @@ import numpy as np
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.step_borders import engine_gaps
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.trace.steps import ENGINE_ANCHOR
 
 LEAST_SHARE = 0.05  # of the steps

@@ -7,9 +7,10 @@ import numpy as np
 from redline.analysis.rank.disjoint_work import Owned
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade, Numerics
+from redline.findings.evidence import Evidence, Grade
 from redline.findings.model_calls import LayerCalls, heaviest_layers, runs_backward, steady_growth
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 
 LEAST_CALLS = 3  # of a growing model: two lengths in a row may be chance
