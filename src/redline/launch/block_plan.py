@@ -5,58 +5,46 @@ The plan follows from its numbers alone, so all ranks of a job and the process t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 
-TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+WARM_UP = 5  # steps each way before anything is timed, without the change first
+DROPPED = 1  # first steps of a block: they pay for the switch
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockPlan:
-    """Steps count from 1. First both ways are warmed up, then come the pairs."""
+    """Steps count from 1."""
 
     seed: int
-    warm_up: int  # steps each way before the first pair, without the change first
-    dropped: int  # first steps of a block that do not count
+    first: int  # step of the first pair
     kept: int  # steps of a block that count
-    pairs: int
 
     @property
     def block(self) -> int:
-        return self.dropped + self.kept
-
-    @property
-    def first(self) -> int:
-        """The first step of the first pair."""
-        return 2 * self.warm_up + 1
-
-    @property
-    def last(self) -> int:
-        """The last step that has a meaning."""
-        return self.first + 2 * self.pairs * self.block - 1
+        return DROPPED + self.kept
 
     def is_changed(self, step: int) -> bool:
         """Whether this step runs with the change."""
         if step < self.first:
-            return step > self.warm_up
+            return False
         pair, at = divmod(step - self.first, 2 * self.block)
         return self._changed_first(pair) ^ (at >= self.block)
+
+    def last(self, pair: int) -> int:
+        """The last step of this pair."""
+        return self.first + 2 * (pair + 1) * self.block - 1
 
     def counted(self, pair: int) -> tuple[range, range]:
         """The steps of a pair that count, without and with the change."""
         first = self.first + 2 * pair * self.block
-        blocks = [range(first + at + self.dropped, first + at + self.block) for at in (0, self.block)]
+        blocks = [range(first + at + DROPPED, first + at + self.block) for at in (0, self.block)]
         return (blocks[1], blocks[0]) if self._changed_first(pair) else (blocks[0], blocks[1])
 
     def _changed_first(self, pair: int) -> bool:
         return Random(self.seed * 1_000_003 + pair).random() < 0.5
 
-    def to_settings(self) -> dict[str, int]:
-        return asdict(self)
 
-    @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> BlockPlan:
-        return cls(**values)
+def warms_up_changed(step: int) -> bool:
+    """Whether a step before the first pair runs with the change."""
+    return WARM_UP < step <= 2 * WARM_UP

@@ -46,8 +46,8 @@ class Settings:
     fork: bool = True  # write in a forked child; otherwise in the process itself, which then stands still meanwhile
     flush_s: float = 5.0  # after SIGTERM
     levers: Sequence[str] = ()  # changes that are tried
-    blocks: Mapping[str, int] = {}  # of a BlockPlan; none where the levers stay on
-    last_step: int = 0  # with whose end the process ends; 0 for none
+    on_trial: bool = False  # the process ends when it is told to
+    block_seed: int = 0  # by which levers are switched on and off in blocks of steps; 0 where they stay on
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

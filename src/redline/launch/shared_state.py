@@ -41,10 +41,14 @@ SLOT_BYTES = _ENTRIES_AT + ENTRIES * ENTRY_BYTES
 REQUESTED = 0  # how many windows were asked for while the job ran
 BEGIN = 1  # the step after which the window that was asked for last begins, on every rank
 TIMED_NS = 2  # when a window of fixed duration begins on every rank, as no steps were recognised; 0 until it is known
+# Of a job on trial: the step with whose end it ends; the first step of its first pair of blocks; how many steps of each
+# block count. 0 until they are known.
+LAST_STEP, FIRST_BLOCK, BLOCK_STEPS = 3, 4, 5
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)
 FACTS_LENGTH, STACKS_FD, WINDOWS_DONE, LEFT, PEAK_BYTES, COST_NS, RANK, RESTART, OFFSPRING, SETTLED = range(10, 20)
+PLANNED_AT = 20  # the step before which it learnt of the blocks
 
 BEFORE, WARMING, CAPTURING, AFTER = range(4)  # of PHASE
 BY_NOTHING, BY_OPTIMIZER, BY_CALLS, BY_HAND = range(4)  # of KIND: what ends a step

@@ -67,8 +67,7 @@ def watch(context: ProcessContext) -> None:
 
 def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> JobTrial | None:
     """None where no change is tried."""
-    settings = context.settings
-    if not (settings.levers or settings.last_step):
+    if not context.settings.on_trial:
         return None
     from redline.launch.inside.trial.lever import JobView
     from redline.launch.inside.trial.trial import JobTrial

@@ -1,12 +1,15 @@
-"""A process of the job on trial: switches its levers at the ends of steps as planned, and ends after the last one."""
+"""A process of the job on trial: switches its levers at the ends of steps as planned, and ends when it is told to."""
 
 from __future__ import annotations
 
 import os
+import sys
 
-from redline.launch.block_plan import BlockPlan
+from redline.launch.block_plan import BlockPlan, warms_up_changed
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.trial.lever import JobView
 from redline.launch.inside.trial.levers import make_lever
+from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, PLANNED_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,34 +22,39 @@ class JobTrial:
 
     def __init__(self, context: ProcessContext, notes: Notes, job: JobView) -> None:
         settings = context.settings
-        self._context = context
+        self._told = context.shared.job_words
+        self._words = context.slot.words
         self._notes = notes
-        self._plan = BlockPlan.from_settings(settings.blocks) if settings.blocks else None
-        self._last = settings.last_step
+        self._seed = settings.block_seed
+        self._plan: BlockPlan | None = None
         self._is_on = False
         self._levers = [make_lever(text) for text in settings.levers]
         for lever in self._levers:
             lever.install(job)
-        if self._plan is None:
+        if not self._seed:
             self._switch(True)
-        else:
-            self._switch(self._plan.is_changed(1))
 
     def step_ended(self, steps: int) -> None:
         """The step of this number has ended: the next one may run another way."""
-        if self._plan is not None:
-            changed = self._plan.is_changed(steps + 1)
-            if changed != self._is_on:
-                if self._is_on:
-                    self.tell()
-                self._switch(changed)
-        elif steps in (1, 2):
-            self.tell()
-        if steps == self._last:
-            self.tell()
+        if self._seed:
+            self._go_on(steps + 1)
+        elif steps <= 2:
+            self._tell()
+        if 0 < self._told[LAST_STEP] <= steps:
+            self._tell()
             self._end()
 
-    def tell(self) -> None:
+    def _go_on(self, step: int) -> None:
+        if self._plan is None and self._told[BLOCK_STEPS]:
+            self._plan = BlockPlan(seed=self._seed, first=self._told[FIRST_BLOCK], kept=self._told[BLOCK_STEPS])
+            self._words[PLANNED_AT] = step
+        changed = warms_up_changed(step) if self._plan is None else self._plan.is_changed(step)
+        if changed != self._is_on:
+            if self._is_on and self._plan is None:
+                self._tell()
+            self._switch(changed)
+
+    def _tell(self) -> None:
         """What the levers did, for the one who watches."""
         effects = [lever.took() for lever in self._levers]
         self._notes.tell("levers", [[effect.took, effect.what] for effect in effects])
@@ -59,4 +67,7 @@ class JobTrial:
     @staticmethod
     def _end() -> None:
         """All steps that were asked for are done: the script does nothing more, neither evaluate nor save."""
+        for stream in (sys.stdout, sys.stderr):
+            with tolerated(Exception):  # the script may have closed it
+                stream.flush()
         os._exit(0)

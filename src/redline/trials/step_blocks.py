@@ -1,0 +1,92 @@
+"""Times of the steps of a job with and without a change, from pairs of blocks inside of its processes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from redline.launch.block_plan import WARM_UP, BlockPlan
+from redline.launch.outside.trial_job import TrialJob
+from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, PLANNED_AT, ProcessSlot
+
+BLOCK_S = 0.1  # that the steps of a block which count should last, so that one hiccup is not all of it
+LEAST_KEPT, MOST_KEPT = 2, 32
+_MARGIN_S = 0.2  # in which all ranks learn of the plan
+_MARGIN_STEPS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedPair:
+    """Seconds without the change and with it, of two neighbours in time."""
+
+    before_s: float
+    after_s: float
+
+
+class BlockTimer:
+    """Plans the blocks of one process of a job once it has warmed up, and times each pair that is over."""
+
+    def __init__(
+        self, job: TrialJob, seed: int, warmed_up: Callable[[], bool], timed: Callable[[TimedPair], bool]
+    ) -> None:
+        self._job = job
+        self._seed = seed
+        self._warmed_up = warmed_up  # whether to go on
+        self._timed = timed  # whether that was enough
+        self._plan: BlockPlan | None = None
+        self._next = 0  # pair
+        self._is_over = False
+
+    @property
+    def kept(self) -> int:
+        """Steps of a block that count; 0 before it is known."""
+        return self._plan.kept if self._plan else 0
+
+    def look(self) -> None:
+        """To be called from time to time."""
+        steps = self._job.steps()
+        if self._is_over or steps < 2 * WARM_UP + LEAST_KEPT:
+            return
+        if self._plan is None:
+            if self._warmed_up():
+                self._plan = self._planned(steps)
+            else:
+                self._end(steps)
+            return
+        while steps >= self._plan.last(self._next):
+            is_enough = self._time(self._plan, self._next)
+            self._next += 1
+            if is_enough:
+                self._end(steps)
+                return
+
+    def _planned(self, steps: int) -> BlockPlan:
+        step_s = self._seconds(range(steps - LEAST_KEPT + 1, steps + 1))
+        plan = BlockPlan(
+            seed=self._seed,
+            first=steps + _MARGIN_STEPS + round(_MARGIN_S / step_s),
+            kept=min(max(round(BLOCK_S / step_s), LEAST_KEPT), MOST_KEPT),
+        )
+        if self._job.shared is not None:
+            self._job.shared.job_words[FIRST_BLOCK] = plan.first
+            self._job.shared.job_words[BLOCK_STEPS] = plan.kept  # last: it says that the other is there
+        return plan
+
+    def _time(self, plan: BlockPlan, pair: int) -> bool:
+        without, changed = plan.counted(pair)
+        known_at = max(slot.words[PLANNED_AT] for slot in self._job.ranks())
+        if min(without.start, changed.start) <= known_at:  # a rank learnt of the plan too late
+            return False
+        return self._timed(TimedPair(before_s=self._seconds(without), after_s=self._seconds(changed)))
+
+    def _end(self, steps: int) -> None:
+        self._is_over = True
+        self._job.end_after(steps + 1)
+
+    def _seconds(self, steps: range) -> float:
+        """Of a step: the average over ranks, the median over steps."""
+        ranks = [_lengths(slot, steps) for slot in self._job.ranks()]
+        return median(fmean(lengths) for lengths in zip(*ranks, strict=True))
+
+
+def _lengths(slot: ProcessSlot, steps: range) -> Sequence[float]:
+    return [slot.entries[2 * (step - 1)] / 1e9 for step in steps]

@@ -1,0 +1,55 @@
+"""What a trial of a change gave: its pairs, what they say, and what a reader has to know beside it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from redline.trials.decision import Decision
+from redline.trials.step_blocks import TimedPair
+
+
+class Timed(StrEnum):
+    """What was timed."""
+
+    STEP_IN_BLOCKS = "steps, in blocks of one process"
+    STEP_OF_PROCESS = "steps, in processes"
+    WHOLE_PROCESS = "whole processes"
+
+
+class Stopped(StrEnum):
+    """Why no more pairs were timed."""
+
+    DECIDED = "decided"
+    PAIRS_SPENT = "pairs spent"
+    TIME_SPENT = "time spent"
+    NOTHING_CHANGED = "nothing changed"  # the lever did not take
+    JOB_TOO_SHORT = "job too short"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeverOutcome:
+    """What a lever did to the job."""
+
+    lever: str
+    took: bool
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialResult:
+    """A change that was tried."""
+
+    before: str  # commands as they are typed
+    after: str
+    timed: Timed
+    stopped: Stopped
+    decision: Decision | None  # None without a pair
+    pairs: tuple[TimedPair, ...]
+    cpu: Decision | None = None  # by the CPU time of whole processes
+    block_steps: int = 0  # that count, in a block or a process
+    steps: int = 0  # of the job that all of it took
+    processes: int = 0
+    ranks: int = 1
+    wall_s: float = 0.0
+    others_share: float | None = None  # of the machine's cores, used by others
+    seed: int = 0
+    levers: tuple[LeverOutcome, ...] = ()
