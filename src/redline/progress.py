@@ -14,6 +14,7 @@ class ProgressStage(StrEnum):
     MEASURE = "measure"  # the machine
     COLLECTIVES = "collectives"
     SEARCH = "search"  # layouts
+    TIME = "time"  # pairs, of which some are done
     VALIDATE = "validate"  # plans against measurements
 
 

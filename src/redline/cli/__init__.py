@@ -202,7 +202,7 @@ VERBS = {
     "inspect": _verb("inspect", "show what traces contain, and how far to trust them"),
     "merge": _verb("merge", "merge the ranks of a job on one clock, into one trace for Perfetto"),
     "diagnose": _verb("diagnose", "show where the time went, why, and what to change"),
-    "compare": _verb("compare", "show what differs between two recordings, and whether it is more than noise"),
+    "compare": _verb("compare", "say whether a change helped: two recordings, two programs in turns, or a lever"),
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),

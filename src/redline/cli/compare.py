@@ -12,6 +12,7 @@ from redline.cli.arguments import (
     positive,
     refuse_unknown_format,
 )
+from redline.cli.compare_programs import FORMATS, add_trial_arguments, run_trial
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from redline.trials.limits import DifferenceLimit
 
 EXIT_CROSSED = 1
-FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
-        nargs="+",
+        nargs="*",
         metavar="RECORDING",
-        help="BEFORE and AFTER: each a run folder, a trace, a digest, or a folder of them",
+        help="BEFORE and AFTER: each a run folder, a trace, a digest, or a folder of them; with --with, the command",
     )
+    add_trial_arguments(parser)
     parser.add_argument("--against", metavar="NAME", help="compare with the baseline NAME; then give AFTER alone")
     parser.add_argument("--save-as", metavar="NAME", help="keep AFTER as the baseline NAME, at most 32 KB per rank")
     parser.add_argument("--baselines", metavar="FOLDER", help="where baselines are kept (default: redline-baselines)")
@@ -65,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
     from redline.verbs.compare import BASELINES, compare, save_baseline
 
     refuse_unknown_format("compare", options.output, tuple(FORMATS))
+    if options.a or options.b or options.levers:
+        return run_trial(options)
     folder = options.baselines or BASELINES
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
     spoken = language(options)
@@ -97,7 +100,10 @@ def _recordings(options: argparse.Namespace, folder: str) -> tuple[str, str]:
             raise UsageError("compare: with --against give one recording, which is held against the baseline")
         return str(baseline(options.against, folder)), options.paths[0]
     if len(options.paths) != 2:
-        raise UsageError("compare: give two recordings, BEFORE and AFTER; quote patterns that name several files")
+        raise UsageError(
+            "compare: give two recordings, BEFORE and AFTER (quote patterns that name several files), or programs: "
+            "--a 'CMD' --b 'CMD', or --with LEVER -- CMD"
+        )
     return options.paths[0], options.paths[1]
 
 

@@ -11,6 +11,7 @@ _NAMES = {
     ProgressStage.MEASURE: marked("measuring this machine"),
     ProgressStage.COLLECTIVES: marked("measuring collectives"),
     ProgressStage.SEARCH: marked("searching layouts"),
+    ProgressStage.TIME: marked("timing pairs"),
     ProgressStage.VALIDATE: marked("predicting published runs"),
 }
 

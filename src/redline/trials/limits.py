@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from redline.analysis.accounts import ACCOUNTS
 from redline.errors import UsageError
 from redline.trials.recordings import RecordingDifference
+from redline.trials.trial_result import TrialResult
 
 SLOWER = "slower"
 _WRITTEN = re.compile(r"\s*(?P<what>[a-z][a-z _-]*?)\s*>\s*(?P<number>\d+(?:\.\d+)?)\s*%\s*", re.IGNORECASE)
@@ -52,6 +53,19 @@ def check(limit: DifferenceLimit, difference: RecordingDifference) -> LimitOutco
     if interval is not None and interval.low > limit.share:
         return LimitOutcome(crossed=True, said=said)
     return LimitOutcome(crossed=False, said=f"{said}, but within the spread of the steps: not counted")
+
+
+def check_trial(limit: DifferenceLimit, trial: TrialResult) -> LimitOutcome:
+    """By the interval of the pairs: it is slower only where all of that is."""
+    if limit.what != SLOWER:
+        raise UsageError(f"compare: {limit.text!r}: programs in turns have no accounts; only {SLOWER} can be limited")
+    known = trial.decision.estimate if trial.decision else None
+    if known is None or known.change <= limit.share:
+        return LimitOutcome(crossed=False, said="")
+    said = f"{limit.text}: {100 * known.change:+.1f} %"
+    if known.low > limit.share:
+        return LimitOutcome(crossed=True, said=said)
+    return LimitOutcome(crossed=False, said=f"{said}, but its interval begins below: not counted")
 
 
 def _grown(limit: DifferenceLimit, difference: RecordingDifference) -> float:

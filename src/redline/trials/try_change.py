@@ -1,16 +1,15 @@
 """Times a change against its absence until the pairs decide or the budget is spent."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from tempfile import TemporaryDirectory
 
 from redline.errors import InputError
 from redline.launch.block_plan import WARM_UP
+from redline.launch.outside.scratch_folder import make_scratch
 from redline.launch.outside.trial_job import Finished, TimedCommand, TrialJob
 from redline.launch.settings import Settings
 from redline.trials.decision import MOST_PAIRS, Decision, TrialVerdict, decide
@@ -42,7 +41,7 @@ def try_lever(command: TimedCommand, budget: TrialBudget, tell: Tell = lambda de
     kept = steps = ranks = 0
     outcomes: tuple[LeverOutcome, ...] = ()
     while not trial.stopped:
-        with _scratch() as folder, trial.started(command, folder, seed=trial.next_seed()) as job:
+        with make_scratch(Path.cwd()) as folder, trial.started(command, folder, seed=trial.next_seed()) as job:
 
             def warmed_up(job: TrialJob = job) -> bool:
                 nonlocal outcomes
@@ -76,17 +75,17 @@ def try_commands(
     trial = _Trial(budget, tell)
     cpu: list[TimedPair] = []
     order = Random(budget.seed)
-    runs = {command: trial.run(command) for command in (before, after)}
-    has_steps = all(run.step_s is not None for run in runs.values())
-    outcomes = runs[after].levers
+    commands = (before, after)
+    runs = [trial.run(command) for command in commands]
+    has_steps = all(run.step_s is not None for run in runs)
+    outcomes = runs[1].levers
     if outcomes and not any(outcome.took for outcome in outcomes):
         trial.stopped = Stopped.NOTHING_CHANGED
     while not trial.stopped:
-        both = [before, after]
-        order.shuffle(both)
-        runs = {command: trial.run(command) for command in both}
-        cpu.append(TimedPair(before_s=runs[before].ended.cpu_s, after_s=runs[after].ended.cpu_s))
-        trial.add(TimedPair(before_s=runs[before].seconds(has_steps), after_s=runs[after].seconds(has_steps)))
+        for at in order.sample((0, 1), 2):
+            runs[at] = trial.run(commands[at])
+        cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
+        trial.add(TimedPair(before_s=runs[0].seconds(has_steps), after_s=runs[1].seconds(has_steps)))
     counted = budget.steps - _PROCESS_WARM_UP
     return trial.result(
         before=str(before),
@@ -94,7 +93,7 @@ def try_commands(
         timed=Timed.STEP_OF_PROCESS if has_steps else Timed.WHOLE_PROCESS,
         block_steps=counted if has_steps else 0,
         steps=2 * (len(cpu) + 1) * budget.steps if has_steps else 0,
-        ranks=runs[after].ranks,
+        ranks=runs[1].ranks,
         levers=outcomes,
         cpu=_decided(cpu),
     )
@@ -145,7 +144,7 @@ class _Trial:
 
     def run(self, command: TimedCommand) -> _Run:
         """A whole process, up to the last step that is asked for."""
-        with _scratch() as folder, self.started(command, folder) as job:
+        with make_scratch(Path.cwd()) as folder, self.started(command, folder) as job:
             job.end_after(self._budget.steps)
             ended = self.wait(job, lambda: None)
             return _Run(ended=ended, step_s=_step_s(job), ranks=max(len(job.ranks()), 1), levers=_outcomes(job))
@@ -206,9 +205,3 @@ def _outcomes(job: TrialJob) -> tuple[LeverOutcome, ...]:
         LeverOutcome(lever=lever, took=bool(took), what=str(what))
         for lever, (took, what) in zip(job.command.levers, known, strict=False)
     )
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="redline-trial-") as folder:
-        yield Path(folder)

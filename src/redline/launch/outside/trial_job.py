@@ -8,9 +8,10 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 
 from redline.errors import InputError, UsageError
@@ -30,24 +31,25 @@ class TimedCommand:
     """What is started, and with which changes."""
 
     words: tuple[str, ...]  # as they were typed, without the environment
-    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to that of this process
+    environment: tuple[tuple[str, str], ...] = ()  # in addition to that of this process
     levers: tuple[str, ...] = ()
     python: Command | None = None  # None where it is no Python program: then it has no steps
 
     def __str__(self) -> str:
-        return shlex.join([*(f"{name}={value}" for name, value in self.environment.items()), *self.words])
+        return shlex.join([*(f"{name}={value}" for name, value in self.environment), *self.words])
 
 
 def timed_command(words: Sequence[str], levers: Sequence[str] = ()) -> TimedCommand:
     """Of a command line that may begin with settings of the environment."""
     rest = list(words)
-    environment = {}
+    environment: list[tuple[str, str]] = []
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
-        name, _, environment[name] = rest.pop(0).partition("=")
+        name, _, value = rest.pop(0).partition("=")
+        environment.append((name, value))
     if not rest:
         raise UsageError("compare: which command? such as: redline compare --a 'python a.py' --b 'python b.py'")
     return TimedCommand(
-        words=tuple(rest), environment=environment, levers=tuple(levers), python=_python_command(tuple(rest))
+        words=tuple(rest), environment=tuple(environment), levers=tuple(levers), python=_python_command(tuple(rest))
     )
 
 
@@ -75,14 +77,14 @@ class TrialJob:
     def __init__(self, started: TimedCommand, settings: Settings, folder: Path) -> None:
         self.command = started
         self._settings = settings
-        self._log = folder / "output.log"
+        self._log = TemporaryFile()  # noqa: SIM115 (closed when the job is over)
         self._folder = folder
         self.shared: SharedState | None = None
         self.ended: Finished | None = None
 
     def __enter__(self) -> TrialJob:
         python = self.command.python
-        environment = {**os.environ, **self.command.environment}
+        environment = {**os.environ, **dict(self.command.environment)}
         if python is not None:
             self._tell(python)
             if self.shared is not None:
@@ -90,15 +92,14 @@ class TrialJob:
         self._cpu_s = _children_cpu_s()
         self._started_s = time.perf_counter()
         try:
-            with self._log.open("wb") as output:
-                self._process = subprocess.Popen(
-                    self.command.words if python is None else python.arguments,
-                    env=environment,
-                    cwd=self._folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
+            self._process = subprocess.Popen(
+                self.command.words if python is None else python.arguments,
+                env=environment,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+            )
         except OSError as error:
             raise UsageError(f"compare: {self.command.words[0]}: {error.strerror}") from None
         return self
@@ -113,6 +114,7 @@ class TrialJob:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        self._log.close()
 
     def _tell(self, python: Command) -> None:
         settings = self._settings
@@ -162,9 +164,8 @@ class TrialJob:
             raise InputError(f"{self.command}: it ended with {self.ended.exit_code}: {self._last_line()}")
 
     def _last_line(self) -> str:
-        with self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - _LOG_BYTES))
-            lines = file.read().decode(errors="replace").strip().splitlines()
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else "it said nothing"
 
 

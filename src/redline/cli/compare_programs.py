@@ -1,0 +1,92 @@
+"""`redline compare` of programs on the command line: two of them in turns, or one with and without a lever."""
+
+from __future__ import annotations
+
+from redline.cli.arguments import format_of, language, positive
+from redline.cli.output import deliver, for_stdout, remark
+from redline.cli.show_progress import progress
+from redline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from redline.report.trial.trial_report import TrialReport
+    from redline.trials.limits import DifferenceLimit
+
+EXIT_CROSSED = 1
+FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
+_DEFAULT_MINUTES = 30
+
+
+def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
+    trial = parser.add_argument_group("programs, timed in turns")
+    trial.add_argument("--a", metavar="CMD", help="the program before the change, as one word: --a 'python train.py'")
+    trial.add_argument("--b", metavar="CMD", help="the program after it")
+    trial.add_argument(
+        "--with",
+        action="append",
+        dest="levers",
+        metavar="LEVER",
+        help="try this change on the command after `--`, such as fused or workers=4 (docs/reference/levers.md)",
+    )
+    trial.add_argument("--pairs", type=positive, metavar="N", help="pairs at most (default: 60)")
+    trial.add_argument(
+        "--steps", type=positive, metavar="N", help="steps of each process, where processes are timed (default: 30)"
+    )
+    trial.add_argument(
+        "--max-time", type=positive, metavar="MINUTES", help=f"time at most (default: {_DEFAULT_MINUTES})"
+    )
+    trial.add_argument("--seed", type=positive, metavar="N", help="of the random order in the pairs (default: any)")
+
+
+def run_trial(options: argparse.Namespace) -> int:
+    from redline.report.language import speaking
+    from redline.trials import limits
+    from redline.trials.decision import MOST_PAIRS
+    from redline.trials.try_change import PROCESS_STEPS
+    from redline.verbs.compare_programs import compare_programs
+
+    _refuse_mixtures(options)
+    form = format_of(options, FORMATS)
+    set_limits = [limits.parse(text) for text in options.fail_on or ()]
+    with progress(options) as tell:
+        report = compare_programs(
+            options.a or options.paths,
+            options.b,
+            levers=options.levers or (),
+            pairs=options.pairs or MOST_PAIRS,
+            steps=options.steps or PROCESS_STEPS,
+            max_time_s=60.0 * (options.max_time or _DEFAULT_MINUTES),
+            seed=options.seed,
+            progress=tell,
+        )
+    with speaking(language(options)), for_stdout(options.output if form == "text" else form):
+        text = report.rendered(form)
+    deliver(text, options.output, force=options.force)
+    return _limited(set_limits, report)
+
+
+def _refuse_mixtures(options: argparse.Namespace) -> None:
+    if options.levers and (options.a or options.b):
+        raise UsageError("compare: give --a and --b, or --with and one command after `--`; not both")
+    if not options.levers and not (options.a and options.b):
+        raise UsageError("compare: two programs are --a 'CMD' and --b 'CMD'")
+    if options.levers and not options.paths:
+        raise UsageError("compare: which command? give it after `--`: redline compare --with fused -- train.py")
+    if not options.levers and options.paths:
+        raise UsageError("compare: give recordings, or programs by --a and --b; not both")
+    if options.against or options.save_as:
+        raise UsageError("compare: baselines are recordings; programs are timed in turns")
+    if format_of(options, FORMATS) == "html" and options.output is None:
+        raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
+
+
+def _limited(set_limits: list[DifferenceLimit], report: TrialReport) -> int:
+    from redline.trials.limits import check_trial
+
+    outcomes = [check_trial(limit, report.trial) for limit in set_limits]
+    for outcome in outcomes:
+        if outcome.said:
+            remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
+    return EXIT_CROSSED if any(outcome.crossed for outcome in outcomes) else 0

@@ -1,0 +1,1 @@
+"""The page of a change that was tried."""

@@ -1,0 +1,1 @@
+"""Renderers of a change that was tried: `redline compare` of programs."""

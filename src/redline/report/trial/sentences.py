@@ -1,0 +1,125 @@
+"""What a trial says in words: its verdict, how it was measured, and what a reader has to know before believing it."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from redline.report.compare.sentences import signed
+from redline.report.language import _, listed, ngettext
+from redline.report.text_parts import percent
+from redline.trials.decision import NEGLIGIBLE, TrialVerdict
+from redline.trials.machine_load import BUSY
+from redline.trials.paired_sequence import PairedEstimate
+from redline.trials.trial_result import Stopped, Timed, TrialResult
+from redline.units import format_ns
+
+
+def verdict_sentence(trial: TrialResult) -> str:
+    if trial.stopped is Stopped.NOTHING_CHANGED or trial.decision is None:
+        return _("Nothing was changed: {why}.").format(why=listed(_why_not(trial)))
+    known = trial.decision.estimate
+    values = {"change": percent(abs(known.change)), "interval": interval_of(known)}
+    if trial.decision.verdict is TrialVerdict.FASTER:
+        return _("Faster: {change} less time ({interval}).").format(**values)
+    if trial.decision.verdict is TrialVerdict.SLOWER:
+        return _("Slower: {change} more time ({interval}).").format(**values)
+    if trial.decision.verdict is TrialVerdict.SAME:
+        return _("No measurable change: less than {limit} either way ({interval}).").format(
+            limit=percent(NEGLIGIBLE), **values
+        )
+    return _("Undecided: the change of the time is between {low} and {high}.").format(
+        low=signed_or_open(known.low), high=signed_or_open(known.high)
+    )
+
+
+def interval_of(known: PairedEstimate) -> str:
+    return _("95 %: {low} to {high}").format(low=signed_or_open(known.low), high=signed_or_open(known.high))
+
+
+def signed_or_open(ratio: float) -> str:
+    """A bound of the interval, as far as there is one."""
+    return _("any") if ratio in (float("inf"), float("-inf")) or ratio <= -1 else signed(ratio)
+
+
+def _why_not(trial: TrialResult) -> Iterator[str]:
+    for outcome in trial.levers:
+        if not outcome.took:
+            yield f"{outcome.lever}: {outcome.what}"
+
+
+def times_sentence(trial: TrialResult) -> str:
+    """What was timed took so long on either side."""
+    before_ns, after_ns = (
+        round(1e9 * median(times))
+        for times in zip(*((pair.before_s, pair.after_s) for pair in trial.pairs), strict=True)
+    )
+    values = {"before": format_ns(before_ns), "after": format_ns(after_ns)}
+    if trial.timed is Timed.WHOLE_PROCESS:
+        return _("The whole command takes {after} instead of {before} (medians).").format(**values)
+    return _("A step takes {after} instead of {before} (medians).").format(**values)
+
+
+def effort_sentence(trial: TrialResult) -> str:
+    """What was compared with what, and how much of it."""
+    pairs = len(trial.pairs)
+    values = {"pairs": pairs, "steps": trial.block_steps, "all": trial.steps, "processes": trial.processes}
+    if trial.timed is Timed.STEP_IN_BLOCKS:
+        text = ngettext(
+            "{pairs} pair of neighbouring blocks of {steps} steps, in random order, inside one process "
+            "({all} steps in all).",
+            "{pairs} pairs of neighbouring blocks of {steps} steps, in random order, inside one process "
+            "({all} steps in all).",
+            pairs,
+        )
+    elif trial.timed is Timed.STEP_OF_PROCESS:
+        text = ngettext(
+            "{pairs} pair of processes in random order, {steps} steps of each counted ({all} steps in all).",
+            "{pairs} pairs of processes in random order, {steps} steps of each counted ({all} steps in all).",
+            pairs,
+        )
+    else:
+        text = ngettext(
+            "{pairs} pair of whole processes in random order.",
+            "{pairs} pairs of whole processes in random order.",
+            pairs,
+        )
+    return text.format(**values)
+
+
+def stop_sentence(trial: TrialResult) -> str:
+    if trial.stopped is Stopped.PAIRS_SPENT:
+        return _("It ended because all pairs were spent; more of them (`--pairs`) narrow the interval.")
+    if trial.stopped is Stopped.TIME_SPENT:
+        return _("It ended because the time was spent; more of it (`--max-time`) narrows the interval.")
+    return _("It ended as soon as the interval had decided.")
+
+
+def cpu_sentence(trial: TrialResult) -> str:
+    """The second witness; "" where there is none."""
+    if trial.cpu is None:
+        return ""
+    known = trial.cpu.estimate
+    return _("By CPU time of whole processes the change is {change} ({interval}).").format(
+        change=signed(known.change), interval=interval_of(known)
+    )
+
+
+def doubts(trial: TrialResult) -> Iterator[str]:
+    """What weakens any conclusion, each once."""
+    if trial.others_share is not None and trial.others_share > BUSY:
+        yield _("The machine was not quiet: other processes used {share} of its CPUs meanwhile.").format(
+            share=percent(trial.others_share)
+        )
+    for outcome in trial.levers:
+        if not outcome.took and trial.stopped is not Stopped.NOTHING_CHANGED:
+            yield _("{lever} changed nothing: {why}.").format(lever=outcome.lever, why=outcome.what)
+
+
+def all_sentences(trial: TrialResult) -> Iterator[str]:
+    """All but the verdict, in order."""
+    if trial.pairs:
+        yield times_sentence(trial)
+        yield effort_sentence(trial)
+        yield stop_sentence(trial)
+        if cpu := cpu_sentence(trial):
+            yield cpu
+    yield from doubts(trial)
