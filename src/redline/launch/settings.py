@@ -48,6 +48,8 @@ class Settings:
     levers: Sequence[str] = ()  # changes that are tried
     blocks: Mapping[str, int] = {}  # of a BlockPlan; none where the levers stay on
     last_step: int = 0  # with whose end the process ends; 0 for none
+    guarded: Sequence[str] = ()  # folders to which the job must not write
+    scratch: str = ""  # the folder to which it may, wherever that lies
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

@@ -47,6 +47,10 @@ def watch(context: ProcessContext) -> None:
         capture.steps_restarted()
 
     trial = _trial(context, capture, calls)
+    if context.settings.guarded:
+        from redline.launch.inside.trial.file_guard import guard_torch
+
+        guard_torch(torch, partial(capture.notes.tell, "wrote"))
 
     def step_ended(steps: int, length_ns: int, at_work: bool) -> None:
         capture.step_ended(steps, length_ns, at_work)

@@ -26,6 +26,7 @@ class CheckpointedBlocks:
         self._chains: list[CallChain] = []
         self._is_on = False
         self._recomputed = 0
+        self._is_traced = False  # torch.compile has made it a part of its graphs
         self._why_not = "no module with parameters was called"
         self._link = self._around  # one object, by which chains know it
 
@@ -52,11 +53,15 @@ class CheckpointedBlocks:
     def took(self) -> LeverEffect:
         if self._recomputed:
             return LeverEffect(True, f"{len(self._chains)} blocks, computed again in the backward pass")
+        if self._is_traced:
+            return LeverEffect(True, f"{len(self._chains)} blocks, in compiled graphs")
         return LeverEffect(False, self._why_not)
 
     def _around(self, call: Call) -> Call:
         def computed(*args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+            if torch.compiler.is_compiling():
+                self._is_traced = True
+            elif torch._C._current_graph_task_id() != -1:
                 self._recomputed += 1
             return call(*args, **kwargs)
 

@@ -56,7 +56,8 @@ class CompiledModules:
             why = [self._failed] if self._failed else list(self._left)
             return LeverEffect(False, "; ".join(why) or "no module with parameters was called")
         broken = f", {self._breaks} graph breaks" if self._breaks else ""
-        what = f"{'; '.join(self._what)}: {self._graphs} graphs compiled{broken}"
+        graphs = f"{self._graphs} graph{'' if self._graphs == 1 else 's'}"
+        what = f"{'; '.join(self._what)}: {graphs} compiled{broken}"
         if not self._graphs or not self._calls:
             return LeverEffect(False, f"{what}, so it ran as before" if self._calls else "no call with it on")
         return LeverEffect(True, "; ".join([what, *self._left]))

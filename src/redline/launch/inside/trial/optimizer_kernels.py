@@ -70,7 +70,7 @@ class OptimizerKernels:
         took = sorted({known.name for known in self._known.values() if known.took})
         left = sorted({f"{known.name} {known.why_not}" for known in self._known.values() if known.why_not})
         done = [f"{name}: {self._flag}" for name in took]
-        return LeverEffect(bool(took), "; ".join([*done, *left]) or "no optimizer has stepped")
+        return LeverEffect(bool(took), "; ".join([*done, *left]) or "no optimizer has stepped with it")
 
     def _of(self, optimizer: Optimizer) -> _Known:
         known = self._known.get(id(optimizer))

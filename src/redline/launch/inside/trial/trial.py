@@ -41,6 +41,9 @@ class JobTrial:
 
     def step_ended(self, steps: int) -> None:
         """The step of this number has ended: the next one may run another way."""
+        if self._last and steps >= self._last:
+            self.tell()
+            self._end()
         self._roots.step_ended(steps)
         if self._plan is not None:
             changed = self._plan.is_changed(steps + 1)
@@ -50,9 +53,6 @@ class JobTrial:
                 self._switch(changed)
         elif steps in (1, 2):
             self.tell()
-        if self._last and steps >= self._last:
-            self.tell()
-            self._end()
 
     def tell(self) -> None:
         """What the levers did, for the one who watches."""

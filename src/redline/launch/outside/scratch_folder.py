@@ -1,0 +1,19 @@
+"""A folder to run a job in that looks like another one, so that what the job leaves behind can be thrown away."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def make_scratch(original: Path) -> Iterator[Path]:
+    """Links to all that lies in the original folder; new files go into the new one, which is removed afterwards."""
+    scratch = Path(tempfile.mkdtemp(prefix="redline-trial-")).resolve()
+    try:
+        for entry in sorted(original.resolve().iterdir()):
+            (scratch / entry.name).symlink_to(entry)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)  # links are removed, never followed
