@@ -104,7 +104,7 @@ class TrialRunner:
 
 @contextmanager
 def trial_runner() -> Iterator[TrialRunner]:
-    environment = {**os.environ, **_QUIET, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}
+    environment = {**os.environ, **_QUIET, "PYTHONPATH": f"{ROOT}/src:{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, "-m", "tests.trial_server"]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield TrialRunner(server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from redline.launch.inside.exception_origin import pass_on
@@ -28,7 +30,8 @@ class CompiledModules:
         self._chains: list[CallChain] = []
         self._what: dict[str, None] = {}
         self._left: dict[str, None] = {}
-        self._graphs = self._breaks = self._calls = 0
+        self._before: _Counts | None = None  # when the first call was compiled
+        self._calls = 0
         self._failed = ""
         self._link = self._around  # one object, by which chains know it
 
@@ -55,12 +58,12 @@ class CompiledModules:
         if self._failed or not self._chains:
             why = [self._failed] if self._failed else list(self._left)
             return LeverEffect(False, "; ".join(why) or "no module with parameters was called")
-        broken = f", {self._breaks} graph breaks" if self._breaks else ""
-        graphs = f"{self._graphs} graph{'' if self._graphs == 1 else 's'}"
-        what = f"{'; '.join(self._what)}: {graphs} compiled{broken}"
-        if not self._graphs or not self._calls:
-            return LeverEffect(False, f"{what}, so it ran as before" if self._calls else "no call with it on")
-        return LeverEffect(True, "; ".join([what, *self._left]))
+        graphs, breaks, failed = _counted().since(self._before)
+        counts = [f"{graphs} graph{'' if graphs == 1 else 's'} compiled"]
+        counts += [f"{breaks} graph breaks"] if breaks else []
+        counts += [f"{failed} functions fell back to eager"] if failed else []
+        what = f"{'; '.join(self._what)}: {', '.join(counts)}"
+        return LeverEffect(bool(graphs and self._calls), "; ".join([what, *self._left]))
 
     def _targets(self, root: torch.nn.Module) -> list[torch.nn.Module]:
         name = type(root).__name__
@@ -83,37 +86,43 @@ class CompiledModules:
 
     def _around(self, call: Call) -> Call:
         compiled = torch.compile(call)
-        is_new = True
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal is_new
             if self._failed:
                 return call(*args, **kwargs)
+            self._before = self._before or _counted()
             self._calls += 1
-            if not is_new:
-                return compiled(*args, **kwargs)
-            is_new = False
-            before = _counted()
             try:
                 return compiled(*args, **kwargs)
             except _errors() as error:
                 pass_on(error)
                 line = f"{type(error).__name__}: {error}".partition("\n")[0]
                 self._failed = f"it could not be compiled: {line[:_MOST_LETTERS]}"
-                return call(*args, **kwargs)
-            finally:
-                after = _counted()
-                self._graphs += after[0] - before[0]
-                self._breaks += after[1] - before[1]
+            return call(*args, **kwargs)
 
         return run
 
 
-def _counted() -> tuple[int, int]:
-    """Graphs compiled and graph breaks until now, in this process."""
+@dataclass(frozen=True)
+class _Counts:
+    """Of this process until now: graphs compiled, graph breaks, and functions that could not be compiled."""
+
+    graphs: int
+    breaks: int
+    failed: int
+
+    def since(self, before: _Counts | None) -> tuple[int, int, int]:
+        if before is None:
+            return 0, 0, 0
+        return self.graphs - before.graphs, self.breaks - before.breaks, self.failed - before.failed
+
+
+def _counted() -> _Counts:
     from torch._dynamo.utils import counters
 
-    return int(counters["stats"]["unique_graphs"]), sum(counters["graph_break"].values())
+    frames = counters["frames"]
+    graphs = int(counters["stats"]["unique_graphs"])
+    return _Counts(graphs, sum(counters["graph_break"].values()), int(frames["total"] - frames["ok"]))
 
 
 def _errors() -> type[Exception]:
