@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from redline.report.trial.trial_report import TrialReport
     from redline.trials.limits import DifferenceLimit
+    from redline.trials.try_change import TrialOptions
 
 EXIT_CROSSED = 1
 FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
@@ -37,14 +38,15 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
     trial.add_argument(
         "--max-time", type=positive, metavar="MINUTES", help=f"time at most (default: {_DEFAULT_MINUTES})"
     )
+    trial.add_argument(
+        "--allow-writes", action="store_true", help="let the programs write to files of yours, each time that they run"
+    )
     trial.add_argument("--seed", type=positive, metavar="N", help="of the random order in the pairs (default: any)")
 
 
 def run_trial(options: argparse.Namespace) -> int:
     from redline.report.language import speaking
     from redline.trials import limits
-    from redline.trials.decision import MOST_PAIRS
-    from redline.trials.try_change import PROCESS_STEPS
     from redline.verbs.compare_programs import compare_programs
 
     _refuse_mixtures(options)
@@ -55,16 +57,23 @@ def run_trial(options: argparse.Namespace) -> int:
             options.a or options.paths,
             options.b,
             levers=options.levers or (),
-            pairs=options.pairs or MOST_PAIRS,
-            steps=options.steps or PROCESS_STEPS,
-            max_time_s=60.0 * (options.max_time or _DEFAULT_MINUTES),
-            seed=options.seed,
+            options=_trial_options(options),
             progress=tell,
         )
     with speaking(language(options)), for_stdout(options.output if form == "text" else form):
         text = report.rendered(form)
     deliver(text, options.output, force=options.force)
     return _limited(set_limits, report)
+
+
+def _trial_options(options: argparse.Namespace) -> TrialOptions:
+    from redline.trials.try_change import TrialOptions
+
+    given = {"pairs": options.pairs, "steps": options.steps, "seed": options.seed}
+    known = {name: value for name, value in given.items() if value is not None}
+    return TrialOptions(
+        max_time_s=60.0 * (options.max_time or _DEFAULT_MINUTES), allow_writes=options.allow_writes, **known
+    )
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:

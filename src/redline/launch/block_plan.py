@@ -27,7 +27,7 @@ class BlockPlan:
     def is_changed(self, step: int) -> bool:
         """Whether this step runs with the change."""
         if step < self.first:
-            return False
+            return warms_up_changed(step)
         pair, at = divmod(step - self.first, 2 * self.block)
         return self._changed_first(pair) ^ (at >= self.block)
 

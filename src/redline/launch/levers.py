@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from redline.errors import UsageError
 from redline.numerics import Numerics
 
+_NUMBER = "N"
+_OF_ENVIRONMENT = "env:"
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeverKind:
     """One kind of change."""
 
     name: str
+    summary: str  # what it switches
     numerics: Numerics
     switchable: bool  # between two steps of one process; otherwise a process has it from its beginning or never
-    values: str = ""  # how a value is written after `=`, for people; "" where there is none
+    values: str = ""  # what stands after `=`: N, a choice such as `bf16|fp16`, or a word in capitals; "" for nothing
     default: str = ""  # the value where none is given; "" where one must be given
     findings: tuple[str, ...] = ()  # whose fix it is
+    environment: tuple[tuple[str, str], ...] = ()  # variables, for a change that is made there; `{}` is the value
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,191 @@ class Lever:
 _KINDS: tuple[LeverKind, ...] = (
     LeverKind(
         name="switch",
+        summary='`redline.switch("NAME")` in the script is true',
         numerics=Numerics.SEMANTICS,
         switchable=True,
         values="NAME",
+    ),
+    LeverKind(
+        name="fused",
+        summary="`fused=True` of optimizers of torch.optim",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-H07", "RL-H08"),
+    ),
+    LeverKind(
+        name="foreach",
+        summary="`foreach=True` of optimizers of torch.optim",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-H07",),
+    ),
+    LeverKind(
+        name="workers",
+        summary="`num_workers` of every DataLoader of a map-style dataset, which then stay between epochs",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        values=_NUMBER,
+        findings=("RL-D01", "RL-D02"),
+    ),
+    LeverKind(
+        name="prefetch",
+        summary="`prefetch_factor` of every DataLoader that has workers",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        values=_NUMBER,
+        findings=("RL-D02",),
+    ),
+    LeverKind(
+        name="pin-memory",
+        summary="`pin_memory=True` of every DataLoader",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        findings=("RL-D03",),
+    ),
+    LeverKind(
+        name="autocast",
+        summary="`torch.autocast` around the outermost module; its outputs are in float32 again",
+        numerics=Numerics.LOWER_PRECISION,
+        switchable=True,
+        values="bf16|fp16",
+        default="bf16",
+        findings=("RL-C02",),
+    ),
+    LeverKind(
+        name="matmul-precision",
+        summary="`torch.set_float32_matmul_precision`",
+        numerics=Numerics.LOWER_PRECISION,
+        switchable=True,
+        values="high|medium",
+        default="high",
+        findings=("RL-C02",),
+    ),
+    LeverKind(
+        name="compile",
+        summary="`torch.compile` of repeated blocks, or of the outermost module",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        values="blocks|root",
+        default="blocks",
+        findings=("RL-B01", "RL-C17", "RL-H02"),
+    ),
+    LeverKind(
+        name="checkpoint",
+        summary="activation checkpointing of repeated blocks: less memory for more time",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        values="blocks",
+        default="blocks",
+    ),
+    LeverKind(
+        name="channels-last",
+        summary="channels-last layout of 4-d parameters, their gradients and optimizer states, and of 4-d inputs",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-C10",),
+    ),
+    LeverKind(
+        name="cudnn-benchmark",
+        summary="`torch.backends.cudnn.benchmark`",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-C19",),
+    ),
+    LeverKind(
+        name="threads",
+        summary="`torch.set_num_threads`",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        values=_NUMBER,
+        findings=("RL-H21",),
+    ),
+    LeverKind(
+        name="zero-grad-none",
+        summary="`zero_grad` drops gradients instead of zeroing them",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        findings=("RL-B07",),
+    ),
+    LeverKind(
+        name="gc-freeze",
+        summary="`gc.freeze()`: the garbage collector looks at new objects only",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        findings=("RL-H09",),
+    ),
+    LeverKind(
+        name="bucket-mb",
+        summary="`bucket_cap_mb` of DistributedDataParallel",
+        numerics=Numerics.REASSOCIATION,
+        switchable=False,
+        values=_NUMBER,
+        findings=("RL-N01",),
+    ),
+    LeverKind(
+        name="bucket-view",
+        summary="`gradient_as_bucket_view=True` of DistributedDataParallel",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        findings=("RL-N03",),
+    ),
+    LeverKind(
+        name="static-graph",
+        summary="`static_graph=True` of DistributedDataParallel",
+        numerics=Numerics.REASSOCIATION,
+        switchable=False,
+        findings=("RL-N20",),
+    ),
+    LeverKind(
+        name="malloc-arenas",
+        summary="arenas of glibc's malloc",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        values=_NUMBER,
+        environment=(("MALLOC_ARENA_MAX", "{}"),),
+    ),
+    LeverKind(
+        name="malloc-keep",
+        summary="glibc's malloc keeps memory that is freed, up to 1 GiB",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        environment=(
+            ("MALLOC_MMAP_THRESHOLD_", "1073741824"),
+            ("MALLOC_TRIM_THRESHOLD_", "1073741824"),
+            ("MALLOC_TOP_PAD_", "67108864"),
+        ),
+    ),
+    LeverKind(
+        name="huge-pages",
+        summary="transparent huge pages for tensors on the CPU",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        environment=(("THP_MEM_ALLOC_ENABLE", "1"),),
+    ),
+    LeverKind(
+        name="omp-wait",
+        summary="what threads of OpenMP do between parallel regions: sleep or spin",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        values="passive|active",
+        default="passive",
+        environment=(("OMP_WAIT_POLICY", "{}"),),
+    ),
+    LeverKind(
+        name="expandable-segments",
+        summary="the allocator of CUDA memory lets segments grow",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        findings=("RL-M01",),
+        environment=(("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),),
+    ),
+    LeverKind(
+        name="env:NAME",
+        summary="a variable of the environment",
+        numerics=Numerics.REASSOCIATION,
+        switchable=False,
+        values="VALUE",
+        environment=(("NAME", "{}"),),
     ),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
@@ -44,7 +231,9 @@ KINDS = {kind.name: kind for kind in _KINDS}
 
 def parse_lever(text: str) -> Lever:
     """Raises UsageError, which names the levers that there are."""
-    name, _, value = text.partition("=")
+    name, equals, value = text.partition("=")
+    if name.startswith(_OF_ENVIRONMENT):
+        return _of_environment(name, value, is_given=bool(equals))
     kind = KINDS.get(name)
     if kind is None:
         raise UsageError(f"there is no lever {name!r}; there are: {', '.join(KINDS)}")
@@ -53,4 +242,36 @@ def parse_lever(text: str) -> Lever:
     value = value or kind.default
     if kind.values and not value:
         raise UsageError(f"lever {name} needs a value: {name}={kind.values}")
+    _check_value(kind, value)
     return Lever(kind, value)
+
+
+def environment_of(lever: Lever) -> dict[str, str]:
+    """The variables that a process must begin with to have this change; none for one that is made inside of it."""
+    return {name: value.format(lever.value) for name, value in lever.kind.environment}
+
+
+def _of_environment(name: str, value: str, *, is_given: bool) -> Lever:
+    """The variable is a part of the name: two of them are two levers."""
+    variable = name.removeprefix(_OF_ENVIRONMENT)
+    if not variable or not is_given:
+        raise UsageError("a variable of the environment is written env:NAME=VALUE")
+    known = KINDS["env:NAME"]
+    kind = LeverKind(
+        name=name,
+        summary=known.summary,
+        numerics=known.numerics,
+        switchable=False,
+        values=known.values,
+        environment=((variable, "{}"),),
+    )
+    return Lever(kind, value)
+
+
+def _check_value(kind: LeverKind, value: str) -> None:
+    if kind.values == _NUMBER:
+        least = 0 if kind.name == "workers" else 1
+        if not (value.isascii() and value.isdecimal() and int(value) >= least):
+            raise UsageError(f"lever {kind.name} needs a whole number from {least} on, not {value!r}")
+    elif kind.values.islower() and value not in kind.values.split("|"):
+        raise UsageError(f"lever {kind.name} has no value {value!r}; it has: {kind.values.replace('|', ', ')}")

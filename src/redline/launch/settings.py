@@ -48,6 +48,8 @@ class Settings:
     levers: Sequence[str] = ()  # changes that are tried
     on_trial: bool = False  # the process ends when it is told to
     block_seed: int = 0  # by which levers are switched on and off in blocks of steps; 0 where they stay on
+    guarded: Sequence[str] = ()  # folders to which the job must not write
+    scratch: str = ""  # the folder to which it may, wherever that lies
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from secrets import randbelow
 from statistics import fmean
 
 from redline.errors import InputError
 from redline.launch.block_plan import WARM_UP
-from redline.launch.outside.scratch_folder import make_scratch
+from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
 from redline.launch.outside.trial_job import Finished, TimedCommand, TrialJob
 from redline.launch.settings import Settings
 from redline.trials.decision import MOST_PAIRS, Decision, TrialVerdict, decide
@@ -23,21 +24,22 @@ _LEAST_STEPS = 3  # of a process that count
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialBudget:
-    """How much may be spent on a trial, and from which seed the order within pairs comes."""
+class TrialOptions:
+    """How much may be spent on a trial, and what the programs may do."""
 
-    seed: int
     pairs: int = MOST_PAIRS
-    seconds: float = 1800.0
+    max_time_s: float = 1800.0
     steps: int = PROCESS_STEPS  # of each process, where whole processes are compared
+    seed: int = field(default_factory=lambda: 1 + randbelow(1 << 30))  # of the random order within pairs
+    allow_writes: bool = False  # to files of the user
 
 
 Tell = Callable[[Decision], None]  # after every pair
 
 
-def try_lever(command: TimedCommand, budget: TrialBudget, tell: Tell = lambda decision: None) -> TrialResult:
+def try_lever(command: TimedCommand, options: TrialOptions, tell: Tell = lambda decision: None) -> TrialResult:
     """Switch the levers of the command on and off inside its processes, block by block."""
-    trial = _Trial(budget, tell)
+    trial = _Trial(options, tell)
     kept = steps = ranks = 0
     outcomes: tuple[LeverOutcome, ...] = ()
     while not trial.stopped:
@@ -69,12 +71,12 @@ def try_lever(command: TimedCommand, budget: TrialBudget, tell: Tell = lambda de
 
 
 def try_commands(
-    before: TimedCommand, after: TimedCommand, budget: TrialBudget, tell: Tell = lambda decision: None
+    before: TimedCommand, after: TimedCommand, options: TrialOptions, tell: Tell = lambda decision: None
 ) -> TrialResult:
     """Run whole processes of both in pairs, in random order; one of each first, so that caches are warm."""
-    trial = _Trial(budget, tell)
+    trial = _Trial(options, tell)
     cpu: list[TimedPair] = []
-    order = Random(budget.seed)
+    order = Random(options.seed)
     commands = (before, after)
     runs = [trial.run(command) for command in commands]
     has_steps = all(run.step_s is not None for run in runs)
@@ -86,13 +88,13 @@ def try_commands(
             runs[at] = trial.run(commands[at])
         cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
         trial.add(TimedPair(before_s=runs[0].seconds(has_steps), after_s=runs[1].seconds(has_steps)))
-    counted = budget.steps - _PROCESS_WARM_UP
+    counted = options.steps - _PROCESS_WARM_UP
     return trial.result(
         before=str(before),
         after=" with ".join([str(after), *([" ".join(after.levers)] if after.levers else [])]),
         timed=Timed.STEP_OF_PROCESS if has_steps else Timed.WHOLE_PROCESS,
         block_steps=counted if has_steps else 0,
-        steps=2 * (len(cpu) + 1) * budget.steps if has_steps else 0,
+        steps=2 * (len(cpu) + 1) * options.steps if has_steps else 0,
         ranks=runs[1].ranks,
         levers=outcomes,
         cpu=_decided(cpu),
@@ -115,14 +117,14 @@ class _Run:
 class _Trial:
     """The pairs so far, and what was spent on them."""
 
-    def __init__(self, budget: TrialBudget, tell: Tell) -> None:
-        self._budget = budget
+    def __init__(self, options: TrialOptions, tell: Tell) -> None:
+        self._options = options
         self._tell = tell
         self._load = MachineLoad()
         self._started_s = time.perf_counter()
         self._cpu_s = 0.0
         self._processes = 0
-        self._seeds = Random(budget.seed)
+        self._seeds = Random(options.seed)
         self.last_seed = 0
         self.pairs: list[TimedPair] = []
         self.stopped: Stopped | None = None
@@ -134,6 +136,9 @@ class _Trial:
     def started(self, command: TimedCommand, folder: Path, seed: int = 0) -> TrialJob:
         self._processes += 1
         settings = Settings({"capture": False, "on_trial": True, "block_seed": seed, "timed_after_s": 0.0})
+        if not self._options.allow_writes:
+            settings.guarded = tuple(map(str, guarded_folders(command, Path.cwd())))
+            settings.scratch = str(folder)
         return TrialJob(command, settings, folder)
 
     def wait(self, job: TrialJob, look: Callable[[], None]) -> Finished:
@@ -145,7 +150,7 @@ class _Trial:
     def run(self, command: TimedCommand) -> _Run:
         """A whole process, up to the last step that is asked for."""
         with make_scratch(Path.cwd()) as folder, self.started(command, folder) as job:
-            job.end_after(self._budget.steps)
+            job.end_after(self._options.steps)
             ended = self.wait(job, lambda: None)
             return _Run(ended=ended, step_s=_step_s(job), ranks=max(len(job.ranks()), 1), levers=_outcomes(job))
 
@@ -157,9 +162,9 @@ class _Trial:
         self._tell(decision)
         if decision.verdict is not TrialVerdict.UNDECIDED:
             self.stopped = Stopped.DECIDED
-        elif len(self.pairs) >= self._budget.pairs:
+        elif len(self.pairs) >= self._options.pairs:
             self.stopped = Stopped.PAIRS_SPENT
-        elif time.perf_counter() - self._started_s > self._budget.seconds:
+        elif time.perf_counter() - self._started_s > self._options.max_time_s:
             self.stopped = Stopped.TIME_SPENT
         return self.stopped is not None
 
@@ -181,7 +186,7 @@ class _Trial:
             processes=self._processes,
             wall_s=time.perf_counter() - self._started_s,
             others_share=self._load.of_others(self._cpu_s),
-            seed=self._budget.seed,
+            seed=self._options.seed,
             **known,  # type: ignore[arg-type]
         )
 

@@ -3,15 +3,14 @@
 import shlex
 from collections.abc import Sequence
 from itertools import count
-from secrets import randbelow
 
 from redline.errors import UsageError
 from redline.launch.levers import parse_lever
 from redline.launch.outside.trial_job import TimedCommand, timed_command
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.trial.trial_report import TrialReport
-from redline.trials.decision import MOST_PAIRS, Decision
-from redline.trials.try_change import PROCESS_STEPS, TrialBudget, try_commands, try_lever
+from redline.trials.decision import Decision
+from redline.trials.try_change import TrialOptions, try_commands, try_lever
 
 Program = str | Sequence[str]
 
@@ -21,39 +20,33 @@ def compare_programs(
     after: Program | None = None,
     *,
     levers: Sequence[str] = (),
-    pairs: int = MOST_PAIRS,
-    steps: int = PROCESS_STEPS,
-    max_time_s: float = 1800.0,
-    seed: int | None = None,
+    options: TrialOptions | None = None,
     progress: Progress = silent,
 ) -> TrialReport:
     """Run `before` and `after` in turns, or `before` with and without levers, until it is decided or all is spent.
 
     A program is a command line, or its words. A lever that can be switched between two steps is tried inside one
-    process; everything else in pairs of processes.
+    process; everything else in pairs of processes. They run in a folder of their own that looks like the current one;
+    a program that writes to files of the user is stopped before it does, unless the options allow it.
     """
     if (after is None) == (not levers):
         raise UsageError("compare: give another program, or levers to try on one")
-    if pairs < 1 or steps < 1:
-        raise UsageError("compare: pairs and steps are numbers of 1 or more")
+    chosen = options or TrialOptions()
     done = count(1)
 
     def tell(decision: Decision) -> None:
-        progress(ProgressStage.TIME, next(done), pairs)
+        progress(ProgressStage.TIME, next(done), chosen.pairs)
 
-    progress(ProgressStage.TIME, 0, pairs)
-    budget = TrialBudget(
-        seed=1 + randbelow(1 << 30) if seed is None else seed, pairs=pairs, seconds=max_time_s, steps=steps
-    )
+    progress(ProgressStage.TIME, 0, chosen.pairs)
     if after is not None:
-        return TrialReport(trial=try_commands(_command(before), _command(after), budget, tell))
+        return TrialReport(trial=try_commands(_command(before), _command(after), chosen, tell))
     known = [parse_lever(text) for text in levers]
     changed = _command(before, tuple(map(str, known)))
     if changed.python is None:
         raise UsageError(f"compare: {changed}: levers need a Python program")
     if all(lever.kind.switchable for lever in known):
-        return TrialReport(trial=try_lever(changed, budget, tell))
-    return TrialReport(trial=try_commands(_command(before), changed, budget, tell))
+        return TrialReport(trial=try_lever(changed, chosen, tell))
+    return TrialReport(trial=try_commands(_command(before), changed, chosen, tell))
 
 
 def _command(program: Program, levers: tuple[str, ...] = ()) -> TimedCommand:

@@ -34,9 +34,24 @@ def begin(text: str) -> None:
     """
     settings = Settings.from_text(text)
     context = None if settings.offspring else _arrive(settings)
+    if settings.guarded:
+        _guard(settings, context)
     if settings.follow:
         follow(settings)
     sys.meta_path.insert(0, _AfterTorch(settings, context))
+
+
+def _guard(settings: Settings, context: ProcessContext | None) -> None:
+    """Until torch is there, nothing else is told of the process."""
+    from redline.launch.inside.trial.file_guard import guard_files
+
+    def tell(path: str) -> None:
+        import json
+
+        if context is not None:
+            context.slot.write_facts(json.dumps({"wrote": path}).encode())
+
+    guard_files(settings, None if context is None else tell)
 
 
 def _arrive(settings: Settings) -> ProcessContext:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 from _thread import get_ident
-from contextlib import suppress
 from functools import partial
 
 import torch
@@ -18,6 +17,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from redline.launch.inside import api
+from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
 from redline.launch.inside.exception_origin import NO_ROOM
@@ -47,6 +47,10 @@ def watch(context: ProcessContext) -> None:
         capture.steps_restarted()
 
     trial = _trial(context, capture, calls)
+    if context.settings.guarded:
+        from redline.launch.inside.trial.file_guard import guard_torch
+
+        guard_torch(torch, partial(capture.notes.tell, "wrote"))
 
     def step_ended(steps: int, length_ns: int, at_work: bool) -> None:
         capture.step_ended(steps, length_ns, at_work)
@@ -69,11 +73,21 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> Job
     """None where no change is tried."""
     if not context.settings.on_trial:
         return None
+    from redline.launch.inside.trial.call_chain import CallChains
     from redline.launch.inside.trial.lever import JobView
+    from redline.launch.inside.trial.roots import RootModules
     from redline.launch.inside.trial.trial import JobTrial
 
-    job = JobView(outermost=calls.outermost, at_next_call=calls.once, optimizers=capture.optimizers.alive)
-    return JobTrial(context, capture.notes, job)
+    roots = RootModules(calls.at_outermost)
+    job = JobView(
+        outermost=calls.outermost,
+        at_next_call=calls.once,
+        optimizers=capture.optimizers.alive,
+        each_root=roots.each,
+        safely=capture.safely,
+        chains=CallChains(),
+    )
+    return JobTrial(context, capture.notes, job, roots)
 
 
 def _leave(context: ProcessContext, steps: StepCounter, capture: Capture, timed: TimedWindow) -> None:
@@ -111,7 +125,7 @@ def _watch_optimizers(
         except NO_ROOM:
             pass
 
-    _keep_from_compiler(stepped)
+    keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
 
 
@@ -137,17 +151,6 @@ def _watch_scalers(context: ProcessContext, steps: StepCounter, capture: Capture
             capture.safely(partial(count, before))
 
     GradScaler._per_optimizer_states = _Noted("_per_optimizer_states", None, updated)  # type: ignore[assignment]
-
-
-def _keep_from_compiler(function: Any) -> None:
-    """torch.compile neither traces nor compiles it; `torch.compiler.disable` does that too, but is slow to import."""
-    function._torchdynamo_disable = True
-    function._torchdynamo_disable_msg = None
-    function._torchdynamo_disable_recursive = True
-    with suppress(AttributeError):  # in versions of torch that call it otherwise
-        frames = torch._C._dynamo.eval_frame
-        skip = frames._FrameAction.SKIP
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
 
 
 class _Noted:

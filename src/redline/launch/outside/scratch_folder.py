@@ -6,6 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from redline.launch.outside.trial_job import TimedCommand
+
+
+def guarded_folders(command: TimedCommand, working: Path) -> list[Path]:
+    """Where a job that is started many times must not write: the user's folder, and that of the script."""
+    script = Path(command.python.script) if command.python else None
+    folders = [working, *([script.parent] if script and script.is_file() else [])]
+    return list(dict.fromkeys(folder.resolve() for folder in folders))
+
 
 @contextmanager
 def make_scratch(original: Path) -> Iterator[Path]:

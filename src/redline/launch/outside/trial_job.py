@@ -15,6 +15,8 @@ from tempfile import TemporaryFile
 from types import TracebackType
 
 from redline.errors import InputError, UsageError
+from redline.launch.inside.trial.file_guard import EXIT_CODE as FILE_GUARD_EXIT
+from redline.launch.levers import environment_of, parse_lever
 from redline.launch.outside.command import Command, command
 from redline.launch.outside.command_line import understood
 from redline.launch.outside.supervise import facts_of, make_shared_state
@@ -85,6 +87,8 @@ class TrialJob:
     def __enter__(self) -> TrialJob:
         python = self.command.python
         environment = {**os.environ, **dict(self.command.environment)}
+        for lever in self.command.levers:
+            environment |= environment_of(parse_lever(lever))
         if python is not None:
             self._tell(python)
             if self.shared is not None:
@@ -160,8 +164,16 @@ class TrialJob:
         return facts_of(slots[0]) if slots else {}
 
     def raise_if_failed(self) -> None:
-        if self.ended is not None and self.ended.exit_code:
-            raise InputError(f"{self.command}: it ended with {self.ended.exit_code}: {self._last_line()}")
+        """A job that ended in another way than it should is no measurement."""
+        if self.ended is None or not self.ended.exit_code:
+            return
+        wrote = self.facts().get("wrote")
+        if wrote and self.ended.exit_code == FILE_GUARD_EXIT:
+            raise InputError(
+                f"{self.command}: it was about to write {wrote} after {self.steps()} steps, and it is run many times; "
+                "let it write nothing, end it before (`steps=...`), or allow it (`allow_writes=True`)"
+            )
+        raise InputError(f"{self.command}: it ended with {self.ended.exit_code}: {self._last_line()}")
 
     def _last_line(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))

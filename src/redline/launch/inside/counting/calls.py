@@ -47,6 +47,7 @@ class ModuleCalls:
         self._held = 0  # calls that may be parts of a step, as long as none has counted
         self._has_counted = False
         self._then: list[Callable[[torch.nn.Module], None]] = []
+        self._every: Callable[[torch.nn.Module], None] | None = None
         self._outer: Callable[[], torch.nn.Module | None] = _nobody
         self._call = torch.nn.Module._wrapped_call_impl.__code__
         self._first_read = -1  # where in that code; it reads once more where the module is compiled
@@ -64,6 +65,11 @@ class ModuleCalls:
             self._then.append(then)
         self._listen(to_all=True)
 
+    def at_outermost(self, then: Callable[[torch.nn.Module], None] | None) -> None:
+        """Do it at every outermost call outside of a backward pass, with that module, before it; None for no more."""
+        self._every = then
+        self._listen(to_all=bool(self._then) or (self._steps is not None and self._kind is None))
+
     def outermost(self) -> torch.nn.Module | None:
         """The module that the script calls, as far as it was seen."""
         chosen = self._chosen()
@@ -80,7 +86,8 @@ class ModuleCalls:
         self._listen_to(None)
 
     def _listen(self, *, to_all: bool) -> None:
-        torch.nn.Module._compiled_call_impl = self._noted if to_all else None  # type: ignore[assignment]
+        is_heard = to_all or self._every is not None
+        torch.nn.Module._compiled_call_impl = self._noted if is_heard else None  # type: ignore[assignment]
 
     def _listen_to(self, kind: type | None) -> None:
         if self._kind is not None:
@@ -100,8 +107,11 @@ class ModuleCalls:
                     self._safely(partial(self._called, module, reader))
 
     def _called(self, module: torch.nn.Module, frame: FrameType) -> None:
-        if self._then and torch._C._current_graph_task_id() == -1:
-            self._waited_for(module, frame)
+        if (self._then or self._every is not None) and torch._C._current_graph_task_id() == -1:
+            if self._every is not None and not _is_tracing() and self._is_outermost(frame):
+                self._every(module)
+            if self._then:
+                self._waited_for(module, frame)
         if self._steps is None:
             return
         if self._kind is None:
@@ -139,7 +149,7 @@ class ModuleCalls:
         if not self._doubts or not torch.is_grad_enabled():
             return False
         self._doubts -= 1
-        if not _is_one_made(Optimizer):
+        if not is_one_made(Optimizer):
             return False
         self._held += 1
         if not self._doubts and not self._has_counted and self._steps is not None:
@@ -176,7 +186,7 @@ class ModuleCalls:
         self._listen(to_all=False)
         self._listen_to(kind)
         self._chosen = ref(module)
-        if torch.is_grad_enabled() and _is_one_made(Optimizer):
+        if torch.is_grad_enabled() and is_one_made(Optimizer):
             self._held = times
             self._doubts -= times
         elif self._steps is not None:
@@ -224,9 +234,9 @@ def _is_tracing() -> bool:
     return by_fx or torch._C._get_tracing_state() is not None
 
 
-def _is_one_made(kind: type[Optimizer]) -> bool:
+def is_one_made(kind: type[Optimizer]) -> bool:
     """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
-    return any(getattr(subclass.step, "hooked", False) or _is_one_made(subclass) for subclass in kind.__subclasses__())
+    return any(getattr(subclass.step, "hooked", False) or is_one_made(subclass) for subclass in kind.__subclasses__())
 
 
 class _Called:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
     from torch.optim.optimizer import Optimizer
 
+    from redline.launch.inside.trial.call_chain import CallChains
+
     class JobLever(Protocol):
         """One lever in this process."""
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
             """Between two steps, in the training thread; also before the first step, for a lever of a whole process."""
 
         def took(self) -> LeverEffect:
-            """Whether it changed anything, known once a step has run with it."""
+            """Whether it changed anything while it was on last, known once a step has run with it."""
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,6 @@ class JobView:
     outermost: Callable[[], torch.nn.Module | None]  # the module that the script calls, as far as it was seen
     at_next_call: Callable[[Callable[[torch.nn.Module], None]], None]  # do it when the next module is called
     optimizers: Callable[[], Iterable[Optimizer]]  # that have stepped
+    each_root: Callable[[Callable[[torch.nn.Module], None]], None]  # do it at the first call of an outermost module
+    safely: Callable[[Callable[[], None]], None]  # do it in a hook; where it fails, the lever is out
+    chains: CallChains  # what levers do around the calls of modules

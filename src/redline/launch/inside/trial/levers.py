@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from redline.launch.inside import api
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.trial.autocast import Autocast
+from redline.launch.inside.trial.channels_last import ChannelsLast
+from redline.launch.inside.trial.checkpointed import CheckpointedBlocks
+from redline.launch.inside.trial.compiled import CompiledModules
+from redline.launch.inside.trial.cudnn_benchmark import CudnnBenchmark
+from redline.launch.inside.trial.data_loaders import LoaderPinning, LoaderPrefetch, LoaderWorkers
+from redline.launch.inside.trial.ddp_options import DdpOption
+from redline.launch.inside.trial.environment_variable import EnvironmentVariables
+from redline.launch.inside.trial.gc_freeze import FrozenGarbage
+from redline.launch.inside.trial.matmul_precision import MatmulPrecision
+from redline.launch.inside.trial.optimizer_kernels import OptimizerKernels
+from redline.launch.inside.trial.script_switch import ScriptSwitch
+from redline.launch.inside.trial.threads import ThreadCount
+from redline.launch.inside.trial.zero_grad import ZeroGradToNone
+from redline.launch.levers import environment_of, parse_lever
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,27 +25,31 @@ if TYPE_CHECKING:
     from redline.launch.inside.trial.lever import JobLever
 
 
-class ScriptSwitch:
-    """`redline.switch("name")` in the script itself is true while it is on."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def install(self, job: JobView) -> None:
-        """Nothing to do."""
-
-    def switch(self, on: bool) -> None:
-        api.set_switch(self._name, on=on)
-
-    def took(self) -> LeverEffect:
-        asked = api.is_asked(self._name)
-        return LeverEffect(asked, f"switch {self._name!r}" if asked else f"the script never asked for {self._name!r}")
-
-
-_MADE: dict[str, Callable[[str], JobLever]] = {"switch": ScriptSwitch}
+MADE: dict[str, Callable[[str], JobLever]] = {
+    "switch": ScriptSwitch,
+    "fused": lambda _: OptimizerKernels("fused"),
+    "foreach": lambda _: OptimizerKernels("foreach"),
+    "workers": LoaderWorkers,
+    "prefetch": LoaderPrefetch,
+    "pin-memory": LoaderPinning,
+    "autocast": Autocast,
+    "matmul-precision": MatmulPrecision,
+    "compile": CompiledModules,
+    "checkpoint": CheckpointedBlocks,
+    "channels-last": ChannelsLast,
+    "cudnn-benchmark": CudnnBenchmark,
+    "threads": ThreadCount,
+    "zero-grad-none": ZeroGradToNone,
+    "gc-freeze": FrozenGarbage,
+    "bucket-mb": lambda value: DdpOption("bucket_cap_mb", "bucket_cap_bytes", int(value)),
+    "bucket-view": lambda _: DdpOption("gradient_as_bucket_view", "gradient_as_bucket_view", True),
+    "static-graph": lambda _: DdpOption("static_graph", "static_graph", True),
+}
 
 
 def make_lever(text: str) -> JobLever:
     """Of a lever as it is written, which was checked before the job began."""
-    name, _, value = text.partition("=")
-    return _MADE[name](value)
+    lever = parse_lever(text)
+    if lever.kind.environment:
+        return EnvironmentVariables(environment_of(lever))
+    return MADE[lever.kind.name](lever.value)

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 
 from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.inside.trial.lever import JobView
-from redline.launch.inside.trial.levers import make_lever
-from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, PLANNED_AT
+from redline.launch.inside.trial.guarded_lever import GuardedLever
+from redline.launch.process import peak_bytes
+from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, LEFT, PEAK_BYTES, PLANNED_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redline.launch.inside.notes import Notes
     from redline.launch.inside.process_context import ProcessContext
+    from redline.launch.inside.trial.lever import JobView
+    from redline.launch.inside.trial.roots import RootModules
 
 
 class JobTrial:
     """Made when torch has been imported."""
 
-    def __init__(self, context: ProcessContext, notes: Notes, job: JobView) -> None:
+    def __init__(self, context: ProcessContext, notes: Notes, job: JobView, roots: RootModules) -> None:
         settings = context.settings
         self._told = context.shared.job_words
         self._words = context.slot.words
         self._notes = notes
+        self._roots = roots
         self._seed = settings.block_seed
         self._plan: BlockPlan | None = None
         self._is_on = False
-        self._levers = [make_lever(text) for text in settings.levers]
+        self._levers = [GuardedLever(text) for text in settings.levers]
         for lever in self._levers:
             lever.install(job)
         if not self._seed:
@@ -36,13 +40,14 @@ class JobTrial:
 
     def step_ended(self, steps: int) -> None:
         """The step of this number has ended: the next one may run another way."""
+        if 0 < self._told[LAST_STEP] <= steps:
+            self._tell()
+            self._end()
+        self._roots.step_ended(steps)
         if self._seed:
             self._go_on(steps + 1)
         elif steps <= 2:
             self._tell()
-        if 0 < self._told[LAST_STEP] <= steps:
-            self._tell()
-            self._end()
 
     def _go_on(self, step: int) -> None:
         if self._plan is None and self._told[BLOCK_STEPS]:
@@ -50,7 +55,7 @@ class JobTrial:
             self._words[PLANNED_AT] = step
         changed = warms_up_changed(step) if self._plan is None else self._plan.is_changed(step)
         if changed != self._is_on:
-            if self._is_on and self._plan is None:
+            if self._is_on and (self._plan is None or step <= self._plan.first):
                 self._tell()
             self._switch(changed)
 
@@ -64,10 +69,15 @@ class JobTrial:
         for lever in self._levers:
             lever.switch(on)
 
-    @staticmethod
-    def _end() -> None:
+    def _end(self) -> None:
         """All steps that were asked for are done: the script does nothing more, neither evaluate nor save."""
+        self._words[LEFT] = 1
+        with tolerated(BaseException):
+            self._words[PEAK_BYTES] = peak_bytes()
+            for child in multiprocessing.active_children():  # workers of loaders would see it only after seconds
+                if child.daemon:
+                    child.kill()
         for stream in (sys.stdout, sys.stderr):
-            with tolerated(Exception):  # the script may have closed it
+            with tolerated(BaseException):
                 stream.flush()
         os._exit(0)

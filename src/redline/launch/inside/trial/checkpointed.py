@@ -1,0 +1,76 @@
+"""Lever `checkpoint`: repeated blocks keep their inputs only, and compute the rest again in the backward pass."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from redline.launch.inside.trial.call_chain import CHECKPOINT
+from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.trial.repeated_blocks import repeated_blocks
+from redline.launch.inside.trial.roots import unwrapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from redline.launch.inside.trial.call_chain import Call, CallChain
+
+_CACHES = ("past_key_value", "past_key_values", "layer_past", "cache_params")  # a second pass would fill them twice
+
+
+class CheckpointedBlocks:
+    """Those that are called with a cache are left alone."""
+
+    def __init__(self, value: str) -> None:
+        self._chains: list[CallChain] = []
+        self._is_on = False
+        self._recomputed = 0
+        self._is_traced = False  # torch.compile has made it a part of its graphs
+        self._why_not = "no module with parameters was called"
+        self._link = self._around  # one object, by which chains know it
+
+    def install(self, job: JobView) -> None:
+        def found(root: torch.nn.Module) -> None:
+            blocks = repeated_blocks(unwrapped(root))
+            self._why_not = "no block was computed again" if blocks else f"{type(root).__name__} repeats no blocks"
+            for block in blocks:
+                self._chains.append(job.chains.of(block))
+                if self._is_on:
+                    self._chains[-1].put(CHECKPOINT, self._link)
+
+        job.each_root(found)
+
+    def switch(self, on: bool) -> None:
+        self._is_on = on
+        self._recomputed = 0 if on else self._recomputed
+        for chain in self._chains:
+            if on:
+                chain.put(CHECKPOINT, self._link)
+            else:
+                chain.take(CHECKPOINT)
+
+    def took(self) -> LeverEffect:
+        if self._recomputed:
+            return LeverEffect(True, f"{len(self._chains)} blocks, computed again in the backward pass")
+        if self._is_traced:
+            return LeverEffect(True, f"{len(self._chains)} blocks, in compiled graphs")
+        return LeverEffect(False, self._why_not)
+
+    def _around(self, call: Call) -> Call:
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                self._is_traced = True
+            elif torch._C._current_graph_task_id() != -1:
+                self._recomputed += 1
+            return call(*args, **kwargs)
+
+        def checkpointed(*args: Any, **kwargs: Any) -> Any:
+            if not torch.is_grad_enabled():
+                return call(*args, **kwargs)
+            if any(kwargs.get(name) is not None for name in _CACHES):
+                self._why_not = "blocks are called with a cache, which a second pass would fill twice"
+                return call(*args, **kwargs)
+            return checkpoint(computed, *args, use_reentrant=False, **kwargs)
+
+        return checkpointed

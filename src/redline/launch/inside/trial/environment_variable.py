@@ -1,0 +1,48 @@
+"""Levers of the environment: the process began with them, or did not."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from redline.launch.inside.trial.lever import JobView, LeverEffect
+
+_PRELOADED = ("jemalloc", "tcmalloc", "mimalloc")
+
+
+class EnvironmentVariables:
+    """Proven by what the process began with: libraries read their variables once, whatever the script sets later."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self._variables = variables
+
+    def install(self, job: JobView) -> None:
+        """It was done before the process began."""
+
+    def switch(self, on: bool) -> None:
+        """It cannot be."""
+
+    def took(self) -> LeverEffect:
+        began = _began_with()
+        missing = [name for name, value in self._variables.items() if began.get(name) != value]
+        if missing:
+            return LeverEffect(False, f"the process began without {', '.join(missing)}")
+        why_not = _why_not(self._variables, began)
+        what = " ".join(f"{name}={value}" for name, value in self._variables.items())
+        return LeverEffect(not why_not, why_not or what)
+
+
+def _began_with() -> dict[str, str]:
+    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 (pathlib is slow to import)
+        entries = os.fsdecode(file.read()).split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def _why_not(variables: dict[str, str], began: dict[str, str]) -> str:
+    if any(name.startswith("PYTORCH_CUDA") for name in variables) and not torch.cuda.is_initialized():
+        return "the process uses no CUDA device"
+    preloaded = [name for name in _PRELOADED if name in began.get("LD_PRELOAD", "")]
+    if preloaded and any(name.startswith("MALLOC_") for name in variables):
+        return f"memory is allocated by {preloaded[0]}, which does not read it"
+    return ""

@@ -1,0 +1,101 @@
+"""Levers in jobs of several ranks, under torchrun as users start it: all ranks switch at the same steps."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.trial_jobs import LAST, PLAN, TrialEnd, run_trial
+
+JOB = """
+import os, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
+
+    def forward(self, x, *, scale):
+        return x + self.down(torch.relu(self.up(x))) * scale
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(8, 256), torch.nn.Linear(256, 1)
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x, scale=0.5)
+        return {"logits": self.last(x)}
+
+model = Net()
+if os.environ["WRAP"] == "ddp":
+    model = DistributedDataParallel(model)
+else:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2,))
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = torch.randn(8, 8), torch.randn(8, 1)
+for step in range(40):
+    loss = ((model(x=x)["logits"] - y) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+time.sleep(0.05)
+dist.destroy_process_group()
+"""
+
+
+def _levers_of_both(ended: TrialEnd) -> list[list[object]]:
+    assert ended.exit_code == 0, ended.errors
+    assert ended.notes == []
+    first, second = (facts["levers"] for facts in ended.facts)
+    assert first == second
+    return list(first)
+
+
+def test_levers_switch_in_a_job_with_ddp(tmp_path: Path) -> None:
+    levers = ("fused", "threads=2", "autocast", "compile=blocks", "channels-last")
+    ended = run_trial(tmp_path, JOB, *levers, plan=PLAN, ranks=2, environment={"WRAP": "ddp"})
+    assert ended.steps == [LAST] * 2
+    assert _levers_of_both(ended) == [
+        [True, "AdamW: fused"],
+        [True, "2 threads instead of 1"],
+        [True, "Addmm in bfloat16"],
+        [True, "3 blocks (Block): 1 graph compiled"],
+        [False, "refused: DDP has laid out the gradients of the model already; convert it before it is wrapped"],
+    ]
+
+
+def test_arguments_of_ddp(tmp_path: Path) -> None:
+    levers = ("bucket-mb=1", "bucket-view", "static-graph")
+    ended = run_trial(tmp_path, JOB, *levers, last_step=4, ranks=2, environment={"WRAP": "ddp"})
+    effects = _levers_of_both(ended)
+    assert [took for took, _ in effects] == [True] * 3
+    names = ("bucket_cap_mb=1", "gradient_as_bucket_view=True", "static_graph=True")
+    for (_, what), name in zip(effects, names, strict=True):
+        assert str(what).startswith(f"{name}; buckets of ")
+        assert str(what).count(",") >= 2  # several buckets, where the default makes two
+
+
+@pytest.mark.slow
+def test_levers_switch_in_a_job_with_fsdp2(tmp_path: Path) -> None:
+    levers = ("fused", "threads=2", "autocast", "checkpoint", "compile=blocks", "channels-last")
+    ended = run_trial(tmp_path, JOB, *levers, plan=PLAN, ranks=2, environment={"WRAP": "fsdp"})
+    assert ended.steps == [LAST] * 2
+    assert _levers_of_both(ended) == [
+        [True, "AdamW: fused"],
+        [True, "2 threads instead of 1"],
+        [True, "Addmm in bfloat16"],
+        [True, "3 blocks, in compiled graphs"],
+        [True, "3 blocks (FSDPBlock): 1 graph compiled"],
+        [False, "refused: the parameters are sharded; convert the model before it is sharded"],
+    ]

@@ -1,0 +1,73 @@
+"""Names of levers, their values, and the page that lists them."""
+
+import re
+
+import pytest
+
+from redline.errors import UsageError
+from redline.findings.registry import RULES
+from redline.launch.levers import KINDS, environment_of, parse_lever
+from tests.conftest import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "levers.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("fused", "fused"),
+        ("autocast", "autocast=bf16"),
+        ("compile=root", "compile=root"),
+        ("workers=0", "workers=0"),
+        ("switch=new path", "switch=new path"),
+        ("env:OMP_PROC_BIND=true", "env:OMP_PROC_BIND=true"),
+        ("env:A=b=c", "env:A=b=c"),
+        ("env:EMPTY=", "env:EMPTY"),
+    ],
+)
+def test_a_lever_is_read_and_written(text: str, written: str) -> None:
+    assert str(parse_lever(text)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fuse", "there is no lever 'fuse'; there are: switch, fused, foreach, "),
+        ("fused=1", "lever fused takes no value"),
+        ("workers", "lever workers needs a value: workers=N"),
+        ("workers=many", "lever workers needs a whole number from 0 on, not 'many'"),
+        ("threads=0", "lever threads needs a whole number from 1 on, not '0'"),
+        ("compile=all", "lever compile has no value 'all'; it has: blocks, root"),
+        ("env:=1", "a variable of the environment is written env:NAME=VALUE"),
+        ("env:NAME", "a variable of the environment is written env:NAME=VALUE"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        parse_lever(text)
+
+
+def test_variables_of_the_environment() -> None:
+    assert environment_of(parse_lever("malloc-arenas=2")) == {"MALLOC_ARENA_MAX": "2"}
+    assert environment_of(parse_lever("omp-wait")) == {"OMP_WAIT_POLICY": "passive"}
+    assert environment_of(parse_lever("env:A=b=c")) == {"A": "b=c"}
+    assert environment_of(parse_lever("env:EMPTY=")) == {"EMPTY": ""}
+    assert environment_of(parse_lever("fused")) == {}
+
+
+def test_findings_are_those_that_there_are() -> None:
+    codes = {rule.code for rule in RULES}
+    assert {code for kind in KINDS.values() for code in kind.findings} <= codes
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.count("|") == 7 and line.startswith("| `")]
+    shown = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[0].strip("`") for row in shown] == list(KINDS)
+    for row, kind in zip(shown, KINDS.values(), strict=True):
+        default = f"; `{kind.default}` if none is given" if kind.default and "|" in kind.values else ""
+        assert row[1] == (f"`{kind.values.replace('|', '` or `')}`{default}" if kind.values else ""), kind.name
+        assert row[2].startswith(kind.summary), kind.name
+        assert row[3] == ("yes" if kind.switchable else "no"), kind.name
+        assert row[4] == kind.numerics, kind.name
+        assert re.findall(r"\[(RL-\w+)\]", row[5]) == list(kind.findings), kind.name
