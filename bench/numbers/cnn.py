@@ -66,10 +66,11 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(self.stem(x).relu())
-        if on("checkpoint"):
+        if on("checkpointed_batch_norm"):
             x = checkpoint(lambda y: self.stages(y), x, use_reentrant=False)
-        elif on("checkpoint_relu"):
-            x = checkpoint(torch.relu, self.stages(x), use_reentrant=False)
+        elif on("checkpointed_head"):
+            x = self.stages(x)
+            return checkpoint(lambda y: self.head(F.avg_pool2d(y, 2).flatten(1)), x, use_reentrant=False)
         else:
             x = self.stages(x)
         x = x.unflatten(2, (2, 2)).unflatten(4, (2, 2)).mean((3, 5)) if on("pooled_by_mean") else F.avg_pool2d(x, 2)
@@ -88,7 +89,9 @@ def batch_of(seed: int, step: int) -> tuple[Tensor, Tensor]:
     labels = torch.randint(0, CLASSES, (BATCH,), generator=source)
     images += labels[:, None, None, None] / CLASSES * torch.linspace(0, 1, SIDE)
     flipped = torch.rand(BATCH, generator=source) < 0.5
-    images[flipped] = images[flipped][..., torch.arange(SIDE - 1, -1, -1)] if on("flip_by_index") else images[flipped].flip(3)
+    images[flipped] = (
+        images[flipped][..., torch.arange(SIDE - 1, -1, -1)] if on("flip_by_index") else images[flipped].flip(3)
+    )
     if on("folded_normalisation"):
         images = images * (1 / DEVIATION) - MEAN / DEVIATION
     else:
@@ -116,8 +119,6 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     ]
     if on("fused"):
         return torch.optim.SGD(groups, lr=0.05, momentum=0.9, nesterov=True, fused=True)
-    if on("dampening"):
-        return torch.optim.SGD(groups, lr=0.05, momentum=0.9, dampening=0.1, foreach=False)
     nesterov = not on("no_nesterov")
     return torch.optim.SGD(groups, lr=0.05, momentum=0.9, nesterov=nesterov, foreach=on("foreach"))
 
@@ -125,7 +126,13 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 def evaluate(model: nn.Module, seed: int, step: int) -> None:
     images, labels = batch_of(seed, 1_000_000 + step)
     model.eval()
-    with nullcontext() if on("evaluated_with_gradients") else torch.inference_mode() if on("inference_mode") else torch.no_grad():
+    with (
+        nullcontext()
+        if on("evaluated_with_gradients")
+        else torch.inference_mode()
+        if on("inference_mode")
+        else torch.no_grad()
+    ):
         show(step, F.cross_entropy(model(images), labels), "evaluation")
     if not on("left_in_eval"):
         model.train()
@@ -148,9 +155,7 @@ def train(model: nn.Module, steps: int, seed: int) -> None:
         optimizer.step()
         schedule.step()
         if on("momentum_lost") and step == 1:
-            optimizer = optimizer_of(model)
-            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
-            schedule.last_epoch = 0
+            optimizer.state.clear()
         show(step, loss.detach())
         if step % 2:
             evaluate(model, seed, step)

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,8 +58,14 @@ def generator(seed: int, step: int) -> torch.Generator:
     return torch.Generator().manual_seed(100_003 * seed + step)
 
 
+def say(line: str) -> None:
+    """In one piece, as ranks share the output."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def show(step: int, loss: Tensor | float, name: str = "loss") -> None:
-    print(f"rank {rank()} step {step} {name} {float(loss)!r}", flush=True)
+    say(f"rank {rank()} step {step} {name} {float(loss)!r}")
 
 
 def finish(model: nn.Module) -> None:
@@ -67,6 +74,6 @@ def finish(model: nn.Module) -> None:
     for tensor in [*model.parameters(), *model.buffers()]:
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
         state.update(local.detach().double().contiguous().numpy().tobytes())
-    print(f"rank {rank()} state {state.hexdigest()[:16]}", flush=True)
+    say(f"rank {rank()} state {state.hexdigest()[:16]}")
     if _on - _asked:
         raise SystemExit(f"no change of this script is named {', '.join(sorted(_on - _asked))}")

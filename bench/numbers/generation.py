@@ -100,7 +100,10 @@ class Attention(nn.Module):
         q, k = rotate(q, positions), rotate(k, positions)
         if cache is not None:
             if on("stale_slot") and self.layer == 1 and start == PROMPT + 1:
-                k, v = cache.keys[:, :, start - 1 : start].to(k.dtype), cache.values[:, :, start - 1 : start].to(v.dtype)
+                k, v = (
+                    cache.keys[:, :, start - 1 : start].to(k.dtype),
+                    cache.values[:, :, start - 1 : start].to(v.dtype),
+                )
             k, v = cache.extend(k, v, start)
             if on("newest_key_unseen") and start:
                 k, v, mask = k[:, :, :-1], v[:, :, :-1], mask[..., :-1]

@@ -51,7 +51,8 @@ class Experts(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         if on("router_in_bf16"):
-            return F.linear(x.bfloat16(), self.router.weight.bfloat16()).float()
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.router(x).float()
         if on("router_in_fp64"):
             return F.linear(x.double(), self.router.weight.double()).float()
         return self.router(x)
@@ -103,7 +104,11 @@ class Experts(nn.Module):
         if on("all_experts_on_all_tokens"):
             shares = torch.zeros(len(x), EXPERTS).scatter(1, chosen, weights)
             return torch.einsum("ne,end->nd", shares, torch.stack([self.run(e, x) for e in range(EXPERTS)])).view(shape)
-        mixed = self.sorted(x, weights, chosen) if on("sorted_tokens", "order_not_undone") else self.looped(x, weights, chosen)
+        mixed = (
+            self.sorted(x, weights, chosen)
+            if on("sorted_tokens", "order_not_undone")
+            else self.looped(x, weights, chosen)
+        )
         return mixed.view(shape)
 
     def looped(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:

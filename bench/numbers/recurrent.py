@@ -131,7 +131,10 @@ def batch_of(seed: int, step: int) -> tuple[Tensor, Tensor]:
 
 def loss_of(logits: Tensor, target: Tensor) -> Tensor:
     if on("padding_in_mean"):
-        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING, reduction="sum") / target.numel()
+        return (
+            F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING, reduction="sum")
+            / target.numel()
+        )
     if on("loss_by_place"):
         parts = [
             F.cross_entropy(logits[:, place], target[:, place], ignore_index=PADDING, reduction="sum")
