@@ -1,4 +1,4 @@
-"""What a case of the check of numbers is: a model, a change of it, what the change claims, and where a bug first shows."""
+"""What a case of the check of numbers is: a model, a change of it, its claim, and where a bug first shows."""
 
 import sys
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Cases of the models that thresholds are fixed on. Where a bug first shows was decided from the code, before any check ran."""
+"""Cases of the models that thresholds are fixed on.
+
+Where a bug first shows was decided from the code, before any check ran.
+"""
 
 from bench.numbers.case import SINGLE, CasesOf, NumbersCase
 

@@ -1,4 +1,7 @@
-"""Cases of the models that thresholds are scored on. Where a bug first shows was decided from the code, before any check ran."""
+"""Cases of the models that thresholds are scored on.
+
+Where a bug first shows was decided from the code, before any check ran.
+"""
 
 from bench.numbers.case import SINGLE, CasesOf, NumbersCase
 
@@ -153,6 +156,12 @@ DDP: tuple[NumbersCase, ...] = (
     _ddp.bug("bf16+statistics_of_one_rank", "bf16, and batch statistics of one rank", "activation norm", claimed=LOW),
     _ddp.bug("statistics_gradient_local", "gradients of batch statistics are not summed", "gradient conv.*"),
     _ddp.bug("clipped_before_average", "each rank clips before gradients are averaged", "gradient *", "movement *"),
+    _ddp.bug(
+        "one_micro_batch",
+        "no accumulation, although batch statistics are those of micro-batches",
+        "activation norm",
+        "loss",
+    ),
     _ddp.harmless("reference", "DDP against one process", reference=SINGLE),
     _ddp.harmless("small_buckets", "small buckets"),
     _ddp.harmless("bucket_views", "gradient_as_bucket_view", "bitwise"),
@@ -165,7 +174,6 @@ DDP: tuple[NumbersCase, ...] = (
     _ddp.harmless("seed_of_rank", "ranks make different weights, and DDP sends those of the first", "bitwise"),
     _ddp.harmless("buffers_not_broadcast", "forward_sync_buffers=False where buffers are equal anyway", "bitwise"),
     _ddp.harmless("statistics_in_one_message", "one message for all batch statistics"),
-    _ddp.harmless("one_micro_batch", "no accumulation: also other batch statistics"),
     _ddp.harmless("zero_redundancy", "ZeroRedundancyOptimizer", "bitwise"),
     _ddp.harmless("checkpoint", "checkpointing of blocks", "bitwise"),
     _ddp.harmless("fused", "fused AdamW"),

@@ -67,7 +67,7 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(self.stem(x).relu())
         if on("checkpointed_batch_norm"):
-            x = checkpoint(lambda y: self.stages(y), x, use_reentrant=False)
+            x = checkpoint(self.stages, x, use_reentrant=False)
         elif on("checkpointed_head"):
             x = self.stages(x)
             return checkpoint(lambda y: self.head(F.avg_pool2d(y, 2).flatten(1)), x, use_reentrant=False)

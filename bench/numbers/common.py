@@ -1,4 +1,4 @@
-"""Shared by the scripts here: which changes are on, the arguments, the process group, and the last line that they print."""
+"""Shared by the scripts here: which changes are on, arguments, the process group, and what they print."""
 
 import argparse
 import hashlib
@@ -69,7 +69,7 @@ def show(step: int, loss: Tensor | float, name: str = "loss") -> None:
 
 
 def finish(model: nn.Module) -> None:
-    """Print a hash of all parameters and buffers. A change that no line asked for was misspelt, or is without effect."""
+    """Print a hash of all parameters and buffers, and end with an error if a change is on that no line asked for."""
     state = hashlib.sha256()
     for tensor in [*model.parameters(), *model.buffers()]:
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor

@@ -158,7 +158,7 @@ def average(model: nn.Module) -> None:
     if on("averaged_by_hand", "clipped_before_average"):
         for gradient in gradients:
             dist.all_reduce(gradient)
-            gradient /= RANKS
+            gradient.div_(RANKS)
 
 
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:

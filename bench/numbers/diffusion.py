@@ -1,4 +1,4 @@
-"""Train a diffusion transformer: patches, timestep and class embeddings, adaLN, noise prediction, EMA for evaluation."""
+"""Train a diffusion transformer: timestep and class embeddings, adaLN, noise prediction, EMA for evaluation."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Train a translator: a recurrent encoder and decoder with attention over sources of different lengths, Adam, clipping."""
+"""Train a translator: a recurrent encoder and decoder with attention over sources of different lengths."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,7 @@
 """All models and cases of the check of numbers.
 
-Models are in two halves, chosen before any case was run: thresholds are fixed on one, and scored on the other. Each half
-has one dense transformer, one classic network, one sparse model, one data-parallel job, and one other kind of job.
+Models are in two halves, chosen before any case was run: thresholds are fixed on one, and scored on the other. Each
+half has one dense transformer, one classic network, one sparse model, one data-parallel job, and one other kind of job.
 """
 
 from collections.abc import Mapping

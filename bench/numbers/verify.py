@@ -1,4 +1,4 @@
-"""Run every case with its reference, and compare what they print: bugs must change a bit, harmless changes must not matter.
+"""Run every case with its reference: bugs must change a bit, harmless changes must not change losses.
 
 It knows losses and a hash of parameters only; it is not the check that is scored on these cases.
 
