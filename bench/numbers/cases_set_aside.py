@@ -3,9 +3,9 @@
 Where a bug first shows was decided from the code, before any check ran.
 """
 
-from bench.numbers.case import SINGLE, CasesOf, NumbersCase
+from bench.numbers.case import SINGLE, CasesOf, Claim, NumbersCase
 
-LOW = "lower precision"
+LOW: Claim = "lower precision"
 ATTENTION = ("activation blocks.0.attention.out", "activation blocks.0.attention")
 
 _diffusion = CasesOf(model="diffusion")

@@ -3,6 +3,7 @@
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +79,7 @@ class Net(nn.Module):
 
 
 def build() -> nn.Module:
-    model = Net()
+    model: Any = Net()
     return model.to(memory_format=torch.channels_last) if on("channels_last") else model
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,7 @@ class SumOverRanks(torch.autograd.Function):
         return x
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
         gradient = gradient.clone()
         if RANKS > 1 and not on("statistics_gradient_local"):
             dist.all_reduce(gradient)
@@ -48,6 +49,7 @@ class SyncNorm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH))
+        self.running_mean: Tensor
         self.register_buffer("running_mean", torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ def build() -> nn.Module:
     return Tagger()
 
 
-def sum_hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def sum_hook(state: object, bucket: Any) -> torch.futures.Future[Tensor]:
     """Gradients of a bucket over all ranks."""
     buffer = bucket.buffer() if on("summed_not_averaged") else bucket.buffer() / RANKS
     if on("reduced_in_bf16"):  # gloo has no bf16 of its own, so that it is rounded before
@@ -101,7 +103,7 @@ def sum_hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Ten
     return dist.all_reduce(buffer, async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def parallel(model: nn.Module) -> nn.Module:
+def parallel(model: Any) -> nn.Module:
     if RANKS == 1 or on("averaged_by_hand", "averaged_in_one_message", "clipped_before_average"):
         return model
     model.head.requires_grad_(not on("unfrozen_after_wrapping"))
@@ -114,7 +116,7 @@ def parallel(model: nn.Module) -> nn.Module:
         static_graph=on("static_graph"),
         find_unused_parameters=on("unused_looked_for"),
         init_sync=not on("different_start"),
-        **({"forward_sync_buffers": False} if on("buffers_not_broadcast") else {}),
+        forward_sync_buffers=not on("buffers_not_broadcast"),
     )
     if on("summed_not_averaged", "reduced_in_bf16"):
         wrapped.register_comm_hook(None, sum_hook)

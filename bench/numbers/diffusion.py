@@ -173,7 +173,7 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        live = list(self.model.parameters())
+        live: list[Tensor] = list(self.model.parameters())
         if on("average_foreach"):
             torch._foreach_lerp_(self.kept, live, 1 - DECAY)
             return
@@ -205,8 +205,10 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     if on("fused"):
         return torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
     betas = (0.9, 0.95) if on("beta2") else (0.9, 0.999)
-    rate = {"lr": 1e-3, "eps": 1e-6 if on("adam_eps") else 1e-8}
-    return torch.optim.AdamW(model.parameters(), betas=betas, weight_decay=0.01, foreach=on("foreach"), **rate)
+    eps = 1e-6 if on("adam_eps") else 1e-8
+    return torch.optim.AdamW(
+        model.parameters(), lr=1e-3, betas=betas, eps=eps, weight_decay=0.01, foreach=on("foreach")
+    )
 
 
 def cast() -> AbstractContextManager[object]:

@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -97,7 +98,7 @@ def policy() -> MixedPrecisionPolicy:
     return MixedPrecisionPolicy()
 
 
-def parallel(model: nn.Module) -> nn.Module:
+def parallel(model: Any) -> Any:
     if RANKS == 1:
         return model
     if on("ddp_instead"):
@@ -176,7 +177,7 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=1e-3, foreach=on("foreach"))
 
 
-def choose_exchange(model: nn.Module, last: bool) -> None:
+def choose_exchange(model: Any, last: bool) -> None:
     """Gradients are exchanged after the last micro-batch."""
     if not isinstance(model, FSDPModule):
         return

@@ -4,6 +4,7 @@ import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -148,7 +149,7 @@ class GPT(nn.Module):
 
 
 def build() -> nn.Module:
-    model = GPT()
+    model: Any = GPT()
     if on("untied"):
         model.head.weight = nn.Parameter(model.embed.weight.detach().clone())
     if on("large_activations"):  # as those of some trained models are

@@ -3,6 +3,7 @@
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -190,7 +191,7 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 def main() -> None:
     steps, seed = arguments()
     torch.manual_seed(seed)
-    model = build()
+    model: Any = build()
     optimizer = optimizer_of(model)
     for step in range(steps):
         tokens, labels = batch_of(seed, step)

@@ -3,6 +3,7 @@
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,13 +30,14 @@ class Recommender(nn.Module):
         )
         self.dense_up, self.dense_down = nn.Linear(DENSE, 32), nn.Linear(32, WIDTH)
         self.top_up, self.top_down = nn.Linear(WIDTH + 6, 32), nn.Linear(32, 1)
+        table: Any
         for table in self.tables:
             nn.init.normal_(table.weight, std=0.3)
             with torch.no_grad():
                 table.weight[0] = 0
 
     def pooled(self, number: int, items: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
-        table = self.tables[number]
+        table: Any = self.tables[number]
         sample_weights = weights if number == 2 and not on("sample_weights_ignored") else None
         if on("embedding_and_index_add"):
             rows = F.embedding(items, table.weight, padding_idx=0)

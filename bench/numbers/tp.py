@@ -45,7 +45,7 @@ class SumForward(torch.autograd.Function):
         return x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         if ctx.doubled:
             gradient = gradient.clone()
             dist.all_reduce(gradient)
@@ -60,7 +60,7 @@ class SumBackward(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         gradient = gradient.clone()
         dist.all_reduce(gradient)
         return gradient
@@ -122,7 +122,7 @@ class Transformer(nn.Module):
 
 
 def build() -> nn.Module:
-    model = Transformer()
+    model: Any = Transformer()
     down = model.blocks[0].mlp.down.weight
     with torch.no_grad():
         if on("shards_swapped"):
@@ -159,7 +159,7 @@ def embed_by_hand(layer: nn.Embedding, tokens: Tensor) -> Tensor:
     return SumForward.apply(y, False)
 
 
-def norm_by_hand(layer: nn.LayerNorm, x: Tensor) -> Tensor:
+def norm_by_hand(layer: Any, x: Tensor) -> Tensor:
     """A norm on this rank's part of the sequence; the gradients of its parameters are parts of a sum."""
     placements = [Replicate()] if on("norm_gradients_not_summed") else [Partial()]
     weight, bias = (p.to_local(grad_placements=placements) for p in (layer.weight, layer.bias))
@@ -169,10 +169,10 @@ def norm_by_hand(layer: nn.LayerNorm, x: Tensor) -> Tensor:
 
 def replace(module: nn.Module, function: Callable[..., Tensor]) -> None:
     """Call a function in place of a module's forward; hooks stay."""
-    module.forward = partial(function, module)  # type: ignore[method-assign]
+    module.forward = partial(function, module)
 
 
-def change_layers(model: nn.Module) -> None:
+def change_layers(model: Any) -> None:
     """Layers that are written by hand."""
     first, last = model.blocks[0].mlp, model.blocks[-1].mlp
     if on("rows_by_hand", "partial_not_reduced", "bias_on_every_rank"):
@@ -231,7 +231,7 @@ def sequence_plan_of_block() -> dict[str, ParallelStyle]:
     }
 
 
-def parallel(model: nn.Module) -> None:
+def parallel(model: Any) -> None:
     mesh = init_device_mesh("cpu", (RANKS,))
     by_hand = on("embedding_by_hand", "vocabulary_off_by_one")
     local_logits = on("loss_by_hand", "sums_of_one_rank")
@@ -296,8 +296,8 @@ def clip(model: nn.Module) -> None:
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     """Split and whole parameters are in groups of their own, as loops over many tensors cannot mix them."""
     parameters = list(model.parameters())
-    groups = [[p for p in parameters if isinstance(p, DTensor) is split] for split in (True, False)]
-    groups = [{"params": group} for group in groups if group]
+    kinds = [[p for p in parameters if isinstance(p, DTensor) is split] for split in (True, False)]
+    groups = [{"params": kind} for kind in kinds if kind]
     if on("fused"):
         return torch.optim.AdamW(groups, lr=1e-3, fused=True)
     return torch.optim.AdamW(groups, lr=1e-3, foreach=on("foreach"))
