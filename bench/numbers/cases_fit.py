@@ -217,6 +217,7 @@ FSDP2: tuple[NumbersCase, ...] = (
     _fsdp2.harmless("explicit_prefetch", "explicit prefetching", "bitwise"),
     _fsdp2.harmless("exchanged_each_time", "gradients are reduced after each micro-batch"),
     _fsdp2.harmless("checkpoint", "checkpointing of blocks", "bitwise"),
+    _fsdp2.harmless("sum_forced", "gradients are summed, then divided"),
     _fsdp2.harmless("library_clip", "clip_grad_norm_"),
     _fsdp2.harmless("fused", "fused AdamW"),
     _fsdp2.harmless("foreach", "AdamW over lists of tensors"),

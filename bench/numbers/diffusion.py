@@ -42,9 +42,6 @@ def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return x * (1 + scale) + shift
 
 
-modulate_compiled = torch.compile(modulate)
-
-
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +80,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         shift1, scale1, gate1, shift2, scale2, gate2 = self.parts(condition)
-        change = modulate_compiled if on("compiled_modulation") else modulate
+        change = torch.compile(modulate) if on("compiled_modulation") else modulate
         x = x + gate1[:, None] * self.attention(change(self.norm1(x), shift1, scale1))
         y = self.up(change(self.norm2(x), shift2, scale2))
         y = self.down(F.gelu(y, approximate="none" if on("exact_gelu") else "tanh"))

@@ -116,11 +116,11 @@ def parallel(model: Any) -> Any:
     if on("explicit_prefetch"):
         model.blocks[0].set_modules_to_forward_prefetch([model.blocks[1]])
         model.blocks[1].set_modules_to_backward_prefetch([model.blocks[0]])
-    for module in model.modules():
-        if isinstance(module, FSDPModule) and on("summed_not_averaged"):
-            module.set_gradient_divide_factor(1.0)
-    if on("block_summed"):
-        model.blocks[0].set_gradient_divide_factor(1.0)
+    summed = [model, *model.blocks] if on("summed_not_averaged") else [model.blocks[0]] if on("block_summed") else []
+    for module in summed:
+        module.set_gradient_divide_factor(1.0)
+    if summed or on("sum_forced"):  # gloo cannot multiply while it sums
+        model.set_force_sum_reduction_for_comms(True)
     return model
 
 

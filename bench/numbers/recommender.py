@@ -46,7 +46,9 @@ class Recommender(nn.Module):
             ends = torch.cat([offsets[1:], torch.tensor([len(items)])])
             bags = torch.repeat_interleave(torch.arange(BATCH), ends - offsets)
             return torch.zeros(BATCH, WIDTH).index_add(0, bags, rows)
-        return table(items, offsets, per_sample_weights=sample_weights)
+        if sample_weights is not None:
+            sample_weights = sample_weights.to(table.weight.dtype)
+        return table(items, offsets, per_sample_weights=sample_weights).float()
 
     def interact(self, features: Tensor) -> Tensor:
         """Products of all pairs of features."""

@@ -14,6 +14,7 @@ from bench.numbers.common import arguments, finish, generator, on, show
 
 WIDTH, VOCABULARY, SOURCE, TARGET, BATCH = 32, 64, 10, 8, 8
 PADDING, START = 0, 1
+LARGEST_NORM = 0.05
 
 
 class Cell(nn.Module):
@@ -156,16 +157,16 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 
 def clip(model: nn.Module) -> None:
     if on("clipped_by_value"):
-        nn.utils.clip_grad_value_(model.parameters(), 0.5)
+        nn.utils.clip_grad_value_(model.parameters(), LARGEST_NORM)
     elif on("clipped_by_module"):
         for part in model.children():
-            nn.utils.clip_grad_norm_(part.parameters(), 0.5)
+            nn.utils.clip_grad_norm_(part.parameters(), LARGEST_NORM)
     elif on("clipped_by_hand"):
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         norm = torch.cat([g.flatten() for g in gradients]).norm()
-        torch._foreach_mul_(gradients, (0.5 / (norm + 1e-6)).clamp(max=1.0))
+        torch._foreach_mul_(gradients, (LARGEST_NORM / (norm + 1e-6)).clamp(max=1.0))
     else:
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        nn.utils.clip_grad_norm_(model.parameters(), LARGEST_NORM)
 
 
 def cast() -> AbstractContextManager[object]:
