@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -166,6 +165,8 @@ def average(model: nn.Module) -> None:
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     rate = 2e-3
     if on("zero_redundancy"):
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
         return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=rate, foreach=False)
     if on("fused"):
         return torch.optim.AdamW(model.parameters(), lr=rate, fused=True)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -179,7 +179,7 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 
 def choose_exchange(model: Any, last: bool) -> None:
     """Gradients are exchanged after the last micro-batch."""
-    if not isinstance(model, FSDPModule):
+    if RANKS == 1 or on("ddp_instead"):
         return
     model.set_requires_gradient_sync(last or on("exchanged_each_time"))
     if on("block_not_exchanged"):
