@@ -9,7 +9,7 @@ HERE = Path(__file__).resolve().parent
 
 REFERENCE = "reference"
 SINGLE = "single"
-"""The reference of a job with several ranks, on one process."""
+"""Among the changes of a job with several ranks: it runs on one process."""
 
 TensorKind = Literal["loss", "activation", "gradient", "movement"]
 Claim = Literal["bitwise", "reassociation", "lower precision"]
@@ -37,13 +37,13 @@ class NumbersModel:
         return HERE / f"{self.name}.py"
 
     def ranks_of(self, variant: str) -> int:
-        return 1 if variant == SINGLE else self.world_size
+        return 1 if SINGLE in variant.split("+") else self.world_size
 
     def command(self, variant: str = REFERENCE, seed: int = 0, steps: int = 4) -> list[str]:
         """Runs a variant, from any folder."""
         ranks = self.ranks_of(variant)
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-        change = REFERENCE if variant == SINGLE else variant
+        change = "+".join(word for word in variant.split("+") if word != SINGLE) or REFERENCE
         options = ["--variant", change, "--steps", str(steps), "--seed", str(seed)]
         return [sys.executable, *launcher, str(self.script), *options]
 

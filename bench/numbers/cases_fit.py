@@ -187,9 +187,24 @@ MOE: tuple[NumbersCase, ...] = (
 
 _fsdp2 = CasesOf(model="fsdp2")
 FSDP2: tuple[NumbersCase, ...] = (
-    _fsdp2.bug("summed_not_averaged", "gradients are summed over ranks: the divide factor is 1", "gradient *"),
-    _fsdp2.bug("summed_not_averaged", "the same, against one process", "gradient *", reference=SINGLE),
-    _fsdp2.bug("block_summed", "the divide factor of one block is 1", "gradient blocks.0.*"),
+    _fsdp2.bug(
+        "unclipped+summed_not_averaged",
+        "gradients are summed over ranks: the divide factor is 1",
+        "gradient *",
+        reference="unclipped",
+    ),
+    _fsdp2.bug(
+        "unclipped+summed_not_averaged",
+        "gradients are summed over ranks, against one process",
+        "gradient *",
+        reference=f"{SINGLE}+unclipped",
+    ),
+    _fsdp2.bug(
+        "unclipped+block_summed",
+        "the divide factor of one block is 1",
+        "gradient blocks.0.*",
+        reference="unclipped",
+    ),
     _fsdp2.bug("averaged_twice", "the loss is divided by the number of ranks as well", "loss"),
     _fsdp2.bug("reduced_in_bf16", "gradients are reduced in bf16 in a job that claims fp32", "gradient *"),
     _fsdp2.bug("reduced_in_bf16", "the same, against one process", "gradient *", reference=SINGLE),

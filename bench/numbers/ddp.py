@@ -94,7 +94,10 @@ def build() -> nn.Module:
     return Tagger()
 
 
-def sum_hook(state: object, bucket: Any) -> torch.futures.Future[Tensor]:
+def sum_hook(
+    state: object,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
     """Gradients of a bucket over all ranks."""
     buffer = bucket.buffer() if on("summed_not_averaged") else bucket.buffer() / RANKS
     if on("reduced_in_bf16"):  # gloo has no bf16 of its own, so that it is rounded before
@@ -200,7 +203,7 @@ def train(model: nn.Module, steps: int, seed: int) -> None:
                 loss.backward()
             total += loss.item()
         average(model)
-        if not on("clipped_before_average"):
+        if not on("clipped_before_average", "unclipped"):
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         optimizer.zero_grad(set_to_none=not on("zero_grad_to_zero"))

@@ -119,8 +119,8 @@ def parallel(model: Any) -> Any:
     summed = [model, *model.blocks] if on("summed_not_averaged") else [model.blocks[0]] if on("block_summed") else []
     for module in summed:
         module.set_gradient_divide_factor(1.0)
-    if summed or on("sum_forced"):  # gloo cannot multiply while it sums
-        model.set_force_sum_reduction_for_comms(True)
+    for module in [model, *inner] if on("sum_forced") else summed:  # gloo cannot multiply while it sums
+        module.set_force_sum_reduction_for_comms(True)
     return model
 
 
@@ -146,6 +146,8 @@ def tokens_of(batch: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def clip(model: nn.Module) -> None:
+    if on("unclipped"):
+        return
     if on("clipped_by_own_norm"):
         local = [
             p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad
