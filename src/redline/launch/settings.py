@@ -47,6 +47,7 @@ class Settings:
     flush_s: float = 5.0  # after SIGTERM
     levers: Sequence[str] = ()  # changes that are tried
     blocks: Mapping[str, int] = {}  # of a BlockPlan; none where the levers stay on
+    numbers: Mapping[str, object] = {}  # of a NumberCheck; none where no numbers are recorded
     last_step: int = 0  # with whose end the process ends; 0 for none
 
     def __init__(self, values: Mapping[str, object]) -> None:

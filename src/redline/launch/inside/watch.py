@@ -46,6 +46,10 @@ def watch(context: ProcessContext) -> None:
         timed.cancel()
         capture.steps_restarted()
 
+    if context.settings.numbers:
+        from redline.launch.inside.numbers.job_numbers import JobNumbers
+
+        JobNumbers(context)
     trial = _trial(context, capture, calls)
 
     def step_ended(steps: int, length_ns: int, at_work: bool) -> None:
@@ -112,7 +116,7 @@ def _watch_optimizers(
         except NO_ROOM:
             pass
 
-    _keep_from_compiler(stepped)
+    keep_from_compiler(stepped)
     register_optimizer_step_post_hook(stepped)
 
 
@@ -140,7 +144,7 @@ def _watch_scalers(context: ProcessContext, steps: StepCounter, capture: Capture
     GradScaler._per_optimizer_states = _Noted("_per_optimizer_states", None, updated)  # type: ignore[assignment]
 
 
-def _keep_from_compiler(function: Any) -> None:
+def keep_from_compiler(function: Any) -> None:
     """torch.compile neither traces nor compiles it; `torch.compiler.disable` does that too, but is slow to import."""
     function._torchdynamo_disable = True
     function._torchdynamo_disable_msg = None
