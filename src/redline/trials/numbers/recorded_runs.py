@@ -138,46 +138,51 @@ class NumbersReference:
     def __init__(
         self, program: CheckedProgram, folder: Path, *, steps: int = STEPS, seed: int = 0, parallel: int = 1
     ) -> None:
-        self.program = program
-        self.folder = folder
-        self.plan = NumberCheck(folder="", steps=steps, seed=seed)
-        self.parallel = parallel  # perturbed runs at a time
         self.runs = 0  # how often a program was started for this reference, candidates included
-        self._known: dict[tuple[bool, float, int], RunNumbers] = {}
+        self._program = program
+        self._folder = folder
+        self._parallel = parallel  # perturbed runs at a time
+        self._plan = NumberCheck(folder="", steps=steps, seed=seed)
+        self._known: dict[tuple[bool, Numerics | None, int], RunNumbers] = {}
         self._floors: dict[tuple[Numerics, bool], NumberFloors] = {}
 
     def recorded(self, *, fp32: bool = False) -> RunNumbers:
         """As it is, or with nothing computed in lower precision; one run is both where it has none."""
-        plain = self._recorded(fp32=False)
-        return self._recorded(fp32=True) if fp32 and plain.is_low_precision else plain
+        plain = self._run_of(False)
+        return self._run_of(True) if fp32 and plain.is_low_precision else plain
 
     def floors(self, numerics: Numerics, *, fp32: bool = False) -> NumberFloors:
         fp32 = fp32 and self.recorded().is_low_precision
         if (numerics, fp32) not in self._floors:
-            eps = PERTURBATION[numerics]
-            with ThreadPoolExecutor(self.parallel) as pool:
-                record = partial(self._recorded, fp32, eps)
-                perturbed = list(pool.map(record, range(1, PERTURBED_RUNS + 1)))
-            self._floors[numerics, fp32] = floors_of(self._recorded(fp32=fp32), perturbed, numerics)
+            reference = self._run_of(fp32)
+            with ThreadPoolExecutor(self._parallel) as pool:
+                perturbed = list(pool.map(partial(self._run_of, fp32, numerics), range(1, PERTURBED_RUNS + 1)))
+            self._floors[numerics, fp32] = floors_of(reference, perturbed, numerics)
         return self._floors[numerics, fp32]
 
     def candidate(self, program: CheckedProgram, *, fp32: bool = False) -> RunNumbers:
         """The numbers of a program that is to do the same."""
-        return self._run(program, f"candidate-{self.runs + 1}", "candidate", fp32=fp32)
+        self.runs += 1
+        folder = self._folder / f"candidate-{self.runs}"
+        return record_run(program, replace(self._plan, folder=str(folder.resolve()), fp32=fp32), "candidate")
 
-    def _recorded(self, fp32: bool, eps: float = 0.0, number: int = 0) -> RunNumbers:
-        key = fp32, eps, number
+    def _run_of(self, fp32: bool, numerics: Numerics | None = None, number: int = 0) -> RunNumbers:
+        key = fp32, numerics, number
         if key not in self._known:
-            name = f"reference{'-fp32' if fp32 else ''}{f'-{eps:.0e}-{number}' if eps else ''}"
-            what = "perturbed reference" if eps else "reference"
-            self._known[key] = self._run(self.program, name, what, fp32=fp32, eps=eps, number=number)
+            self._known[key] = self._made(self._folder / folder_name(fp32, numerics, number), *key)
         return self._known[key]
 
-    def _run(
-        self, program: CheckedProgram, name: str, what: str, *, fp32: bool, eps: float = 0.0, number: int = 0
-    ) -> RunNumbers:
+    def _made(self, folder: Path, fp32: bool, numerics: Numerics | None, number: int) -> RunNumbers:
         self.runs += 1
-        loss_eps = LOSS_PERTURBATION if eps else 0.0
-        folder = str((self.folder / name).resolve())
-        check = replace(self.plan, folder=folder, eps=eps, loss_eps=loss_eps, perturbation=number, fp32=fp32)
-        return record_run(program, check, what)
+        check = replace(self._plan, folder=str(folder.resolve()), fp32=fp32)
+        if numerics is None:
+            return record_run(self._program, check, "reference")
+        eps = PERTURBATION[numerics]
+        check = replace(check, eps=eps, loss_eps=LOSS_PERTURBATION, perturbation=number)
+        return record_run(self._program, check, "perturbed reference")
+
+
+def folder_name(fp32: bool, numerics: Numerics | None = None, number: int = 0) -> str:
+    """Of one run of a reference, in the folder of all."""
+    kind = f"{numerics}-{number}".replace(" ", "-") if numerics else "run"
+    return f"{kind}-fp32" if fp32 else kind
