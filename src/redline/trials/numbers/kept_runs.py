@@ -1,4 +1,4 @@
-"""Numbers that are kept to be checked later: recorded once, with or without the runs that tell how far one may be off."""
+"""Numbers that are kept to be checked later, with or without the runs that tell how far others may be off."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ def record_numbers(
     return plain
 
 
-def check_kept(
-    reference: Path, candidate: Path, *, claimed: Numerics = Numerics.REASSOCIATION
-) -> NumbersResult:
-    """Two folders of `record_numbers`. InputError where what was recorded does not suffice, and says what is missing."""
+def check_kept(reference: Path, candidate: Path, *, claimed: Numerics = Numerics.REASSOCIATION) -> NumbersResult:
+    """Two folders of `record_numbers`. InputError where one lacks what is needed, and which that is."""
     return check_source(_Kept(reference, candidate), claimed)
 
 

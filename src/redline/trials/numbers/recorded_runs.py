@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from redline.errors import InputError
@@ -138,7 +139,7 @@ class NumbersReference:
     def __init__(
         self, program: CheckedProgram, folder: Path, *, steps: int = STEPS, seed: int = 0, parallel: int = 1
     ) -> None:
-        self.runs = 0  # how often a program was started for this reference, candidates included
+        self._candidates = count(1)
         self._program = program
         self._folder = folder
         self._parallel = parallel  # perturbed runs at a time
@@ -162,8 +163,7 @@ class NumbersReference:
 
     def candidate(self, program: CheckedProgram, *, fp32: bool = False) -> RunNumbers:
         """The numbers of a program that is to do the same."""
-        self.runs += 1
-        folder = self._folder / f"candidate-{self.runs}"
+        folder = self._folder / f"candidate-{next(self._candidates)}"
         return record_run(program, replace(self._plan, folder=str(folder.resolve()), fp32=fp32), "candidate")
 
     def _run_of(self, fp32: bool, numerics: Numerics | None = None, number: int = 0) -> RunNumbers:
@@ -173,7 +173,6 @@ class NumbersReference:
         return self._known[key]
 
     def _made(self, folder: Path, fp32: bool, numerics: Numerics | None, number: int) -> RunNumbers:
-        self.runs += 1
         check = replace(self._plan, folder=str(folder.resolve()), fp32=fp32)
         if numerics is None:
             return record_run(self._program, check, "reference")

@@ -53,7 +53,8 @@ def model(seed: int = 0) -> dict[TensorKey, Values]:
 def off(values: Values, share: float, seed: int = 0) -> Values:
     """The same values, wrong by a share of their norm in a direction of chance."""
     wrong = np.random.default_rng(seed).normal(size=values.shape)
-    return values + wrong * share * np.linalg.norm(values) / np.linalg.norm(wrong)
+    moved: Values = values + wrong * share * np.linalg.norm(values) / np.linalg.norm(wrong)
+    return moved
 
 
 def all_off(tensors: Mapping[TensorKey, Values], share: float, seed: int = 0) -> dict[TensorKey, Values]:

@@ -176,9 +176,7 @@ def test_ranks_that_share_the_batch_are_judged_by_gradients_and_the_mean_of_thei
 def test_with_the_same_ranks_each_is_held_against_itself(floors: NumberFloors) -> None:
     name = key("activation", "b")
     other = {name: off(values, 0.5) for name, values in REFERENCE.items()}
-    both = {
-        name: (tensor(values), tensor(other[name], copy="rank 1")) for name, values in REFERENCE.items()
-    }
+    both = {name: (tensor(values), tensor(other[name], copy="rank 1")) for name, values in REFERENCE.items()}
     swapped = {**both, name: (tensor(other[name]), tensor(REFERENCE[name], copy="rank 1"))}
     assert judge(run(both, world=2), run(both, world=2), floors).same_bits
     first = judge(run(both, world=2), run(swapped, world=2), floors).first

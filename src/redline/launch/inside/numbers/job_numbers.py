@@ -37,7 +37,7 @@ from redline.launch.number_check import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from torch import Tensor
@@ -81,9 +81,11 @@ class JobNumbers:
     def _begin(self, module: Module) -> OpenCall | None:
         if self._is_over or not self._context.is_here() or torch._C._get_tracing_state() is not None:
             return None
-        call = self._calls.begin(module)
-        if call.is_outermost:
-            self._guarded(lambda: self._outermost_begins(call))
+        call: OpenCall | None = None
+        with self._guarded():
+            call = self._calls.begin(module)
+            if call.is_outermost:
+                self._outermost_begins(call)
         return call
 
     def _outermost_begins(self, call: OpenCall) -> None:
@@ -108,7 +110,8 @@ class JobNumbers:
         if self._perturbation is not None and call.is_leaf:
             output = self._perturbation.of_output(call.module, output)
         if not in_backward:
-            self._guarded(lambda: self._add_output(call, output))
+            with self._guarded():
+                self._add_output(call, output)
         return output
 
     def _add_output(self, call: OpenCall, output: Any) -> None:
@@ -129,7 +132,8 @@ class JobNumbers:
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if not torch.compiler.is_compiling():
-                self._guarded(lambda: self._add_loss(tensors, *args, **kwargs))
+                with self._guarded():
+                    self._add_loss(tensors, *args, **kwargs)
             plain(tensors, *args, **kwargs)
 
         torch.autograd.backward = backward
@@ -156,11 +160,13 @@ class JobNumbers:
 
         def before(optimizer: Optimizer, args: object, kwargs: object) -> None:
             if not self._is_over and self._context.is_here():
-                self._guarded(lambda: self._before_step(optimizer))
+                with self._guarded():
+                    self._before_step(optimizer)
 
         def after(optimizer: Optimizer, args: object, kwargs: object) -> None:
             if not self._is_over and self._context.is_here():
-                self._guarded(lambda: self._after_step(optimizer))
+                with self._guarded():
+                    self._after_step(optimizer)
 
         keep_from_compiler(before)
         keep_from_compiler(after)
@@ -236,7 +242,8 @@ class JobNumbers:
             before = (self._step, self._first_optimizer)
             result = plain_step(scaler, optimizer, *args, **kwargs)
             if (self._step, self._first_optimizer) == before and optimizer is (self._first_optimizer or optimizer):
-                self._guarded(lambda: self._left_out(optimizer))
+                with self._guarded():
+                    self._left_out(optimizer)
             return result
 
         GradScaler.scale = scale  # type: ignore[method-assign, assignment]
@@ -251,7 +258,8 @@ class JobNumbers:
 
     def _script_ended(self) -> None:
         if not self._is_over and self._context.is_here():
-            self._guarded(self._write)
+            with self._guarded():
+                self._write()
 
     def _finish(self) -> None:
         """All steps that were asked for are done: the script does nothing more, neither evaluate nor save."""
@@ -292,20 +300,14 @@ class JobNumbers:
         is_there = torch.distributed.is_available() and torch.distributed.is_initialized()
         return torch.distributed.get_world_size() if is_there else int(os.environ.get("WORLD_SIZE", "1"))
 
-    def _guarded(self, record: Callable[[], None]) -> None:
-        """Do it apart from what the script has switched on; what fails is told by whoever reads the file."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """What fails meanwhile is told by whoever reads the file. The script goes on, and its modes see none of it."""
+        from torch.utils._python_dispatch import _disable_current_modes
+
         try:
-            with _apart():
-                record()
+            with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+                yield
         except BaseException as error:  # noqa: BLE001
             self._failure = self._failure or f"{type(error).__name__}: {error}"[:300]
             pass_on(error)
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """No gradients are recorded meanwhile, and no mode of the script sees what is computed."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
-        yield

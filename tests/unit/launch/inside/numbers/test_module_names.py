@@ -11,6 +11,12 @@ def made() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
 
 
+def compiled(module: nn.Module) -> nn.Module:
+    made = torch.compile(module, backend="eager")
+    assert isinstance(made, nn.Module)
+    return made
+
+
 def names(model: nn.Module) -> dict[str, str]:
     return {name: type(module).__name__ for name, module in named_modules(model)}
 
@@ -18,7 +24,7 @@ def names(model: nn.Module) -> dict[str, str]:
 def test_wrappers_do_not_show_in_names() -> None:
     plain = made()
     wrapped = made()
-    wrapped[1] = checkpoint_wrapper(torch.compile(wrapped[1], backend="eager"))  # type: ignore[no-untyped-call]
+    wrapped[1] = checkpoint_wrapper(compiled(wrapped[1]))
     assert names(nn.DataParallel(wrapped)) == names(plain)
 
 
@@ -33,7 +39,7 @@ def test_a_module_that_is_called_module_keeps_its_name() -> None:
 
 def test_what_is_wrapped_is_found() -> None:
     model = made()
-    assert unwrapped(nn.DataParallel(torch.compile(model, backend="eager"))) is model  # type: ignore[arg-type]
+    assert unwrapped(nn.DataParallel(compiled(model))) is model
 
 
 def test_the_first_module_with_parameters_has_no_prefix() -> None:
@@ -41,8 +47,9 @@ def test_the_first_module_with_parameters_has_no_prefix() -> None:
     loss, model, other, third = nn.MSELoss(), made(), nn.Linear(2, 2), nn.Linear(2, 2)
     assert [known.add_root(module) for module in (loss, model, other, third)] == ["MSELoss", "", "Linear", "Linear#2"]
     assert known.add_root(nn.DataParallel(model)) == ""
-    assert known.of_module(model[1][0], "") == "1.0"
-    assert known.of_parameter(model[1][0].weight) == ("1.0.weight", id(model[1][0]))
+    inner = model.get_submodule("1.0")
+    assert known.of_module(inner, "") == "1.0"
+    assert known.of_parameter(inner.weight) == ("1.0.weight", id(inner))
     assert known.of_parameter(other.bias) == ("Linear.bias", id(other))
     assert known.of_parameter(torch.ones(1)) is None
 

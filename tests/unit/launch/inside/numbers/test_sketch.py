@@ -64,8 +64,8 @@ def test_a_sketch_is_linear() -> None:
 
 def test_chunks_do_not_show() -> None:
     values = torch.randn(200_000, dtype=torch.float64)
-    split = sum((sketched(part, offset=at) for at, part in zip((0, 70_001), values.split([70_001, 129_999]), strict=True)))
-    torch.testing.assert_close(split, sketched(values), rtol=0, atol=1e-9)
+    parts = sketched(values[:70_001]) + sketched(values[70_001:], offset=70_001)
+    torch.testing.assert_close(parts, sketched(values), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("dim", [0, 1])
