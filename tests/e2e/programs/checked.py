@@ -10,26 +10,37 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 WIDTH, BATCH = 32, 64
 
 
 class Block(nn.Module):
+    mean: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
         self.up = nn.Linear(WIDTH, 4 * WIDTH)
         self.down = nn.Linear(4 * WIDTH, WIDTH)
         self.dropout = nn.Dropout(0.1)
+        self.checkpoints = False
+        self.register_buffer("mean", torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
+        self.mean.lerp_(x.detach().float().mean(0), 0.1)
+        if self.checkpoints:  # and drops other numbers when it computes again
+            return checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state=False)
+        return self.inner(x)
+
+    def inner(self, x: Tensor) -> Tensor:
         return x + self.dropout(self.down(functional.gelu(self.up(self.norm(x)))))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", choices=("ddp", "fsdp"))
-    for change in ("fused", "bf16", "doubled", "stepless", "broken"):
+    for change in ("fused", "bf16", "doubled", "masks", "stepless"):
         parser.add_argument(f"--{change}", action="store_true")
     options = parser.parse_args()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -38,8 +49,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(16, WIDTH), Block(), Block(), nn.Linear(WIDTH, 5))
     if options.stepless:
         return
-    if options.broken:
-        raise ValueError("the file of the data is gone")
+    model[2].checkpoints = options.masks
     if options.doubled:
         model.get_parameter("2.norm.weight").register_hook(lambda gradient: 2 * gradient)
     called: nn.Module = model

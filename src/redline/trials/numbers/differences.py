@@ -67,11 +67,11 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers) -> RunDifferences
     only_reference: list[TensorKey] = []
     for key, copies in reference.tensors.items():
         others = candidate.tensors.get(key)
-        if others is None and key.kind in _OF_PARAMETERS and names_match:
+        if others is None and names_match and _must_be_there(key, copies[0], reference):
             tensors[key] = TensorDifference(error=inf, norm=_norm(copies[0]), reason="missing")
         elif others is None:
             only_reference.append(key)
-        elif key.kind == ACTIVATION and splits_batch:
+        elif splits_batch and (key.kind == ACTIVATION or _is_of_buffer(key, reference)):
             skipped.append(SkippedTensor(key=key, why="each rank has its own part of the batch"))
         elif {copy.shape for copy in others} != {copy.shape for copy in copies}:
             shapes = f"{list(copies[0].shape)} and {list(others[0].shape)}"
@@ -85,6 +85,17 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers) -> RunDifferences
         only_candidate=tuple(key for key in candidate.tensors if key not in reference.tensors),
         names_match=names_match,
     )
+
+
+def _is_of_buffer(key: TensorKey, reference: RunNumbers) -> bool:
+    """Such as a running mean over the batch."""
+    return key.kind == MOVEMENT and key._replace(kind=GRADIENT) not in reference.tensors
+
+
+def _must_be_there(key: TensorKey, tensor: TensorSketch, reference: RunNumbers) -> bool:
+    """Whether it is of a parameter that is trained. A gradient of zeros may as well be none at all."""
+    is_trained = key._replace(kind=GRADIENT) in reference.tensors
+    return key.kind in _OF_PARAMETERS and is_trained and not (key.kind == GRADIENT and not _norm(tensor))
 
 
 def _names_match(reference: RunNumbers, candidate: RunNumbers) -> bool:

@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 from redline.launch.inside.counting.calls import is_optimizer_made
 from redline.launch.inside.exception_origin import pass_on
 from redline.launch.inside.numbers import repeatable
+from redline.launch.inside.numbers.dropout import OTHER_MASK, DropoutSwitch, without_dropout
 from redline.launch.inside.numbers.module_calls import NamedCalls, OpenCall, wrap_calls
 from redline.launch.inside.numbers.module_names import ModuleNames
 from redline.launch.inside.numbers.perturbation import Perturbation
@@ -62,11 +63,12 @@ class JobNumbers:
         self._first_optimizer: Optimizer | None = None  # whose steps are the steps
         self._called: set[str] = set()  # outermost modules in this step, where no optimizer steps
         self._unscaled: dict[int, Tensor] = {}  # losses, by the id of what a scaler made of them
+        self._begun: dict[int, Module] = {}  # outermost modules that were called, kept for their ids
         self._lowered = False
         self._failure = ""
         self._is_over = False
         repeatable.seed_everything(check.seed)
-        repeatable.switch_dropout_off()
+        DropoutSwitch(self._dropout_met)
         self._full_precision = repeatable.FullPrecision() if check.fp32 else None
         if self._perturbation is not None:
             torch.compiler.set_stance("force_eager")  # in compiled code there are no modules to perturb
@@ -89,12 +91,18 @@ class JobNumbers:
         return call
 
     def _outermost_begins(self, call: OpenCall) -> None:
-        repeatable.without_dropout(call.module)
+        without_dropout(call.module)
+        repeatable.use_random_numbers_of_eager(call.module)
         if self._full_precision is not None:
             self._full_precision.keep()
         if self._first_optimizer is None and call.name in self._called:
             self._next_step_of_calls()
         self._called.add(call.name)
+        if id(call.module) not in self._begun:
+            self._begun[id(call.module)] = call.module
+            for name, buffer in self._names.buffers():
+                if (0, START, name) not in self._recording.tensors:
+                    self._recording.add(0, START, name, buffer)
 
     def _next_step_of_calls(self) -> None:
         """Without an optimizer, a step ends when a module is called again."""
@@ -124,6 +132,16 @@ class JobNumbers:
             if not torch.is_grad_enabled() and tensor.dim() > 2 and not hasattr(tensor, "placements"):
                 # With a cache, only the last position is computed.
                 self._recording.add(self._step, ACTIVATION, f"{name}{where} at the last position", tensor[:, -1])
+
+    def _dropout_met(self, probability: float, is_other_mask: bool) -> None:
+        """A dropout would be applied in the module that is being called."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        name = self._calls.current()
+        if self._is_over or name is None or (in_backward and not (is_other_mask and probability)):
+            return
+        with self._guarded():
+            value = torch.tensor([probability + (OTHER_MASK if in_backward else 0.0)], device="cpu")
+            self._recording.add(self._step, ACTIVATION, f"{name} dropout", value, summed=True)
 
     # --- the backward pass ---
 
@@ -193,9 +211,17 @@ class JobNumbers:
             if start is not None:
                 self._recording.add_difference(self._step, MOVEMENT, self._again(MOVEMENT, name), parameter, start)
         if optimizer is self._first_optimizer:
+            self._add_buffers()
             self._step += 1
             if self._step >= self._check.steps:
                 self._finish()
+
+    def _add_buffers(self) -> None:
+        """What modules keep beside their parameters, such as running means."""
+        for name, buffer in self._names.buffers():
+            start = self._recording.tensors.get((0, START, name))
+            if start is not None:
+                self._recording.add_difference(self._step, MOVEMENT, name, buffer, start)
 
     def _again(self, kind: str, name: str) -> str:
         """With a number, where there is one of this name in this step already: its optimizer steps more often."""
@@ -208,10 +234,7 @@ class JobNumbers:
     def _forget_calls_as_steps(self) -> None:
         """Calls of modules were taken for steps before there was an optimizer: they were none."""
         if self._step:
-            self._recording.tensors = {
-                key: tensor for key, tensor in self._recording.tensors.items() if key[0] == self._step
-            }
-            self._recording.tensors = {(0, *key[1:]): tensor for key, tensor in self._recording.tensors.items()}
+            self._recording.keep_only(self._step, START)
             self._step = 0
 
     def _parameters_of(self, optimizer: Optimizer) -> list[tuple[str, Tensor]]:
@@ -257,7 +280,9 @@ class JobNumbers:
     # --- the end ---
 
     def _script_ended(self) -> None:
-        if not self._is_over and self._context.is_here():
+        """Where it has computed nothing, others that it started may have."""
+        is_other = not self._recording.tensors and os.path.exists(self._path(self._rank()))  # noqa: PTH110
+        if not self._is_over and self._context.is_here() and not is_other:
             with self._guarded():
                 self._write()
 
@@ -287,9 +312,12 @@ class JobNumbers:
     def _wait_for_others(self) -> None:
         """A rank that ends while another still receives what it sent would fail that one."""
         until_s = time.monotonic() + _OTHERS_S
-        names = [f"{self._check.folder}/rank-{rank}{FILE_ENDING}" for rank in range(self._world())]
+        names = [self._path(rank) for rank in range(self._world())]
         while time.monotonic() < until_s and not all(map(os.path.exists, names)):
             time.sleep(0.01)
+
+    def _path(self, rank: int) -> str:
+        return f"{self._check.folder}/rank-{rank}{FILE_ENDING}"
 
     def _rank(self) -> int:
         is_there = torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -52,6 +52,11 @@ class NamedCalls:
         stack.append(call)
         return call
 
+    def current(self) -> str | None:
+        """The name of the module that is being called; None outside of modules."""
+        stack: list[OpenCall] = self._threads.__dict__.get("stack", [])
+        return stack[-1].name if stack else None
+
     def end(self, call: OpenCall) -> None:
         """It has returned, or raised."""
         stack: list[OpenCall] = self._threads.stack

@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import Tensor
     from torch.nn import Module, Parameter
 
 _WRAPPERS = {  # classes, and where they keep what they wrap
@@ -92,6 +93,14 @@ class ModuleNames:
         self._parameters.clear()
         for root, label in self._roots.values():
             self._learn(root, label)
+
+    def buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Those of floating point, with their names."""
+        for root, label in self._roots.values():
+            for name, module in named_modules(root, label):
+                for own, buffer in module._buffers.items():
+                    if buffer is not None and buffer.is_floating_point():
+                        yield f"{name}.{own}".removeprefix("."), buffer
 
     def of_parameter(self, parameter: object) -> tuple[str, int] | None:
         """The name of a parameter, and the id of the module that has it."""

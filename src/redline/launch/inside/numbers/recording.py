@@ -75,6 +75,11 @@ class NumbersRecording:
             numbers = torch.tensor(known.sketch.numbers(), dtype=torch.float64, device="cpu")
             known.sketch.square_sum = float(numbers.square().sum())
 
+    def keep_only(self, step: int, kind: str) -> None:
+        """Forget all but what is of this step, which becomes the first, or of this kind."""
+        kept = {key: tensor for key, tensor in self.tensors.items() if key[0] == step or key[1] == kind}
+        self.tensors = {(0, *key[1:]): tensor for key, tensor in kept.items()}
+
     def write(self, folder: str, rank: int, facts: Mapping[str, object]) -> None:
         """The file of this rank: a line of JSON, and then all sketches as 8-byte floats."""
         from redline.artifacts import Envelope

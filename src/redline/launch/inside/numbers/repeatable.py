@@ -1,4 +1,4 @@
-"""Makes a run repeatable: seeds, no dropout, and on request no lower precision."""
+"""Makes a run repeatable: seeds, random numbers of compiled code, and on request no lower precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
 
-_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _COMPRESSING = ("fp16_compress_hook", "bf16_compress_hook")
 
 
@@ -29,45 +28,13 @@ def seed_everything(seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002 (it is the generator of the script)
 
 
-def switch_dropout_off() -> None:
-    """In functions; those of modules call them, or are asked by `without_dropout`."""
-    functional: Any = torch.nn.functional
-    for name in _DROPOUTS:
-        setattr(functional, name, _not_training(getattr(functional, name)))
-    plain_torch = torch.dropout
+def use_random_numbers_of_eager(module: Module) -> None:
+    """Compiled code draws other random numbers than the same code that is not compiled, unless it is told to."""
+    is_compiled = type(module).__name__ == "OptimizedModule" or module.__dict__.get("_compiled_call_impl") is not None
+    if is_compiled:
+        import torch._inductor.config
 
-    def dropout(input: Any, p: float, train: bool) -> Any:  # noqa: A002 (as torch names it)
-        return plain_torch(input, p, False)
-
-    torch.dropout = dropout
-    plain_attention = functional.scaled_dot_product_attention
-
-    def attention(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *a: Any, **k: Any
-    ) -> Any:
-        return plain_attention(query, key, value, attn_mask, 0.0, *a, **k)
-
-    functional.scaled_dot_product_attention = attention
-
-
-def _not_training(plain: Callable[..., Any]) -> Callable[..., Any]:
-    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
-        return plain(input, p, False, inplace)
-
-    return dropout
-
-
-def without_dropout(root: Module) -> int:
-    """Of modules that hand their probability to code in C; gives how many had one."""
-    changed = 0
-    for module in root.modules():
-        for name in ("p", "dropout"):
-            is_meant = name == "dropout" or "Dropout" in type(module).__name__
-            value = module.__dict__.get(name)
-            if is_meant and isinstance(value, float) and value > 0:
-                setattr(module, name, 0.0)
-                changed += 1
-    return changed
+        torch._inductor.config.fallback_random = True
 
 
 def is_precision_lowered() -> bool:
