@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 TORCHRUN = ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 CLAIMS = {
-    "fused": Numerics.REASSOCIATION,
     "doubled": Numerics.REASSOCIATION,
     "bf16": Numerics.LOWER_PRECISION,
     "ddp": Numerics.REASSOCIATION,
@@ -43,7 +42,7 @@ def program(folder: Path, change: str) -> CheckedProgram:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the user is: a file there is overwritten by every step of the program."""
     made = tmp_path_factory.mktemp("numbers")
-    (made / "home").mkdir()
+    (made / "home" / "checkpoints").mkdir(parents=True)
     (made / "home" / "steps.txt").write_text("mine")
     (made / "home" / "broken.py").write_text("raise ValueError('the file of the data is gone')")
     return made
@@ -60,13 +59,6 @@ def results(folder: Path) -> Results:
             change: pool.submit(check_numbers, reference, program(home, change), claimed=claimed)
             for change, claimed in CLAIMS.items()
         }
-
-
-def test_a_fused_optimizer_is_no_more_than_another_order_of_sums(results: Results) -> None:
-    result = results["fused"].result()
-    assert result.verdict in (Numerics.REASSOCIATION, Numerics.BITWISE)
-    assert result.holds
-    assert result.score < 4
 
 
 def test_a_doubled_gradient_is_named(results: Results) -> None:
@@ -115,10 +107,12 @@ def test_a_program_that_fails_is_told_with_its_error(results: Results) -> None:
         results["broken"].result()
 
 
-def test_the_files_of_the_user_are_not_touched(results: Results, folder: Path) -> None:
-    assert results["fused"].result().holds
-    assert sorted(path.name for path in (folder / "home").iterdir()) == ["broken.py", "steps.txt"]
-    assert (folder / "home" / "steps.txt").read_text() == "mine"
+def test_files_of_the_user_are_not_touched_and_what_lies_in_folders_is_told(results: Results, folder: Path) -> None:
+    home = folder / "home"
+    assert sorted(path.name for path in home.iterdir()) == ["broken.py", "checkpoints", "steps.txt"]
+    assert (home / "steps.txt").read_text() == "mine"
+    written = home.resolve() / "checkpoints" / "model.pt"
+    assert f"the script wrote to {written}, outside of the folder for its output" in results["doubled"].result().notes
 
 
 def test_kept_runs_are_checked_later(results: Results, folder: Path, tmp_path: Path) -> None:

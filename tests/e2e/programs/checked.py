@@ -40,7 +40,7 @@ class Block(nn.Module):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", choices=("ddp", "fsdp"))
-    for change in ("fused", "bf16", "doubled", "masks", "stepless"):
+    for change in ("bf16", "doubled", "masks", "stepless"):
         parser.add_argument(f"--{change}", action="store_true")
     options = parser.parse_args()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -58,7 +58,7 @@ def main() -> None:
     elif options.ranks == "fsdp":
         for module in (*model, model):
             fully_shard(module)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False, fused=options.fused)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
     data = torch.Generator().manual_seed(1)
     for _ in range(1000):
         x = torch.randn(BATCH, 16, generator=data)[rank::world]
@@ -69,6 +69,8 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         Path("steps.txt").write_text("another step")
+        if options.doubled:
+            torch.save(model.state_dict(), "checkpoints/model.pt")
     time.sleep(0.05)
 
 

@@ -19,7 +19,11 @@ LOSS_PERTURBATION = 2.0**-21  # of both: losses stay in fp32
 PERTURBED_RUNS = 3
 _UNITS = 2  # of rounding, below which nothing is told from chance
 _ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
-_NEGLIGIBLE = 2.0**-22  # of the size that numbers of this kind have: a gradient that should be 0 is some such rest
+_NEGLIGIBLE = 2.0**-22  # of the size that numbers of this kind have
+# What should be 0, as the gradient of a bias before a normalisation, is a rest of rounding. It is known by growing a
+# perturbation by so much; errors that all elements share make it larger than a perturbation of chance can.
+_AMPLIFIED = 2.0**12
+_REST = 2.0**7  # times the perturbation, of the size that numbers of its kind have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,22 +40,24 @@ def floors_of(reference: RunNumbers, perturbed: Sequence[RunNumbers], numerics: 
     Chance may round a number of a perturbed run to the same bits, so single ones say little; a loss is a single number,
     and has the largest floor of all steps.
     """
-    relative = _largest_errors(reference, perturbed)
+    largest = _largest_errors(reference, perturbed)
+    shares = {key: error / norm for key, error in largest.items() if (norm := _norm(reference, key))}
     by_kind: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for key, error in relative.items():
-        by_kind[key.step, key.kind].append(error)
-    typical = {kind: median(errors) for kind, errors in by_kind.items()}
+    for key, share in shares.items():
+        by_kind[key.step, key.kind].append(share)
+    typical = {kind: median(of_kind) for kind, of_kind in by_kind.items()}
+    largest_loss = max((share for key, share in shares.items() if key.kind == LOSS), default=0.0)
     sizes = _typical_sizes(reference)
-    largest_loss = max((error for key, error in relative.items() if key.kind == LOSS), default=0.0)
+    eps = PERTURBATION[numerics]
     norms = {}
     for key, copies in reference.tensors.items():
-        kind = key.step, key.kind
+        kind, norm = (key.step, key.kind), _norm(reference, key)
         rounding = _UNITS * _ROUNDING.get(copies[0].dtype, 2.0**-4)
-        eps = 0.0 if key.kind == LOSS else 2 * PERTURBATION[numerics]
-        chance = largest_loss if key.kind == LOSS else max(relative.get(key, 0.0), typical.get(kind, 0.0))
-        norm = sqrt(max(float(copy.sketch @ copy.sketch) for copy in copies))
-        rest = _NEGLIGIBLE * sizes[kind] * sqrt(copies[0].elements)
-        norms[key] = max(max(chance, eps, rounding) * norm, rest)
+        share = largest_loss if key.kind == LOSS else max(typical.get(kind, 0.0), 2 * eps)
+        size = sizes[kind] * sqrt(copies[0].elements)
+        is_rest = largest.get(key, 0.0) > _AMPLIFIED * eps * norm
+        rest = (_REST * eps if is_rest else _NEGLIGIBLE) * size
+        norms[key] = max(largest.get(key, 0.0), max(share, rounding) * norm, rest)
     return NumberFloors(numerics=numerics, norms=norms)
 
 
@@ -59,10 +65,13 @@ def _largest_errors(reference: RunNumbers, perturbed: Sequence[RunNumbers]) -> d
     largest: dict[TensorKey, float] = {}
     for run in perturbed:
         for key, difference in compare_runs(reference, run).tensors.items():
-            error = difference.relative_error
-            if isfinite(error):
-                largest[key] = max(largest.get(key, 0.0), error)
+            if isfinite(difference.error):
+                largest[key] = max(largest.get(key, 0.0), difference.error)
     return largest
+
+
+def _norm(reference: RunNumbers, key: TensorKey) -> float:
+    return sqrt(max(float(copy.sketch @ copy.sketch) for copy in reference.tensors[key]))
 
 
 def _typical_sizes(reference: RunNumbers) -> dict[tuple[int, str], float]:

@@ -118,6 +118,15 @@ def test_a_tensor_of_zeros_may_hold_a_rest_of_rounding(floors: NumberFloors) -> 
     assert not judge(run(zero), run({**zero, name: np.full(50, 1e-4)}), floors).holds
 
 
+def test_a_rest_of_rounding_may_be_another_rest() -> None:
+    name = key("gradient", "c.weight")
+    rest = {**REFERENCE, name: 1e-7 * REFERENCE[name]}  # as of a bias before a normalisation
+    perturbed = {**rest, name: off(rest[name], 1.0)}
+    floors = floors_of(run(rest), [run(perturbed)] * 3, Numerics.REASSOCIATION)
+    assert judge(run(rest), run({**rest, name: off(rest[name], 20.0, 3)}), floors).holds
+    assert not judge(run(rest), run({**rest, name: off(rest[name], 2e4, 3)}), floors).holds
+
+
 def test_a_floor_of_nothing_is_not_below_rounding() -> None:
     floors = floors_of(run(REFERENCE), [run(REFERENCE)] * 3, Numerics.REASSOCIATION)
     one_unit = {name: values * (1 + 2.0**-23) for name, values in REFERENCE.items()}

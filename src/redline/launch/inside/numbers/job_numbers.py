@@ -25,6 +25,7 @@ from redline.launch.inside.numbers.module_names import ModuleNames
 from redline.launch.inside.numbers.perturbation import Perturbation
 from redline.launch.inside.numbers.recording import NumbersRecording
 from redline.launch.inside.numbers.sketch import tensors_in
+from redline.launch.inside.numbers.written_files import WrittenFiles
 from redline.launch.number_check import (
     ACTIVATION,
     CALLS_PER_STEP,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from redline.launch.inside.process_context import ProcessContext
 
+_MOST_FILES = 10  # that are told
 _OTHERS_S = 20.0  # that a rank waits for the files of the others before it ends
 
 
@@ -76,6 +78,7 @@ class JobNumbers:
         self._watch_backward()
         self._watch_optimizers()
         self._watch_scalers()
+        self._written_files = WrittenFiles(lambda: not self._is_over and context.is_here())
         atexit.register(self._script_ended)
 
     # --- calls of modules ---
@@ -297,6 +300,8 @@ class JobNumbers:
 
     def _write(self) -> None:
         self._is_over = True
+        for path in self._written_files.left()[:_MOST_FILES]:
+            self._recording.notes[f"the script wrote to {path}, outside of the folder for its output"] = None
         steps = max((step for step, kind, _ in self._recording.tensors if kind != START), default=-1) + 1
         facts = {
             "world": self._world(),
