@@ -50,6 +50,7 @@ class Settings:
     block_seed: int = 0  # by which levers are switched on and off in blocks of steps; 0 where they stay on
     guarded: Sequence[str] = ()  # folders to which the job must not write
     scratch: str = ""  # the folder to which it may, wherever that lies
+    numbers: Mapping[str, object] = {}  # of a NumberCheck; none where no numbers are recorded
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

@@ -46,6 +46,10 @@ def watch(context: ProcessContext) -> None:
         timed.cancel()
         capture.steps_restarted()
 
+    if context.settings.numbers:
+        from redline.launch.inside.numbers.job_numbers import JobNumbers
+
+        JobNumbers(context)
     trial = _trial(context, capture, calls)
     if context.settings.guarded:
         from redline.launch.inside.trial.file_guard import guard_torch

@@ -149,7 +149,7 @@ class ModuleCalls:
         if not self._doubts or not torch.is_grad_enabled():
             return False
         self._doubts -= 1
-        if not is_one_made(Optimizer):
+        if not is_optimizer_made():
             return False
         self._held += 1
         if not self._doubts and not self._has_counted and self._steps is not None:
@@ -186,7 +186,7 @@ class ModuleCalls:
         self._listen(to_all=False)
         self._listen_to(kind)
         self._chosen = ref(module)
-        if torch.is_grad_enabled() and is_one_made(Optimizer):
+        if torch.is_grad_enabled() and is_optimizer_made():
             self._held = times
             self._doubts -= times
         elif self._steps is not None:
@@ -234,9 +234,11 @@ def _is_tracing() -> bool:
     return by_fx or torch._C._get_tracing_state() is not None
 
 
-def is_one_made(kind: type[Optimizer]) -> bool:
+def is_optimizer_made(kind: type[Optimizer] = Optimizer) -> bool:
     """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
-    return any(getattr(subclass.step, "hooked", False) or is_one_made(subclass) for subclass in kind.__subclasses__())
+    return any(
+        getattr(subclass.step, "hooked", False) or is_optimizer_made(subclass) for subclass in kind.__subclasses__()
+    )
 
 
 class _Called:

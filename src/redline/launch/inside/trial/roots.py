@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch.optim.optimizer import Optimizer
 
-from redline.launch.inside.counting.calls import is_one_made
+from redline.launch.inside.counting.calls import is_optimizer_made
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def _is_worked_on(module: torch.nn.Module) -> bool:
     parameters = list(torch.nn.Module.parameters(module))
     if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters):
         return True
-    return bool(parameters) and not is_one_made(Optimizer)
+    return bool(parameters) and not is_optimizer_made()
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:

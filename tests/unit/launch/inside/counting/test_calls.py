@@ -41,7 +41,7 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     one = Watched()
-    monkeypatch.setattr(module, "is_one_made", lambda _: one.has_optimizer)
+    monkeypatch.setattr(module, "is_optimizer_made", lambda *_: one.has_optimizer)
     one.calls.look_for_steps(one.steps, lambda watch: watch())
     with torch.no_grad():
         yield one
@@ -113,11 +113,11 @@ def test_whether_there_ever_was_an_optimizer_is_known() -> None:
     class Unused(Optimizer):
         pass
 
-    assert not module.is_one_made(Own)
+    assert not module.is_optimizer_made(Own)
     Derived([torch.zeros(1)])
-    assert module.is_one_made(Own)
-    assert module.is_one_made(Optimizer)
-    assert not module.is_one_made(Unused)
+    assert module.is_optimizer_made(Own)
+    assert module.is_optimizer_made(Optimizer)
+    assert not module.is_optimizer_made(Unused)
 
 
 def test_who_only_looks_at_a_module_does_not_call_it(watched: Watched) -> None:

@@ -1,0 +1,171 @@
+"""Whether a program computes what its reference computes, up to the class of change that is claimed for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from redline.errors import InputError
+from redline.launch.number_check import KINDS
+from redline.numerics import Numerics
+from redline.trials.numbers.differences import compare_runs
+from redline.trials.numbers.floors import NumberFloors
+from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation, curves, judge
+from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.run_numbers import RunNumbers
+
+_CLASSES = (Numerics.BITWISE, Numerics.REASSOCIATION, Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumbersResult:
+    """What was found of one candidate."""
+
+    claimed: Numerics
+    verdict: Numerics  # SEMANTICS where it computes something else
+    structure: NumbersJudgement | None  # with nothing in lower precision, against the floor of reassociation
+    precision: NumbersJudgement | None  # as it is, against the floor of lower precision
+    curves: CurveDifference
+    steps: int
+    by_optimizer: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """The numbers are as right as was claimed."""
+        return _CLASSES.index(self.verdict) <= _CLASSES.index(self.claimed)
+
+    @property
+    def first(self) -> TensorDeviation | None:
+        """Where it begins. In fp32 a mistake stands out most."""
+        judgements = [judged for judged in (self.structure, self.precision) if judged is not None]
+        return next((judged.first for judged in judgements if judged.first is not None), None)
+
+    @property
+    def score(self) -> float:
+        """The largest, of both."""
+        return max((judged.score for judged in (self.structure, self.precision) if judged is not None), default=0.0)
+
+
+class NumbersSource(Protocol):
+    """Where the runs of a reference and one candidate come from: they are started, or were recorded."""
+
+    def reference(self, *, fp32: bool) -> RunNumbers: ...
+
+    def floors(self, numerics: Numerics, *, fp32: bool) -> NumberFloors: ...
+
+    def candidate(self, *, fp32: bool) -> RunNumbers: ...
+
+
+def check_numbers(
+    reference: NumbersReference, candidate: CheckedProgram, *, claimed: Numerics = Numerics.REASSOCIATION
+) -> NumbersResult:
+    """Run what has to be run, one program after the other. InputError where one of them fails."""
+    return check_source(_Started(reference, candidate), claimed)
+
+
+@dataclass(frozen=True)
+class _Started:
+    """Programs that are started when their numbers are asked for."""
+
+    known: NumbersReference
+    program: CheckedProgram
+
+    def reference(self, *, fp32: bool) -> RunNumbers:
+        return self.known.recorded(fp32=fp32)
+
+    def floors(self, numerics: Numerics, *, fp32: bool) -> NumberFloors:
+        return self.known.floors(numerics, fp32=fp32)
+
+    def candidate(self, *, fp32: bool) -> RunNumbers:
+        return self.known.candidate(self.program, fp32=fp32)
+
+
+def check_source(source: NumbersSource, claimed: Numerics) -> NumbersResult:
+    """The verdict on a candidate."""
+    reference, candidate = source.reference(fp32=False), source.candidate(fp32=False)
+    _refuse_unless_comparable(reference, candidate)
+    if compare_runs(reference, candidate).same_bits:
+        floors = NumberFloors(numerics=Numerics.BITWISE, norms=dict.fromkeys(reference.tensors, 0.0))
+        judged = judge(reference, candidate, floors)
+        return _result(claimed, Numerics.BITWISE, judged, None, reference, candidate)
+    lowers = reference.is_low_precision or candidate.is_low_precision
+    if not lowers and claimed is not Numerics.LOWER_PRECISION:
+        judged = judge(reference, candidate, source.floors(Numerics.REASSOCIATION, fp32=False))
+        verdict = Numerics.REASSOCIATION if judged.holds else Numerics.SEMANTICS
+        return _result(claimed, verdict, judged, None, reference, candidate)
+    return _in_two_steps(source, claimed, reference, candidate)
+
+
+def _in_two_steps(
+    source: NumbersSource, claimed: Numerics, reference: RunNumbers, candidate: RunNumbers
+) -> NumbersResult:
+    """What is computed, in fp32, where a mistake stands out; then how exactly, as it is."""
+    structure, notes = _structure(source)
+    if structure is not None and not structure.holds:
+        return _result(claimed, Numerics.SEMANTICS, structure, None, reference, candidate, notes)
+    precision = judge(reference, candidate, source.floors(Numerics.LOWER_PRECISION, fp32=False))
+    verdict = Numerics.LOWER_PRECISION if precision.holds else Numerics.SEMANTICS
+    if precision.holds and structure is not None and _same_precision(source, reference, candidate):
+        verdict = Numerics.REASSOCIATION
+    return _result(claimed, verdict, structure, precision, reference, candidate, notes)
+
+
+def _structure(source: NumbersSource) -> tuple[NumbersJudgement | None, tuple[str, ...]]:
+    """None where a script itself makes tensors of lower precision, which nobody can switch off from outside."""
+    reference, candidate = source.reference(fp32=True), source.candidate(fp32=True)
+    for what, run in (("reference", reference), ("candidate", candidate)):
+        low = run.first_low_precision()
+        if low is not None:
+            dtype = run.tensors[low][0].dtype
+            note = f"judged at the precision of {dtype} only: the {what} itself makes {low.kind} {low.name!r} of it"
+            return None, (note,)
+    return judge(reference, candidate, source.floors(Numerics.REASSOCIATION, fp32=True)), ()
+
+
+def _same_precision(source: NumbersSource, reference: RunNumbers, candidate: RunNumbers) -> bool:
+    """Whether the candidate computes as exactly as its reference does."""
+    if reference.is_low_precision:
+        low = {key for key, copies in reference.tensors.items() if copies[0].is_low_precision}
+        others = {key for key, copies in candidate.tensors.items() if copies[0].is_low_precision}
+        return others & reference.tensors.keys() <= low
+    return judge(reference, candidate, source.floors(Numerics.REASSOCIATION, fp32=False)).holds
+
+
+def _refuse_unless_comparable(reference: RunNumbers, candidate: RunNumbers) -> None:
+    if reference.by_optimizer != candidate.by_optimizer:
+        which = "reference" if reference.by_optimizer else "candidate"
+        raise InputError(f"an optimizer steps in the {which} only; the two programs do not do the same")
+    if reference.steps != candidate.steps:
+        raise InputError(
+            f"the reference took {reference.steps} steps and the candidate {candidate.steps}; record the same number"
+        )
+    shared = {key for key in reference.tensors if key in candidate.tensors}
+    if not shared:
+        raise InputError("the two programs have no tensor of the same name; are they the same model?")
+
+
+def _result(
+    claimed: Numerics,
+    verdict: Numerics,
+    structure: NumbersJudgement | None,
+    precision: NumbersJudgement | None,
+    reference: RunNumbers,
+    candidate: RunNumbers,
+    notes: tuple[str, ...] = (),
+) -> NumbersResult:
+    judged = structure or precision
+    kinds = {kind.kind for kind in judged.kinds} if judged else set()
+    missing = [kind for kind in KINDS if kind not in kinds and any(key.kind == kind for key in reference.tensors)]
+    if missing:
+        notes = (*notes, f"not compared: {', '.join(missing)}")
+    return NumbersResult(
+        claimed=claimed,
+        verdict=verdict,
+        structure=structure,
+        precision=precision,
+        curves=curves(reference, candidate),
+        steps=reference.steps,
+        by_optimizer=reference.by_optimizer,
+        notes=(*notes, *dict.fromkeys((*reference.notes, *candidate.notes))),
+    )

@@ -1,0 +1,152 @@
+"""The judgement on a run: the score of every tensor, and the first one that is beyond its floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isfinite, nan, sqrt
+from statistics import fmean
+
+from redline.launch.number_check import GRADIENT, KINDS, LOSS, MOVEMENT, START
+from redline.trials.numbers.differences import RunDifferences, SkippedTensor, TensorDifference, compare_runs
+from redline.trials.numbers.floors import NumberFloors
+from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
+
+LIMIT = 4.0  # times the floor
+_SAME_DIRECTION = 0.9999
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorDeviation:
+    """A tensor that is further from the reference than rounding explains."""
+
+    key: TensorKey
+    score: float
+    difference: TensorDifference
+    deviating: int  # tensors of its kind in its step that do
+    compared: int
+
+    @property
+    def same_direction(self) -> bool:
+        return self.difference.cosine > _SAME_DIRECTION
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindScore:
+    """The largest score of one kind of tensors."""
+
+    kind: str
+    score: float
+    compared: int
+    deviating: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveDifference:
+    """What people look at without Redline: the largest relative difference of a curve over the steps; nan for none."""
+
+    loss: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumbersJudgement:
+    """A run against its reference and the floor of a class."""
+
+    holds: bool  # no score is beyond the limit, and something was compared
+    same_bits: bool
+    score: float  # the largest
+    worst: TensorKey | None
+    first: TensorDeviation | None  # in the order in which they were computed
+    deviating: int
+    compared: int
+    kinds: tuple[KindScore, ...]
+    skipped: tuple[SkippedTensor, ...]
+    only_reference: tuple[TensorKey, ...]
+    only_candidate: tuple[TensorKey, ...]
+    names_match: bool
+    curves: CurveDifference
+
+
+def judge(reference: RunNumbers, candidate: RunNumbers, floors: NumberFloors) -> NumbersJudgement:
+    """Every tensor of the candidate against that of the reference."""
+    differences = compare_runs(reference, candidate)
+    scores = {key: _score(difference, floors.norms[key]) for key, difference in differences.tensors.items()}
+    beyond = [key for key, score in scores.items() if score > LIMIT]
+    worst = max(scores, key=lambda key: scores[key], default=None)
+    return NumbersJudgement(
+        holds=not beyond and bool(scores) and differences.names_match,
+        same_bits=differences.same_bits,
+        score=scores[worst] if worst is not None else nan,
+        worst=worst,
+        first=_first(beyond, scores, differences),
+        deviating=len(beyond),
+        compared=len(scores),
+        kinds=tuple(_kind_score(kind, scores) for kind in KINDS if any(key.kind == kind for key in scores)),
+        skipped=differences.skipped,
+        only_reference=differences.only_reference,
+        only_candidate=differences.only_candidate,
+        names_match=differences.names_match,
+        curves=curves(reference, candidate),
+    )
+
+
+def _score(difference: TensorDifference, floor: float) -> float:
+    if not difference.error:
+        return 0.0
+    return difference.error / floor if floor else inf
+
+
+def _kind_score(kind: str, scores: Mapping[TensorKey, float]) -> KindScore:
+    of_kind = [score for key, score in scores.items() if key.kind == kind]
+    return KindScore(
+        kind=kind, score=max(of_kind), compared=len(of_kind), deviating=sum(score > LIMIT for score in of_kind)
+    )
+
+
+def _first(
+    beyond: list[TensorKey], scores: Mapping[TensorKey, float], differences: RunDifferences
+) -> TensorDeviation | None:
+    """Of all in one step of an optimizer, which come at once, the one that is furthest off."""
+    if not beyond:
+        return None
+    starts = [key for key in beyond if key.kind == START]
+    step = min(key.step for key in beyond)
+    first = (starts or [key for key in beyond if key.step == step])[0]
+    same = [key for key in beyond if (key.step, key.kind) == (first.step, first.kind)]
+    if first.kind == MOVEMENT:
+        first = max(same, key=lambda key: scores[key])
+    return TensorDeviation(
+        key=first,
+        score=scores[first],
+        difference=differences.tensors[first],
+        deviating=len(same),
+        compared=sum((key.step, key.kind) == (first.step, first.kind) for key in scores),
+    )
+
+
+def curves(reference: RunNumbers, candidate: RunNumbers) -> CurveDifference:
+    return CurveDifference(
+        loss=_curve_difference(reference, candidate, LOSS),
+        gradient_norm=_curve_difference(reference, candidate, GRADIENT),
+    )
+
+
+def _curve_difference(reference: RunNumbers, candidate: RunNumbers, kind: str) -> float:
+    before, after = _curve(reference, kind), _curve(candidate, kind)
+    shared = before.keys() & after.keys()
+    if not shared:
+        return nan
+    shares = [abs(after[step] - before[step]) / before[step] if before[step] else 0.0 for step in shared]
+    return max(share if isfinite(share) else inf for share in shares)
+
+
+def _curve(run: RunNumbers, kind: str) -> dict[int, float]:
+    """By step: the size of the loss, or the norm of all gradients; the mean over copies of a tensor."""
+    squares: dict[int, float] = {}
+    for key, copies in run.tensors.items():
+        if key.kind == kind:
+            sizes = [float(copy.sketch[0]) if kind == LOSS else sqrt(copy.square_sum) for copy in copies]
+            is_finite = not any(copy.non_finite for copy in copies)
+            squares[key.step] = squares.get(key.step, 0.0) + (fmean(sizes) ** 2 if is_finite else inf)
+    return {step: sqrt(square) for step, square in squares.items()}
