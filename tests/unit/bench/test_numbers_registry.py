@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import subprocess
 from collections import Counter
 from fnmatch import fnmatchcase
 
@@ -90,3 +91,14 @@ def test_a_command_of_several_ranks_starts_them_and_its_single_reference_does_no
     single = model.command(SINGLE)
     assert "torch.distributed.run" not in single
     assert single[single.index("--variant") + 1] == REFERENCE
+
+
+def test_a_change_that_a_script_does_not_know_ends_with_its_name() -> None:
+    done = subprocess.run(
+        MODELS["generation"].command("inference_mode+no_such_change", steps=1),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == "no change of this script is named no_such_change"
