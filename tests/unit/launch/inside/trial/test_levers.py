@@ -1,13 +1,12 @@
 """Levers in real processes: each takes where it should, says why where it cannot, and leaves the rest alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from redline.launch.inside.trial.levers import MADE
 from redline.launch.levers import KINDS
-from tests.trial_jobs import PLAN, TrialEnd, TrialRunner, trial_runner
+from tests.trial_jobs import PLAN, TrialEnd, TrialRunner
 
 MODEL = """
 import torch
@@ -36,12 +35,6 @@ for step in range(40):
     print(loss.item().hex())
 """
 )
-
-
-@pytest.fixture(scope="module")
-def jobs() -> Iterator[TrialRunner]:
-    with trial_runner() as runner:
-        yield runner
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +372,12 @@ for step in range(40):
         ("model = torch.compile(model, backend='eager')", "compile=root", "OptimizedModule is compiled by the script"),
         ("model.compile(backend='eager')", "compile=blocks", "Sequential is compiled by the script"),
         ("model[1][0].compile(backend='eager')", "compile", "parts of Sequential are compiled by the script"),
-        ("config.cpp.cxx = ('none',)", "compile", "it could not be compiled: InductorError: "),
+        pytest.param(
+            "config.cpp.cxx = ('none',)",
+            "compile",
+            "it could not be compiled: InductorError: ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_compile_leaves_a_job_alone_that_it_cannot_compile(
