@@ -398,3 +398,16 @@ def test_compile_tells_what_fell_back(jobs: TrialRunner, tmp_path: Path) -> None
     ended = jobs.run(tmp_path, COMPILED.replace("PREPARED", prepared), "compile", plan=PLAN)
     assert ended.exit_code == 0, ended
     assert ended.levers == [(True, "2 blocks (Block): 1 graph compiled, 1 functions fell back to eager")]
+
+
+@pytest.mark.slow
+def test_levers_on_one_model_go_together_in_any_order(jobs: TrialRunner, tmp_path: Path) -> None:
+    script = COMPILED.replace("PREPARED", "")
+    ended = jobs.run(tmp_path, script, "autocast", "channels-last", "checkpoint", "compile", last_step=4)
+    assert _is_sound(ended), ended
+    assert ended.levers == [
+        (True, "Addmm in bfloat16"),
+        (False, "no 4-d parameters in another layout"),
+        (True, "2 blocks, in compiled graphs"),
+        (True, "2 blocks (Block): 1 graph compiled"),
+    ]
