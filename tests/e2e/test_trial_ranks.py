@@ -88,14 +88,13 @@ def test_arguments_of_ddp(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_levers_switch_in_a_job_with_fsdp2(tmp_path: Path) -> None:
-    levers = ("fused", "threads=2", "autocast", "checkpoint", "compile=blocks", "channels-last")
+    levers = ("fused", "threads=2", "autocast", "compile=blocks", "channels-last")
     ended = run_trial(tmp_path, JOB, *levers, plan=PLAN, ranks=2, environment={"WRAP": "fsdp"})
     assert ended.steps == [LAST] * 2
     assert _levers_of_both(ended) == [
         [True, "AdamW: fused"],
         [True, "2 threads instead of 1"],
         [True, "Addmm in bfloat16"],
-        [True, "3 blocks, in compiled graphs"],
         [True, "3 blocks (FSDPBlock): 1 graph compiled"],
         [False, "refused: the parameters are sharded; convert the model before it is sharded"],
     ]

@@ -51,7 +51,9 @@ class Autocast:
     def took(self) -> LeverEffect:
         proofs = [call.proof for _, call in self._chains if call.proof]
         whys = [call.why_not for _, call in self._chains if call.why_not]
-        nothing = "no operator ran in it" if self._chains else "no module with parameters was called"
+        nothing = (
+            "no operator ran in it" if self._chains else "no module with parameters was called outside of compiled code"
+        )
         return LeverEffect(bool(proofs), "; ".join(dict.fromkeys([*proofs, *whys])) or nothing)
 
 

@@ -34,6 +34,12 @@ class CallChain:
         if self._links.pop(place, None) is not None:
             self._build()
 
+    @property
+    def is_scripts(self) -> bool:
+        """Whether the script has put something there."""
+        there = self._module.__dict__.get("_compiled_call_impl")
+        return (there if self._ours is None or there is not self._ours else self._scripts) is not None
+
     def _build(self) -> None:
         attributes = self._module.__dict__
         there = attributes.get("_compiled_call_impl")

@@ -27,7 +27,7 @@ class CheckpointedBlocks:
         self._is_on = False
         self._recomputed = 0
         self._is_traced = False  # torch.compile has made it a part of its graphs
-        self._why_not = "no module with parameters was called"
+        self._why_not = "no module with parameters was called outside of compiled code"
         self._link = self._around  # one object, by which chains know it
 
     def install(self, job: JobView) -> None:
@@ -59,9 +59,7 @@ class CheckpointedBlocks:
 
     def _around(self, call: Call) -> Call:
         def computed(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                self._is_traced = True
-            elif torch._C._current_graph_task_id() != -1:
+            if torch._C._current_graph_task_id() != -1:
                 self._recomputed += 1
             return call(*args, **kwargs)
 
@@ -71,6 +69,9 @@ class CheckpointedBlocks:
             if any(kwargs.get(name) is not None for name in _CACHES):
                 self._why_not = "blocks are called with a cache, which a second pass would fill twice"
                 return call(*args, **kwargs)
+            if torch.compiler.is_compiling():  # where nothing may be noted inside of what is checkpointed
+                self._is_traced = True
+                return checkpoint(call, *args, use_reentrant=False, **kwargs)
             return checkpoint(computed, *args, use_reentrant=False, **kwargs)
 
         return checkpointed

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from redline.launch.inside.trial.call_chain import Call, CallChain
+    from redline.launch.inside.trial.call_chain import Call, CallChain, CallChains
 
 _MOST_LETTERS = 160
 
@@ -37,7 +37,7 @@ class CompiledModules:
 
     def install(self, job: JobView) -> None:
         def found(root: torch.nn.Module) -> None:
-            for module in self._targets(unwrapped(root)):
+            for module in self._targets(unwrapped(root), job.chains):
                 chain = job.chains.of(module)
                 self._chains.append(chain)
                 if self._is_on:
@@ -57,7 +57,7 @@ class CompiledModules:
     def took(self) -> LeverEffect:
         if self._failed or not self._chains:
             why = [self._failed] if self._failed else list(self._left)
-            return LeverEffect(False, "; ".join(why) or "no module with parameters was called")
+            return LeverEffect(False, "; ".join(why) or "no module with parameters was called outside of compiled code")
         graphs, breaks, failed = _counted().since(self._before)
         counts = [f"{graphs} graph{'' if graphs == 1 else 's'} compiled"]
         counts += [f"{breaks} graph breaks"] if breaks else []
@@ -65,16 +65,16 @@ class CompiledModules:
         what = f"{'; '.join(self._what)}: {', '.join(counts)}"
         return LeverEffect(bool(graphs and self._calls), "; ".join([what, *self._left]))
 
-    def _targets(self, root: torch.nn.Module) -> list[torch.nn.Module]:
+    def _targets(self, root: torch.nn.Module, chains: CallChains) -> list[torch.nn.Module]:
         name = type(root).__name__
-        if _is_compiled(root):
+        if _is_compiled(root, chains):
             self._left[f"{name} is compiled by the script"] = None
             return []
         if any(_is_flat_shard(module) for module in root.modules()):
             self._left[f"{name} is sharded by FullyShardedDataParallel: compile before it is wrapped"] = None
             return []
         blocks = repeated_blocks(root) if self._of_blocks else []
-        if any(_is_compiled(module) for module in root.modules()):
+        if any(_is_compiled(module, chains) for module in root.modules()):
             self._left[f"parts of {name} are compiled by the script"] = None
             return []
         if blocks:
@@ -131,8 +131,9 @@ def _errors() -> type[Exception]:
     return TorchDynamoException
 
 
-def _is_compiled(module: torch.nn.Module) -> bool:
-    return "_orig_mod" in module._modules or module.__dict__.get("_compiled_call_impl") is not None
+def _is_compiled(module: torch.nn.Module, chains: CallChains) -> bool:
+    """By the script; other levers may have put something around its calls too."""
+    return "_orig_mod" in module._modules or chains.of(module).is_scripts
 
 
 def _is_flat_shard(module: torch.nn.Module) -> bool:

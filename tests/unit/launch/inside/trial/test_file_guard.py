@@ -1,14 +1,13 @@
 """The user's files while a script is on trial: nothing is written to them, and the trial ends where it would be."""
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from redline.launch.inside.trial.file_guard import EXIT_CODE, FileGuard
 from redline.launch.outside.scratch_folder import make_scratch
-from tests.trial_jobs import TrialEnd, TrialRunner, run_trial, trial_runner
+from tests.trial_jobs import TrialEnd, TrialRunner, run_trial
 
 WRITES = {
     "open": "open('kept.txt', 'w')",
@@ -60,12 +59,6 @@ print("begun")
 WRITE
 print("written")
 """
-
-
-@pytest.fixture(scope="module")
-def jobs() -> Iterator[TrialRunner]:
-    with trial_runner() as runner:
-        yield runner
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Levers in real processes: each takes where it should, says why where it cannot, and leaves the rest alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from redline.launch.block_plan import WARM_UP
 from redline.launch.inside.trial.levers import MADE
 from redline.launch.levers import KINDS
-from tests.trial_jobs import LAST, PLAN, TrialEnd, TrialRunner, trial_runner
+from tests.trial_jobs import LAST, PLAN, TrialEnd, TrialRunner
 
 MODEL = """
 import torch
@@ -37,12 +36,6 @@ for step in range(40):
     print(loss.item().hex())
 """
 )
-
-
-@pytest.fixture(scope="module")
-def jobs() -> Iterator[TrialRunner]:
-    with trial_runner() as runner:
-        yield runner
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +371,12 @@ for step in range(40):
         ("model = torch.compile(model, backend='eager')", "compile=root", "OptimizedModule is compiled by the script"),
         ("model.compile(backend='eager')", "compile=blocks", "Sequential is compiled by the script"),
         ("model[1][0].compile(backend='eager')", "compile", "parts of Sequential are compiled by the script"),
-        ("config.cpp.cxx = ('none',)", "compile", "it could not be compiled: InductorError: "),
+        pytest.param(
+            "config.cpp.cxx = ('none',)",
+            "compile",
+            "it could not be compiled: InductorError: ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_compile_leaves_a_job_alone_that_it_cannot_compile(
@@ -399,3 +397,16 @@ def test_compile_tells_what_fell_back(jobs: TrialRunner, tmp_path: Path) -> None
     ended = jobs.run(tmp_path, COMPILED.replace("PREPARED", prepared), "compile", plan=PLAN)
     assert ended.exit_code == 0, ended
     assert ended.levers == [(True, "2 blocks (Block): 1 graph compiled, 1 functions fell back to eager")]
+
+
+@pytest.mark.slow
+def test_levers_on_one_model_go_together_in_any_order(jobs: TrialRunner, tmp_path: Path) -> None:
+    script = COMPILED.replace("PREPARED", "")
+    ended = jobs.run(tmp_path, script, "autocast", "channels-last", "checkpoint", "compile", last_step=4)
+    assert _is_sound(ended), ended
+    assert ended.levers == [
+        (True, "Addmm in bfloat16"),
+        (False, "no 4-d parameters in another layout"),
+        (True, "2 blocks, in compiled graphs"),
+        (True, "2 blocks (Block): 1 graph compiled"),
+    ]
