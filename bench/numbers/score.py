@@ -8,14 +8,16 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
+from threading import RLock
 
 from bench.numbers.case import NumbersCase
 from bench.numbers.registry import MODELS
 from redline.errors import RedlineError
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
+from redline.trials.numbers.floors import NumberFloors
 from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.run_numbers import RunNumbers
 
 LOSS_CURVES = (0.01, 0.001)
 NORM_CURVES = (0.01, 0.0001)
@@ -51,24 +53,32 @@ def score_cases(cases: Sequence[NumbersCase], out: Path, jobs: int) -> dict[str,
     return known
 
 
-class _Reference:
-    """One reference that several threads ask; the first of them makes it."""
+class _Reference(NumbersReference):
+    """One reference that several threads ask; the first of them makes its runs, and the others wait for them."""
 
     def __init__(self, model: str, variant: str, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self.lock = Lock()
-        self._model = MODELS[model]
-        self.runs = NumbersReference(self.program(variant), folder)
+        self._lock = RLock()
+        super().__init__(_program(model, variant), folder)
 
-    def program(self, variant: str) -> CheckedProgram:
-        return CheckedProgram.typed(self._model.command(variant), folder=self._model.script.parent)
+    def recorded(self, *, fp32: bool = False) -> RunNumbers:
+        with self._lock:
+            return super().recorded(fp32=fp32)
+
+    def floors(self, numerics: Numerics, *, fp32: bool = False) -> NumberFloors:
+        with self._lock:
+            return super().floors(numerics, fp32=fp32)
+
+
+def _program(model: str, variant: str) -> CheckedProgram:
+    known = MODELS[model]
+    return CheckedProgram.typed(known.command(variant), folder=known.script.parent)
 
 
 def _scored(references: Mapping[tuple[str, str], _Reference], out: Path, case: NumbersCase) -> NumbersOutcome:
     reference = references[case.model, case.reference]
     try:
-        with reference.lock:  # floors are made once; cases of other references go on meanwhile
-            result = check_numbers(reference.runs, reference.program(case.variant), claimed=Numerics(case.claimed))
+        result = check_numbers(reference, _program(case.model, case.variant), claimed=Numerics(case.claimed))
         outcome = _outcome(case, result)
     except RedlineError as error:
         nothing = float("nan")

@@ -39,15 +39,15 @@ def compare_programs(
 
     progress(ProgressStage.TIME, 0, chosen.pairs)
     if after is not None:
-        return TrialReport(trial=try_commands(_command(before), _command(after), chosen, tell))
+        return TrialReport(trial=try_commands(command_of(before), command_of(after), chosen, tell))
     known = [parse_lever(text) for text in levers]
-    changed = _command(before, tuple(map(str, known)))
+    changed = command_of(before, tuple(map(str, known)))
     if changed.python is None:
         raise UsageError(f"compare: {changed}: levers need a Python program")
     if all(lever.kind.switchable for lever in known):
         return TrialReport(trial=try_lever(changed, chosen, tell))
-    return TrialReport(trial=try_commands(_command(before), changed, chosen, tell))
+    return TrialReport(trial=try_commands(command_of(before), changed, chosen, tell))
 
 
-def _command(program: Program, levers: tuple[str, ...] = ()) -> TimedCommand:
+def command_of(program: Program, levers: tuple[str, ...] = ()) -> TimedCommand:
     return timed_command(shlex.split(program) if isinstance(program, str) else program, levers)

@@ -3,16 +3,17 @@
 from redline.report.diagnose.md import escaped
 from redline.report.language import _, sentences
 from redline.report.terminal import as_text
-from redline.report.trial.sentences import all_sentences, verdict_sentence
+from redline.report.trial.sentences import everything, headline
+from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
 
-def render(trial: TrialResult) -> str:
-    commands = ((_("before"), trial.before), (_("after"), trial.after))
+def render(trial: TrialResult | None, numbers: NumbersResult | None = None) -> str:
+    commands = ((_("before"), trial.before), (_("after"), trial.after)) if trial else ()
     return as_text(
         [
-            [f"## {escaped(verdict_sentence(trial))}"],
-            [escaped(sentences(all_sentences(trial)))],
+            [f"## {escaped(headline(trial, numbers))}"],
+            [escaped(sentences(everything(trial, numbers)))],
             [f"- {label}: `{command.replace('`', chr(39))}`" for label, command in commands],
         ]
     )

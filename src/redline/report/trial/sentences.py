@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from statistics import median
 
 from redline.report.compare.sentences import signed
-from redline.report.language import _, listed, ngettext
+from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import percent
+from redline.report.trial.numbers_sentences import numbers_sentence, numbers_sentences
 from redline.trials.decision import NEGLIGIBLE, TrialVerdict
 from redline.trials.machine_load import BUSY
+from redline.trials.numbers.check import NumbersResult
 from redline.trials.paired_sequence import PairedEstimate
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.units import format_ns
@@ -114,8 +116,20 @@ def doubts(trial: TrialResult) -> Iterator[str]:
             yield _("{lever} changed nothing: {why}.").format(lever=outcome.lever, why=outcome.what)
 
 
+def headline(trial: TrialResult | None, numbers: NumbersResult | None) -> str:
+    """The verdicts on time and numbers."""
+    said = [verdict_sentence(trial)] if trial else []
+    return sentences([*said, *([numbers_sentence(numbers)] if numbers else [])])
+
+
+def everything(trial: TrialResult | None, numbers: NumbersResult | None) -> list[str]:
+    """All sentences, the verdict on the time first."""
+    timed = [verdict_sentence(trial), *all_sentences(trial)] if trial else []
+    return [*timed, *(numbers_sentences(numbers) if numbers else ())]
+
+
 def all_sentences(trial: TrialResult) -> Iterator[str]:
-    """All but the verdict, in order."""
+    """All about the time but its verdict, in order."""
     if trial.pairs:
         yield times_sentence(trial)
         yield effort_sentence(trial)

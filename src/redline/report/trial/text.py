@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from redline.report.display import Style, styled
 from redline.report.language import _, sentences
 from redline.report.terminal import as_text, labelled
+from redline.report.trial.numbers_sentences import numbers_sentences
 from redline.report.trial.sentences import (
     cpu_sentence,
     doubts,
@@ -14,14 +15,21 @@ from redline.report.trial.sentences import (
     verdict_sentence,
 )
 from redline.trials.decision import TrialVerdict
+from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
 _LABEL_WIDTH = 10
 _STYLES = {TrialVerdict.FASTER: Style.GOOD, TrialVerdict.SLOWER: Style.LIMIT}
 
 
-def render(trial: TrialResult) -> str:
-    return as_text([list(_lines(trial))])
+def render(trial: TrialResult | None, numbers: NumbersResult | None = None) -> str:
+    return as_text([[*(_lines(trial) if trial else ()), *(_number_lines(numbers) if numbers else ())]])
+
+
+def _number_lines(numbers: NumbersResult) -> Iterator[str]:
+    verdict, *others = numbers_sentences(numbers)
+    style = Style.GOOD if numbers.holds else Style.LIMIT
+    yield from labelled(_("numbers"), sentences([styled(verdict, style), *others]), _LABEL_WIDTH)
 
 
 def _lines(trial: TrialResult) -> Iterator[str]:

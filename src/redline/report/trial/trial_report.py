@@ -5,6 +5,7 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
+from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
 _SAVED = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}
@@ -14,7 +15,8 @@ _SAVED = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": 
 class TrialReport:
     """A change that was tried, for people and programs."""
 
-    trial: TrialResult
+    trial: TrialResult | None  # None where only the numbers were checked
+    numbers: NumbersResult | None = None  # None where they were not
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page (.html), everything for programs (.json), a comment for a pull request (.md), the pairs (.csv), or
@@ -34,11 +36,11 @@ class TrialReport:
         if form == "html":
             from redline.report.html.trial import page
 
-            return page.render(self.trial)
+            return page.render(self.trial, self.numbers)
         renderers = {"json": json.render, "csv": csv.render, "md": md.render, "text": text.render}
-        return renderers[form](self.trial)
+        return renderers[form](self.trial, self.numbers)
 
     def __repr__(self) -> str:
-        from redline.report.trial.sentences import verdict_sentence
+        from redline.report.trial.sentences import headline
 
-        return f"<redline comparison: {verdict_sentence(self.trial)}>"
+        return f"<redline comparison: {headline(self.trial, self.numbers)}>"

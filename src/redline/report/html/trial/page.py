@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from redline.report.html.frame import frame, template
 from redline.report.language import _
 from redline.report.text_parts import clipped
-from redline.report.trial.sentences import all_sentences, signed_or_open, verdict_sentence
+from redline.report.trial.sentences import everything, signed_or_open
+from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
 _WIDTH, _HEIGHT, _MARGIN = 1000.0, 260.0, 12.0
@@ -27,14 +28,15 @@ class PairsChart:
     bottom_label: str
 
 
-def render(trial: TrialResult) -> str:
+def render(trial: TrialResult | None, numbers: NumbersResult | None = None) -> str:
+    verdict, *said = everything(trial, numbers)
     return template("trial/page.html.j2").render(
-        **frame(clipped(trial.after, 80), charts={}, tables={}, words={}),
-        headline=verdict_sentence(trial),
-        said=list(all_sentences(trial)),
-        commands=((_("before"), trial.before), (_("after"), trial.after)),
-        levers=[(outcome.lever, outcome.what) for outcome in trial.levers],
-        chart=_chart(trial) if trial.decision else None,
+        **frame(clipped(trial.after if trial else verdict, 80), charts={}, tables={}, words={}),
+        headline=verdict,
+        said=said,
+        commands=((_("before"), trial.before), (_("after"), trial.after)) if trial else (),
+        levers=[(outcome.lever, outcome.what) for outcome in trial.levers] if trial else (),
+        chart=_chart(trial) if trial else None,
     )
 
 
