@@ -3,8 +3,12 @@
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
     from redline.launch.inside.api import region, step, switch
+    from redline.trials.trial_pairs import TrialOptions
+    from redline.verbs.assertions import assert_not_slower, assert_same_numbers
     from redline.verbs.calibrate import calibrate
     from redline.verbs.compare import compare
+    from redline.verbs.compare_numbers import compare_numbers
+    from redline.verbs.compare_programs import compare_programs
     from redline.verbs.diagnose import diagnose
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
@@ -15,9 +19,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "TrialOptions",
     "__version__",
+    "assert_not_slower",
+    "assert_same_numbers",
     "calibrate",
     "compare",
+    "compare_numbers",
+    "compare_programs",
     "diagnose",
     "digest",
     "find_hardware",
@@ -32,8 +41,13 @@ __all__ = [
 ]
 
 _HOME_OF = {
+    "TrialOptions": "redline.trials.trial_pairs",
+    "assert_not_slower": "redline.verbs.assertions",
+    "assert_same_numbers": "redline.verbs.assertions",
     "calibrate": "redline.verbs.calibrate",
     "compare": "redline.verbs.compare",
+    "compare_numbers": "redline.verbs.compare_numbers",
+    "compare_programs": "redline.verbs.compare_programs",
     "diagnose": "redline.verbs.diagnose",
     "digest": "redline.verbs.digest",
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves

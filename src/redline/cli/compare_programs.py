@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from redline.report.trial.trial_report import TrialReport
     from redline.trials.limits import DifferenceLimit
-    from redline.trials.try_change import TrialOptions
+    from redline.trials.trial_pairs import TrialOptions
 
 EXIT_CROSSED = 1
 FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
@@ -41,33 +41,51 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
     trial.add_argument(
         "--allow-writes", action="store_true", help="let the programs write to files of yours, each time that they run"
     )
+    trial.add_argument("--numbers", action="store_true", help="also check that the numbers are still right")
+    trial.add_argument("--numbers-only", action="store_true", help="check the numbers, and time nothing")
+    trial.add_argument(
+        "--claims",
+        choices=("bitwise", "reassociation", "lower precision"),
+        metavar="CLASS",
+        help="what the change may do to the numbers: bitwise, reassociation (the same sums in another order) or "
+        "'lower precision' (default: as the lever says, else reassociation)",
+    )
     trial.add_argument("--seed", type=positive, metavar="N", help="of the random order in the pairs (default: any)")
 
 
 def run_trial(options: argparse.Namespace) -> int:
     from redline.report.language import speaking
     from redline.trials import limits
-    from redline.verbs.compare_programs import compare_programs
 
     _refuse_mixtures(options)
     form = format_of(options, FORMATS)
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
-    with progress(options) as tell:
-        report = compare_programs(
-            options.a or options.paths,
-            options.b,
-            levers=options.levers or (),
-            options=_trial_options(options),
-            progress=tell,
-        )
+    report = _report(options)
     with speaking(language(options)), for_stdout(options.output if form == "text" else form):
         text = report.rendered(form)
     deliver(text, options.output, force=options.force)
     return _limited(set_limits, report)
 
 
+def _report(options: argparse.Namespace) -> TrialReport:
+    """The numbers first, where they are asked for: never while time is measured."""
+    from redline.report.trial.trial_report import TrialReport
+    from redline.verbs.compare_numbers import compare_numbers
+    from redline.verbs.compare_programs import compare_programs
+
+    before, levers = options.a or options.paths, options.levers or ()
+    numbers = timed = None
+    if options.numbers or options.numbers_only:
+        numbers = compare_numbers(before, options.b, levers=levers, claims=options.claims).numbers
+    if not options.numbers_only:
+        with progress(options) as tell:
+            trial_options = _trial_options(options)
+            timed = compare_programs(before, options.b, levers=levers, options=trial_options, progress=tell).trial
+    return TrialReport(trial=timed, numbers=numbers)
+
+
 def _trial_options(options: argparse.Namespace) -> TrialOptions:
-    from redline.trials.try_change import TrialOptions
+    from redline.trials.trial_pairs import TrialOptions
 
     given = {"pairs": options.pairs, "steps": options.steps, "seed": options.seed}
     known = {name: value for name, value in given.items() if value is not None}
@@ -92,10 +110,12 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 
 def _limited(set_limits: list[DifferenceLimit], report: TrialReport) -> int:
+    """Numbers that are not as claimed fail too."""
     from redline.trials.limits import check_trial
 
-    outcomes = [check_trial(limit, report.trial) for limit in set_limits]
+    outcomes = [check_trial(limit, report.trial) for limit in set_limits] if report.trial else []
     for outcome in outcomes:
         if outcome.said:
             remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
-    return EXIT_CROSSED if any(outcome.crossed for outcome in outcomes) else 0
+    are_wrong = report.numbers is not None and not report.numbers.holds
+    return EXIT_CROSSED if are_wrong or any(outcome.crossed for outcome in outcomes) else 0

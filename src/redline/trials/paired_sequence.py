@@ -10,7 +10,7 @@ however often one looks. The interval has every `theta` against which the bets h
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, expm1, log
+from math import exp, expm1, log, log1p
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,12 @@ def estimate(before: Sequence[float], after: Sequence[float]) -> PairedEstimate:
         high=_as_change(_bound(differences, middle, +1)),
         pairs=len(differences),
     )
+
+
+def excludes(before: Sequence[float], after: Sequence[float], change: float) -> bool:
+    """Whether the interval lost this change at some time in the sequence."""
+    differences = np.log(np.asarray(after, np.float64)) - np.log(np.asarray(before, np.float64))
+    return _has_won(differences, log1p(change))
 
 
 def _walsh_median(differences: _Values) -> float:

@@ -1,12 +1,12 @@
 """Times of the steps of a job with and without a change, from pairs of blocks inside of its processes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 
 from redline.launch.block_plan import WARM_UP, BlockPlan
 from redline.launch.outside.trial_job import TrialJob
 from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, PLANNED_AT, ProcessSlot
+from redline.trials.trial_result import TimedPair
 
 BLOCK_S = 0.1  # that the steps of a block which count should last, so that one hiccup is not all of it
 LEAST_KEPT, MOST_KEPT = 2, 32
@@ -14,23 +14,15 @@ _MARGIN_S = 0.2  # in which all ranks learn of the plan
 _MARGIN_STEPS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedPair:
-    """Seconds without the change and with it, of two neighbours in time."""
-
-    before_s: float
-    after_s: float
-
-
 class BlockTimer:
     """Plans the blocks of one process of a job once it has warmed up, and times each pair that is over."""
 
     def __init__(
-        self, job: TrialJob, seed: int, warmed_up: Callable[[], bool], timed: Callable[[TimedPair], bool]
+        self, job: TrialJob, seed: int, goes_on: Callable[[TrialJob], bool], timed: Callable[[TimedPair], bool]
     ) -> None:
         self._job = job
         self._seed = seed
-        self._warmed_up = warmed_up  # whether to go on
+        self._goes_on = goes_on  # asked once it has warmed up
         self._timed = timed  # whether that was enough
         self._plan: BlockPlan | None = None
         self._next = 0  # pair
@@ -41,13 +33,18 @@ class BlockTimer:
         """Steps of a block that count; 0 before it is known."""
         return self._plan.kept if self._plan else 0
 
+    @property
+    def least_steps(self) -> int:
+        """That a job must take for one pair, as far as is known."""
+        return self._plan.last(0) if self._plan else 2 * (WARM_UP + LEAST_KEPT) + _MARGIN_STEPS
+
     def look(self) -> None:
         """To be called from time to time."""
         steps = self._job.steps()
         if self._is_over or steps < 2 * WARM_UP + LEAST_KEPT:
             return
         if self._plan is None:
-            if self._warmed_up():
+            if self._goes_on(self._job):
                 self._plan = self._planned(steps)
             else:
                 self._end(steps)

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from redline.trials.decision import Decision
-from redline.trials.step_blocks import TimedPair
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedPair:
+    """Seconds without the change and with it, of two neighbours in time."""
+
+    before_s: float
+    after_s: float
 
 
 class Timed(StrEnum):
@@ -13,6 +20,7 @@ class Timed(StrEnum):
     STEP_IN_BLOCKS = "steps, in blocks of one process"
     STEP_OF_PROCESS = "steps, in processes"
     WHOLE_PROCESS = "whole processes"
+    CALLS = "calls of functions"
 
 
 class Stopped(StrEnum):
@@ -22,7 +30,6 @@ class Stopped(StrEnum):
     PAIRS_SPENT = "pairs spent"
     TIME_SPENT = "time spent"
     NOTHING_CHANGED = "nothing changed"  # the lever did not take
-    JOB_TOO_SHORT = "job too short"
 
 
 @dataclass(frozen=True, kw_only=True)

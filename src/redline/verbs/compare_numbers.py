@@ -10,7 +10,7 @@ from redline.launch.number_check import STEPS
 from redline.launch.outside.trial_job import TimedCommand
 from redline.numerics import Numerics
 from redline.report.trial.trial_report import TrialReport
-from redline.trials.numbers.check import NumbersResult, check_numbers
+from redline.trials.numbers.check import check_numbers
 from redline.trials.numbers.kept_runs import check_kept
 from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
 from redline.verbs.compare_programs import Program, command_of
@@ -34,9 +34,8 @@ def compare_numbers(
     if (after is None) == (not levers):
         raise UsageError("compare: give another program, or levers to try on one")
     claimed = claim_of(claims, levers)
-    changed = (
-        command_of(before, tuple(str(parse_lever(text)) for text in levers)) if levers else command_of(after or "")
-    )
+    chosen = tuple(str(parse_lever(text)) for text in levers)
+    changed = command_of(before, chosen) if after is None else command_of(after)
     with TemporaryDirectory(prefix="redline-numbers-") as folder:
         reference = NumbersReference(_checked(command_of(before)), Path(folder), steps=steps)
         return TrialReport(trial=None, numbers=check_numbers(reference, _checked(changed), claimed=claimed))
@@ -44,11 +43,7 @@ def compare_numbers(
 
 def compare_kept_numbers(before: Path, after: Path, claims: Numerics | str | None = None) -> TrialReport:
     """Of two folders that `redline run --numbers` has written."""
-    return TrialReport(trial=None, numbers=_kept(before, after, claim_of(claims, ())))
-
-
-def _kept(before: Path, after: Path, claimed: Numerics) -> NumbersResult:
-    return check_kept(before, after, claimed=claimed)
+    return TrialReport(trial=None, numbers=check_kept(before, after, claimed=claim_of(claims, ())))
 
 
 def claim_of(claims: Numerics | str | None, levers: Sequence[str]) -> Numerics:

@@ -10,7 +10,8 @@ from redline.launch.outside.trial_job import TimedCommand, timed_command
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.trial.trial_report import TrialReport
 from redline.trials.decision import Decision
-from redline.trials.try_change import TrialOptions, try_commands, try_lever
+from redline.trials.trial_pairs import TrialOptions
+from redline.trials.try_programs import try_commands, try_lever
 
 Program = str | Sequence[str]
 

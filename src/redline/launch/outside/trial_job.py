@@ -49,7 +49,7 @@ def timed_command(words: Sequence[str], levers: Sequence[str] = ()) -> TimedComm
         name, _, value = rest.pop(0).partition("=")
         environment.append((name, value))
     if not rest:
-        raise UsageError("compare: which command? such as: redline compare --a 'python a.py' --b 'python b.py'")
+        raise UsageError("compare: which command? a program is a command line, such as 'python train.py'")
     return TimedCommand(
         words=tuple(rest), environment=tuple(environment), levers=tuple(levers), python=_python_command(tuple(rest))
     )

@@ -57,6 +57,8 @@ def times_sentence(trial: TrialResult) -> str:
     values = {"before": format_ns(before_ns), "after": format_ns(after_ns)}
     if trial.timed is Timed.WHOLE_PROCESS:
         return _("The whole command takes {after} instead of {before} (medians).").format(**values)
+    if trial.timed is Timed.CALLS:
+        return _("A call takes {after} instead of {before} (medians).").format(**values)
     return _("A step takes {after} instead of {before} (medians).").format(**values)
 
 
@@ -70,6 +72,12 @@ def effort_sentence(trial: TrialResult) -> str:
             "({all} steps in all).",
             "{pairs} pairs of neighbouring blocks of {steps} steps, in random order, inside one process "
             "({all} steps in all).",
+            pairs,
+        )
+    elif trial.timed is Timed.CALLS:
+        text = ngettext(
+            "{pairs} pair of blocks of {steps} calls, in random order.",
+            "{pairs} pairs of blocks of {steps} calls, in random order.",
             pairs,
         )
     elif trial.timed is Timed.STEP_OF_PROCESS:
