@@ -107,6 +107,7 @@ def _run(program: CheckedProgram, check: NumberCheck, scratch: Path, folder: Pat
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            shared.close()
 
 
 def _scratch(original: Path, scratch: Path) -> Path:
