@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")
+
+import torch
+
 from redline.errors import InputError
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_source
@@ -115,8 +119,6 @@ def test_programs_without_a_common_name_are_refused() -> None:
 
 
 def test_kept_runs_that_differ_need_perturbed_ones(tmp_path: Path) -> None:
-    import torch
-
     for name, value in (("before", 1.0), ("after", 1.0 + 2.0**-20)):
         folder = tmp_path / name / "run"
         folder.mkdir(parents=True)
