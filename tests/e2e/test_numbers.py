@@ -84,7 +84,7 @@ def test_bf16_is_of_lower_precision_and_right_in_fp32(results: Results) -> None:
 def test_a_recomputation_with_another_dropout_mask_is_named(results: Results) -> None:
     first = results["masks"].result().first
     assert first is not None
-    assert first.key == (0, "activation", "2.dropout dropout")
+    assert first.key == (0, "dropout", "2.dropout")
 
 
 @pytest.mark.parametrize("ranks", ["ddp", "fsdp"])
@@ -93,7 +93,7 @@ def test_two_ranks_compute_what_one_process_does(results: Results, ranks: str) -
     assert (result.verdict, result.holds) == (Numerics.REASSOCIATION, True)
     assert result.structure is not None
     compared = {kind.kind: kind.compared for kind in result.structure.kinds}
-    assert compared == {"start": 18, "loss": 4, "gradient": 64, "movement": 64}
+    assert compared == {"start": 18, "dropout": 8, "loss": 4, "gradient": 64, "movement": 64}
     assert {skipped.why for skipped in result.structure.skipped} == {"each rank has its own part of the batch"}
 
 

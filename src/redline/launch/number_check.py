@@ -16,7 +16,9 @@ STEPS = 4
 CALLS_PER_STEP = 16  # calls of the outermost module for each step that was asked for, where no optimizer steps
 
 # Kinds of tensors, in the order in which a step makes them.
-START, ACTIVATION, LOSS, GRADIENT, MOVEMENT = KINDS = ("start", "activation", "loss", "gradient", "movement")
+KINDS = ("start", "dropout", "activation", "loss", "gradient", "movement")
+START, DROPOUT, ACTIVATION, LOSS, GRADIENT, MOVEMENT = KINDS
+INPUT = "input"  # numbers that a model is called with, such as tokens: they are not judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class NumberCheck:
     seed: int = 0
     steps: int = STEPS
     eps: float = 0.0  # every result of a leaf module is off by up to this share of it; 0 for none
-    loss_eps: float = 0.0  # the same for losses, which stay in fp32 where the rest is of lower precision
+    sum_eps: float = 0.0  # the same for losses and long sums, which stay in fp32 where the rest is of lower precision
     perturbation: int = 0  # seed of that
     fp32: bool = False  # autocast and other ways to compute in lower precision are off
 

@@ -151,6 +151,11 @@ class SharedState:
     def open(cls, path: str, slots: int) -> SharedState:
         return cls(path, slots)
 
+    def close(self) -> None:
+        """The job is over, and no process opens it any more; what is mapped can still be read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
     def slot(self, number: int) -> ProcessSlot:
         if self._all is not None:
             return ProcessSlot(self._all[_at(number) : _at(number + 1)])

@@ -8,9 +8,10 @@ from math import inf, nan, sqrt
 
 import numpy as np
 
-from redline.launch.number_check import ACTIVATION, GRADIENT, LOSS, MOVEMENT, START
+from redline.launch.number_check import ACTIVATION, DROPOUT, GRADIENT, INPUT, LOSS, MOVEMENT, START
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey, TensorSketch
 
+OTHER_INPUT = "its input is another: another token was chosen before"
 _OF_PARAMETERS = (START, GRADIENT, MOVEMENT)
 
 
@@ -54,12 +55,17 @@ class RunDifferences:
     def same_bits(self) -> bool:
         """Of everything but outputs of modules that cannot be seen in one of the runs, as in compiled code."""
         unseen = (*(skipped.key for skipped in self.skipped), *self.only_reference, *self.only_candidate)
-        is_whole = bool(self.tensors) and all(key.kind == ACTIVATION for key in unseen)
+        is_whole = bool(self.tensors) and all(key.kind in (ACTIVATION, DROPOUT) for key in unseen)
         return is_whole and all(difference.same_bits for difference in self.tensors.values())
 
 
-def compare_runs(reference: RunNumbers, candidate: RunNumbers) -> RunDifferences:
-    """Tensor by tensor; those that are in one run only are named."""
+def compare_runs(reference: RunNumbers, candidate: RunNumbers, *, while_same_input: bool = False) -> RunDifferences:
+    """Tensor by tensor; those that are in one run only are named.
+
+    Where precision is lower, a model that generates may choose another token at some time: what it computes from then
+    on, `while_same_input` leaves out.
+    """
+    last_step = _last_same_input(reference, candidate) if while_same_input else inf
     splits_batch = _splits_batch(reference, candidate)
     names_match = _names_match(reference, candidate)
     tensors: dict[TensorKey, TensorDifference] = {}
@@ -67,7 +73,11 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers) -> RunDifferences
     only_reference: list[TensorKey] = []
     for key, copies in reference.tensors.items():
         others = candidate.tensors.get(key)
-        if others is None and names_match and _must_be_there(key, copies[0], reference):
+        if key.kind == INPUT:
+            continue
+        if key.step > last_step:
+            skipped.append(SkippedTensor(key=key, why=OTHER_INPUT))
+        elif others is None and names_match and _must_be_there(key, copies[0], reference):
             tensors[key] = TensorDifference(error=inf, norm=_norm(copies[0]), reason="missing")
         elif others is None:
             only_reference.append(key)
@@ -82,9 +92,19 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers) -> RunDifferences
         tensors=tensors,
         skipped=tuple(skipped),
         only_reference=tuple(only_reference),
-        only_candidate=tuple(key for key in candidate.tensors if key not in reference.tensors),
+        only_candidate=tuple(key for key in candidate.tensors if key not in reference.tensors and key.kind != INPUT),
         names_match=names_match,
     )
+
+
+def _last_same_input(reference: RunNumbers, candidate: RunNumbers) -> float:
+    """The last step before the one in which the two are given other numbers to work on."""
+    others = (
+        key.step
+        for key, copies in reference.tensors.items()
+        if key.kind == INPUT and key in candidate.tensors and candidate.tensors[key][0].hash != copies[0].hash
+    )
+    return min(others, default=inf) - 1
 
 
 def _is_of_buffer(key: TensorKey, reference: RunNumbers) -> bool:

@@ -15,7 +15,7 @@ from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
 
 # By how much of itself every result of a leaf module is off. Sums in another order are off by some units, not by one.
 PERTURBATION = {Numerics.REASSOCIATION: 2.0**-21, Numerics.LOWER_PRECISION: 2.0**-8}
-LOSS_PERTURBATION = 2.0**-21  # of both: losses stay in fp32
+SUM_PERTURBATION = 2.0**-21  # of both: losses and long sums stay in fp32
 PERTURBED_RUNS = 3
 _UNITS = 2  # of rounding, below which nothing is told from chance
 _ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
@@ -40,12 +40,10 @@ def floors_of(reference: RunNumbers, perturbed: Sequence[RunNumbers], numerics: 
     Chance may round a number of a perturbed run to the same bits, so single ones say little; a loss is a single number,
     and has the largest floor of all steps.
     """
-    largest = _largest_errors(reference, perturbed)
+    is_low = numerics is Numerics.LOWER_PRECISION
+    largest = _largest_errors(reference, perturbed, while_same_input=is_low)
     shares = {key: error / norm for key, error in largest.items() if (norm := _norm(reference, key))}
-    by_kind: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for key, share in shares.items():
-        by_kind[key.step, key.kind].append(share)
-    typical = {kind: median(of_kind) for kind, of_kind in by_kind.items()}
+    typical = _typical_shares(shares)
     largest_loss = max((share for key, share in shares.items() if key.kind == LOSS), default=0.0)
     sizes = _typical_sizes(reference)
     eps = PERTURBATION[numerics]
@@ -53,7 +51,7 @@ def floors_of(reference: RunNumbers, perturbed: Sequence[RunNumbers], numerics: 
     for key, copies in reference.tensors.items():
         kind, norm = (key.step, key.kind), _norm(reference, key)
         rounding = _UNITS * _ROUNDING.get(copies[0].dtype, 2.0**-4)
-        share = largest_loss if key.kind == LOSS else max(typical.get(kind, 0.0), 2 * eps)
+        share = largest_loss if key.kind == LOSS else max(typical.get(kind, typical.get((-1, key.kind), 0.0)), 2 * eps)
         size = sizes[kind] * sqrt(copies[0].elements)
         is_rest = largest.get(key, 0.0) > _AMPLIFIED * eps * norm
         rest = (_REST * eps if is_rest else _NEGLIGIBLE) * size
@@ -61,13 +59,26 @@ def floors_of(reference: RunNumbers, perturbed: Sequence[RunNumbers], numerics: 
     return NumberFloors(numerics=numerics, norms=norms)
 
 
-def _largest_errors(reference: RunNumbers, perturbed: Sequence[RunNumbers]) -> dict[TensorKey, float]:
+def _largest_errors(
+    reference: RunNumbers, perturbed: Sequence[RunNumbers], *, while_same_input: bool
+) -> dict[TensorKey, float]:
     largest: dict[TensorKey, float] = {}
     for run in perturbed:
-        for key, difference in compare_runs(reference, run).tensors.items():
+        for key, difference in compare_runs(reference, run, while_same_input=while_same_input).tensors.items():
             if isfinite(difference.error):
                 largest[key] = max(largest.get(key, 0.0), difference.error)
     return largest
+
+
+def _typical_shares(shares: Mapping[TensorKey, float]) -> dict[tuple[int, str], float]:
+    """The median of a kind in a step; as step -1 the largest of these, for steps to which no perturbed run came."""
+    by_kind: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for key, share in shares.items():
+        by_kind[key.step, key.kind].append(share)
+    typical = {kind: median(of_kind) for kind, of_kind in by_kind.items()}
+    for (_, kind), share in list(typical.items()):
+        typical[-1, kind] = max(typical.get((-1, kind), 0.0), share)
+    return typical
 
 
 def _norm(reference: RunNumbers, key: TensorKey) -> float:
@@ -79,4 +90,4 @@ def _typical_sizes(reference: RunNumbers) -> dict[tuple[int, str], float]:
     sizes: dict[tuple[int, str], list[float]] = defaultdict(list)
     for key, copies in reference.tensors.items():
         sizes[key.step, key.kind].append(sqrt(copies[0].square_sum / max(1, copies[0].elements)))
-    return {kind: median(values) for kind, values in sizes.items()}
+    return {kind: median([size for size in of_kind if size] or [0.0]) for kind, of_kind in sizes.items()}

@@ -8,6 +8,7 @@ from math import inf, isfinite, nan, sqrt
 from statistics import fmean
 
 from redline.launch.number_check import GRADIENT, KINDS, LOSS, MOVEMENT, START
+from redline.numerics import Numerics
 from redline.trials.numbers.differences import RunDifferences, SkippedTensor, TensorDifference, compare_runs
 from redline.trials.numbers.floors import NumberFloors
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
@@ -70,7 +71,8 @@ class NumbersJudgement:
 
 def judge(reference: RunNumbers, candidate: RunNumbers, floors: NumberFloors) -> NumbersJudgement:
     """Every tensor of the candidate against that of the reference."""
-    differences = compare_runs(reference, candidate)
+    is_low = floors.numerics is Numerics.LOWER_PRECISION
+    differences = compare_runs(reference, candidate, while_same_input=is_low)
     scores = {key: _score(difference, floors.norms[key]) for key, difference in differences.tensors.items()}
     beyond = [key for key, score in scores.items() if score > LIMIT]
     worst = max(scores, key=lambda key: scores[key], default=None)

@@ -23,9 +23,9 @@ from redline.launch.settings import Settings, environment_for
 from redline.launch.shared_state import SharedState
 from redline.numerics import Numerics
 from redline.trials.numbers.floors import (
-    LOSS_PERTURBATION,
     PERTURBATION,
     PERTURBED_RUNS,
+    SUM_PERTURBATION,
     NumberFloors,
     floors_of,
 )
@@ -106,6 +106,7 @@ def _run(program: CheckedProgram, check: NumberCheck, scratch: Path, folder: Pat
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            shared.close()
 
 
 def _last_error(path: Path) -> str:
@@ -162,7 +163,7 @@ class NumbersReference:
         if numerics is None:
             return record_run(self._program, check, "reference")
         eps = PERTURBATION[numerics]
-        check = replace(check, eps=eps, loss_eps=LOSS_PERTURBATION, perturbation=number)
+        check = replace(check, eps=eps, sum_eps=SUM_PERTURBATION, perturbation=number)
         return record_run(self._program, check, "perturbed reference")
 
 

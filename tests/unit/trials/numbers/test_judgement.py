@@ -127,6 +127,18 @@ def test_a_rest_of_rounding_may_be_another_rest() -> None:
     assert not judge(run(rest), run({**rest, name: off(rest[name], 2e4, 3)}), floors).holds
 
 
+def test_in_lower_precision_what_follows_another_token_is_left_out() -> None:
+    tokens = {key("input", "", step): np.array([float(step)]) for step in (0, 1)}
+    reference = {**REFERENCE, **tokens}
+    wrong = {**reference, key("input", "", 1): np.array([7.0])}
+    wrong |= {name: off(values, 0.5) for name, values in REFERENCE.items() if name.step == 1}
+    for numerics, holds in ((Numerics.LOWER_PRECISION, True), (Numerics.REASSOCIATION, False)):
+        floors = floors_of(run(reference), [run(reference)] * 3, numerics)
+        result = judge(run(reference), run(wrong), floors)
+        assert result.holds is holds
+        assert {skipped.key.step for skipped in result.skipped} == ({1} if holds else set())
+
+
 def test_a_floor_of_nothing_is_not_below_rounding() -> None:
     floors = floors_of(run(REFERENCE), [run(REFERENCE)] * 3, Numerics.REASSOCIATION)
     one_unit = {name: values * (1 + 2.0**-23) for name, values in REFERENCE.items()}

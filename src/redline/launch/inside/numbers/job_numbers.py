@@ -29,8 +29,10 @@ from redline.launch.inside.numbers.written_files import WrittenFiles
 from redline.launch.number_check import (
     ACTIVATION,
     CALLS_PER_STEP,
+    DROPOUT,
     FILE_ENDING,
     GRADIENT,
+    INPUT,
     LOSS,
     MOVEMENT,
     START,
@@ -83,7 +85,7 @@ class JobNumbers:
 
     # --- calls of modules ---
 
-    def _begin(self, module: Module) -> OpenCall | None:
+    def _begin(self, module: Module, args: tuple[Any, ...]) -> OpenCall | None:
         if self._is_over or not self._context.is_here() or torch._C._get_tracing_state() is not None:
             return None
         call: OpenCall | None = None
@@ -91,6 +93,7 @@ class JobNumbers:
             call = self._calls.begin(module)
             if call.is_outermost:
                 self._outermost_begins(call)
+                self._add_tokens(call, args)
         return call
 
     def _outermost_begins(self, call: OpenCall) -> None:
@@ -106,6 +109,12 @@ class JobNumbers:
             for name, buffer in self._names.buffers():
                 if (0, START, name) not in self._recording.tensors:
                     self._recording.add(0, START, name, buffer)
+
+    def _add_tokens(self, call: OpenCall, args: tuple[Any, ...]) -> None:
+        """The last of those that a model is asked to continue, with or without a cache of the others."""
+        is_integer = bool(args) and isinstance(args[0], torch.Tensor) and args[0].dtype is torch.int64
+        if is_integer and args[0].dim() == 2 and not torch.is_grad_enabled():
+            self._recording.add(self._step, INPUT, call.name, args[0][:, -1].to(torch.float64))
 
     def _next_step_of_calls(self) -> None:
         """Without an optimizer, a step ends when a module is called again."""
@@ -144,7 +153,7 @@ class JobNumbers:
             return
         with self._guarded():
             value = torch.tensor([probability + (OTHER_MASK if in_backward else 0.0)], device="cpu")
-            self._recording.add(self._step, ACTIVATION, f"{name} dropout", value, summed=True)
+            self._recording.add(self._step, DROPOUT, name, value, summed=True)
 
     # --- the backward pass ---
 

@@ -73,7 +73,7 @@ class NamedCalls:
 
 
 def wrap_calls(
-    begin: Callable[[Module], OpenCall | None],
+    begin: Callable[[Module, tuple[Any, ...]], OpenCall | None],
     returned: Callable[[OpenCall, Any], Any],
     end: Callable[[OpenCall], None],
 ) -> None:
@@ -86,7 +86,7 @@ def wrap_calls(
     def called(module: Module, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return plain(module, *args, **kwargs)
-        call = begin(module)
+        call = begin(module, args)
         if call is None:
             return plain(module, *args, **kwargs)
         try:

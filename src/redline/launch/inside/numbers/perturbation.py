@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from redline.launch.number_check import NumberCheck
 
+_LEAST_DIMENSIONS = 2
+_MOST_WITH_CHANNELS_LAST = 3  # images and volumes have them after the batch
+
 
 class Perturbation:
     """Of one run."""
@@ -27,12 +30,12 @@ class Perturbation:
     def of_output(self, module: Module, output: Any) -> Any:
         """What a leaf module returned, with every number a little wrong."""
         is_loss = isinstance(module, torch.nn.modules.loss._Loss)
-        return self._of_any(output, self._check.loss_eps if is_loss else self._check.eps)
+        return self._of_any(output, self._check.sum_eps if is_loss else self._check.eps)
 
     def of_loss(self) -> float:
         """The factor by which a recorded loss is wrong."""
         exact = torch.ones((), dtype=torch.float64, device="cpu")
-        return float(self._wrong(exact, self._check.loss_eps, self._next()))
+        return float(self._wrong(exact, self._check.sum_eps, self._next()))
 
     def _of_any(self, output: Any, eps: float) -> Any:
         if isinstance(output, torch.Tensor):
@@ -47,8 +50,21 @@ class Perturbation:
         number, backward_number = self._next(), self._next()
         wrong = self._wrong(tensor, eps, number)
         if wrong.requires_grad and torch.is_grad_enabled():
-            wrong.register_hook(lambda gradient: self._wrong(gradient, eps, backward_number))
+            wrong.register_hook(lambda gradient: self._wrong_gradient(gradient, eps, backward_number))
         return wrong
+
+    def _wrong_gradient(self, gradient: Tensor, eps: float, number: int) -> Tensor:
+        """Also off by the same amount in all of a channel, as sums over many elements are that round on their way."""
+        wrong = self._wrong(gradient, eps, number)
+        if hasattr(gradient, "device_mesh") or gradient.dim() < _LEAST_DIMENSIONS:
+            return wrong
+        channel = 1 if gradient.dim() > _MOST_WITH_CHANNELS_LAST else gradient.dim() - 1
+        others = [dimension for dimension in range(gradient.dim()) if dimension != channel]
+        size = gradient.to(torch.float32).square().mean(others, keepdim=True).sqrt()
+        exact = torch.zeros_like(size)
+        share = self._wrong(exact + 1, self._check.sum_eps, number) - 1
+        # What is 0 stays so: Adam would make a step of it.
+        return wrong + torch.where(gradient == 0, exact, share * size).to(gradient.dtype)
 
     def _next(self) -> int:
         self._number += 1

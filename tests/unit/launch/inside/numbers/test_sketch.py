@@ -4,6 +4,9 @@ import math
 from collections.abc import Callable
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import Tensor
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
