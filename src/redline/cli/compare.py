@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="RECORDING",
-        help="BEFORE and AFTER: each a run folder, a trace, a digest, or a folder of them; with --with, the command",
+        help="BEFORE and AFTER: each a run folder, a trace, a digest, or a folder of them",
     )
     add_trial_arguments(parser)
     parser.add_argument("--against", metavar="NAME", help="compare with the baseline NAME; then give AFTER alone")
@@ -58,6 +58,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_language(parser)
     add_output(parser, verbose="all operators, collectives and ranks")
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """What follows `--` is a program with options of its own, where a lever is tried on one."""
+    at = words.index("--") if "--" in words else len(words)
+    options = parser.parse_intermixed_args(words[:at])
+    options.program = words[at + 1 :]
+    if not options.levers:
+        options.paths += options.program
+        options.program = []
+    return options
 
 
 def run(options: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def _report(options: argparse.Namespace) -> TrialReport:
     from redline.verbs.compare_numbers import compare_numbers
     from redline.verbs.compare_programs import compare_programs
 
-    before, levers = options.a or options.paths, options.levers or ()
+    before, levers = options.a or options.program, options.levers or ()
     numbers = timed = None
     if options.numbers or options.numbers_only:
         numbers = compare_numbers(before, options.b, levers=levers, claims=options.claims).numbers
@@ -99,10 +99,10 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         raise UsageError("compare: give --a and --b, or --with and one command after `--`; not both")
     if not options.levers and not (options.a and options.b):
         raise UsageError("compare: two programs are --a 'CMD' and --b 'CMD'")
-    if options.levers and not options.paths:
+    if options.levers and not options.program:
         raise UsageError("compare: which command? give it after `--`: redline compare --with fused -- train.py")
-    if not options.levers and options.paths:
-        raise UsageError("compare: give recordings, or programs by --a and --b; not both")
+    if options.paths:
+        raise UsageError("compare: give recordings, or programs; not both")
     if options.against or options.save_as:
         raise UsageError("compare: baselines are recordings; programs are timed in turns")
     if format_of(options, FORMATS) == "html" and options.output is None:

@@ -6,7 +6,7 @@
 _shtab_redline_commands() {
   local _commands=(
     "calibrate:Measure what this machine can do, in a few minutes, and write a profile that \`redline diagnose --machine\` takes. With"
-    "compare:show what differs between two recordings, and whether it is more than noise"
+    "compare:say whether a change helped\: two recordings, two programs in turns, or a lever"
     "diagnose:show where the time went, why, and what to change"
     "digest:reduce each rank\'s trace to a file of at most 32 KB, to diagnose from"
     "explain:explain findings\: cause, fix and possible gain"
@@ -57,6 +57,17 @@ _shtab_redline_calibrate_defaults_added=0
 
 _shtab_redline_compare_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--a[the program before the change, as one word --a \’python train.py\’]:a:"
+  "--b[the program after it]:b:"
+  "*--with[try this change on the command after --, such as fused or workers\=4 (...]:levers:"
+  "--pairs[pairs at most]:pairs:"
+  "--steps[steps of each process, where processes are timed]:steps:"
+  "--max-time[time at most]:max_time:"
+  "--allow-writes[let the programs write to files of yours, each time that they run]"
+  "--numbers[also check that the numbers are still right]"
+  "--numbers-only[check the numbers, and time nothing]"
+  "--claims[what the change may do to the numbers bitwise, reassociation (the sam...]:claims:(bitwise reassociation lower precision)"
+  "--seed[of the random order in the pairs]:seed:"
   "--against[compare with the baseline NAME]:against:"
   "--save-as[keep AFTER as the baseline NAME, at most 32 KB per rank]:save_as:"
   "--baselines[where baselines are kept]:baselines:_files -/"
@@ -72,7 +83,7 @@ _shtab_redline_compare_options=(
   "--force[replace FILE even if it is not a Redline report]"
   {-q,--quiet}"[no progress and no remarks]"
   {-v,--verbose}"[all operators, collectives and ranks]"
-  "(*):BEFORE and AFTER each a run folder, a trace, a digest, or a folder of...:"
+  "(*)::BEFORE and AFTER each a run folder, a trace, a digest, or a folder of...:"
 )
 
 # guard to ensure default positional specs are added only once per session

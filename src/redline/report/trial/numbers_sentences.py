@@ -17,7 +17,7 @@ _KINDS = {
     "loss": marked("the loss"),
     "activation": marked("the output of {name}"),
     "gradient": marked("the gradient of {name}"),
-    "movement": marked("the movement of {name}"),
+    "movement": marked("the updates of {name}"),
 }
 
 

@@ -1,0 +1,119 @@
+"""`redline compare` of programs: real processes in turns, levers inside one, several ranks, and rubbish."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import PROGRAMS, TORCHRUN, started
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+TRIED = PROGRAMS / "tried.py"
+
+
+def compare(folder: Path, *words: object) -> tuple[int, str]:
+    """The exit code and all output."""
+    with started(folder, sys.executable, "-m", "redline", "compare", "-q", *words) as job:
+        code = job.wait()
+        return code, " ".join(job.output.split())
+
+
+def test_a_switch_of_the_script_is_timed_in_one_process(tmp_path: Path) -> None:
+    code, said = compare(
+        tmp_path, "--with", "switch=slow", "--fail-on", "slower>50%", "-o", "out.json", "--", TRIED, "--nap-ms", 1
+    )
+    assert code == 1, said
+    assert "slower>50%" in said
+    time = json.loads((tmp_path / "out.json").read_text())["time"]
+    assert time["verdict"] == "slower"
+    assert time["timed"] == "steps, in blocks of one process"
+    assert time["processes"] == 1
+    assert time["levers"] == [{"lever": "switch=slow", "took": True, "what": "switch 'slow'"}]
+    assert 6 <= len(time["pairs"]) <= 60
+    assert time["wall_time"]["low"] > 0.5
+
+
+def test_ranks_switch_together(tmp_path: Path) -> None:
+    words = (*TORCHRUN, "--nproc-per-node=2", TRIED)
+    code, said = compare(tmp_path, "--with", "switch=slow", "-o", "out.json", "--", *words)
+    assert code == 0, said
+    time = json.loads((tmp_path / "out.json").read_text())["time"]
+    assert (time["verdict"], time["ranks"]) == ("slower", 2)
+
+
+def test_steps_of_processes_are_timed_in_pairs(tmp_path: Path) -> None:
+    stepping = f"python {PROGRAMS / 'stepping.py'} 14"
+    code, said = compare(tmp_path, "--a", f"{stepping} 1", "--b", f"{stepping} 40", "--steps", 14, "--pairs", 8)
+    assert code == 0, said
+    assert "verdict Slower" in said
+    assert "pairs of processes in random order, 4 steps of each counted" in said
+
+
+def test_any_command_is_timed_as_a_whole(tmp_path: Path) -> None:
+    code, said = compare(tmp_path, "--a", "sleep 0.3", "--b", "sleep 0.01", "--pairs", 8, "--lang", "zh")
+    assert code == 0, said
+    assert "更快" in said
+    assert "对完整进程" in said
+
+
+def test_a_lever_that_changes_nothing_is_said_to(tmp_path: Path) -> None:
+    code, said = compare(tmp_path, "--with", "switch=other", "--", TRIED)
+    assert code == 0, said
+    assert "Nothing was changed: switch=other: the script never asked for 'other'." in said
+
+
+def test_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "model.pt"
+    mine.write_bytes(b"precious")
+    code, said = compare(tmp_path, "--with", "switch=slow", "--", TRIED, "--save", "model.pt")
+    assert code == 2, said
+    assert f"it was about to write {mine}" in said
+    assert "--allow-writes" in said
+    assert mine.read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.glob("*.pt")) == ["model.pt"]
+
+
+def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:
+    changed = f"python {TRIED} --double"
+    code, said = compare(
+        tmp_path, "--numbers-only", "--a", f"python {TRIED}", "--b", changed, "-o", "out.json", "--force"
+    )
+    assert code == 1, said
+    numbers = json.loads((tmp_path / "out.json").read_text())["numbers"]
+    assert (numbers["holds"], numbers["verdict"]) == (False, "changes semantics")
+    assert (numbers["first"]["kind"], numbers["first"]["name"]) == ("gradient", "0.weight")
+    assert numbers["first"]["gain"] == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--a", "python x.py"], "two programs are --a 'CMD' and --b 'CMD'"),
+        (["--with", "fused"], "which command? give it after `--`"),
+        (["--with", "fast", "--", "x.py"], "there is no lever 'fast'"),
+        (["--with", "fused", "--a", "x.py"], "not both"),
+        (["--a", "true", "--b", "true", "old", "new"], "give recordings, or programs; not both"),
+        (["--a", "no-such-command", "--b", "true"], "no-such-command: No such file or directory"),
+        (["--a", "A=1", "--b", "true"], "which command? a program is a command line"),
+        (["--a", "false", "--b", "true"], "false: it ended with 1: it said nothing"),
+        (["--a", "true", "--b", "true", "--save-as", "main"], "baselines are recordings"),
+        (["--a", "true", "--b", "true", "--format", "html"], "give it a file"),
+        (["--a", "true", "--b", "true", "--fail-on", "host>3%"], "programs in turns have no accounts"),
+        (["--with", "fused", "--", "sleep", "1"], "levers need a Python program"),
+        (["--numbers-only", "--a", "true", "--b", "true"], "numbers are those of Python programs"),
+    ],
+)
+def test_rubbish_is_told_in_a_line(tmp_path: Path, words: list[str], why: str) -> None:
+    code, said = compare(tmp_path, *words)
+    assert code == 2, said
+    assert why in said
+    assert "Traceback" not in said
+
+
+def test_a_job_that_is_too_short_is_told(tmp_path: Path) -> None:
+    code, said = compare(tmp_path, "--with", "switch=slow", "--", TRIED, "--steps", 8)
+    assert code == 2, said
+    assert "it ended after 8 steps, too few for a pair of blocks" in said
