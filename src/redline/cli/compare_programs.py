@@ -69,10 +69,15 @@ def run_trial(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> TrialReport:
     """The numbers first, where they are asked for: never while time is measured."""
+    from pathlib import Path
+
     from redline.report.trial.trial_report import TrialReport
-    from redline.verbs.compare_numbers import compare_numbers
+    from redline.verbs.compare_numbers import compare_kept_numbers, compare_numbers
     from redline.verbs.compare_programs import compare_programs
 
+    if options.paths:
+        kept, other = map(Path, options.paths)
+        return compare_kept_numbers(kept, other, claims=options.claims)
     before, levers = options.a or options.program, options.levers or ()
     numbers = timed = None
     if options.numbers or options.numbers_only:
@@ -95,6 +100,10 @@ def _trial_options(options: argparse.Namespace) -> TrialOptions:
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:
+    if options.numbers_only and not (options.a or options.b or options.levers):
+        if len(options.paths) != 2:
+            raise UsageError("compare: numbers of two programs, or of two folders that `redline run --numbers` wrote")
+        return
     if options.levers and (options.a or options.b):
         raise UsageError("compare: give --a and --b, or --with and one command after `--`; not both")
     if not options.levers and not (options.a and options.b):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from redline.launch.outside.command import Command
     from redline.launch.outside.stall import Stall
     from redline.verbs.run import Ran
 
@@ -77,6 +78,11 @@ def _add_windows(window: argparse._ArgumentGroup) -> None:
     window.add_argument(
         "--stacks", action="store_true", help="record Python stacks; they make steps up to several times longer"
     )
+    window.add_argument(
+        "--numbers",
+        metavar="FOLDER",
+        help="record the numbers of 4 steps to FOLDER instead, to check another run against: redline compare",
+    )
     window.add_argument("--memory", action="store_true", help="record every allocation")
     window.add_argument("--no-shapes", action="store_true", help="do not record shapes (then FLOPs are unknown)")
 
@@ -136,6 +142,21 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
     return options
 
 
+def _record_numbers(options: argparse.Namespace, job: Command) -> int:
+    """A few steps of the job by value, instead of watching it."""
+    from pathlib import Path
+
+    from redline.numerics import Numerics
+    from redline.trials.numbers.kept_runs import record_numbers
+    from redline.trials.numbers.recorded_runs import CheckedProgram
+
+    known = record_numbers(CheckedProgram(command=job), Path(options.numbers), floors=[Numerics.REASSOCIATION])
+    if not options.quiet:
+        _say(f"the numbers of {known.steps} steps are in {options.numbers}\n")
+        _say(f"next: redline compare --numbers-only {quoted([options.numbers])} OTHER\n")
+    return 0
+
+
 def run(options: argparse.Namespace) -> int:
     from redline.launch.outside.command import command
     from redline.launch.outside.command_line import understood
@@ -146,6 +167,8 @@ def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     typed = understood(options.torchrun, options.job)
     job = command(typed.torchrun, typed.job, typed.of_python)
+    if options.numbers:
+        return _record_numbers(options, job)
     if job.blind and not options.quiet:
         _say(f"redline: python {job.blind} starts without what Redline watches through; the job runs unwatched\n")
 

@@ -23,6 +23,7 @@ complete -c redline -n '__fish_seen_subcommand_from run' -l timed-after -x -d 'w
 complete -c redline -n '__fish_seen_subcommand_from run' -l watch-only -d 'count and time steps, capture none'
 complete -c redline -n '__fish_seen_subcommand_from run' -l capture-signal -x -d 'open a window when redline run gets this signal, such as USR2 (a file...'
 complete -c redline -n '__fish_seen_subcommand_from run' -l stacks -d 'record Python stacks'
+complete -c redline -n '__fish_seen_subcommand_from run' -l numbers -r -F -d 'record the numbers of 4 steps to FOLDER instead, to check another run...'
 complete -c redline -n '__fish_seen_subcommand_from run' -l memory -d 'record every allocation'
 complete -c redline -n '__fish_seen_subcommand_from run' -l no-shapes -d 'do not record shapes (then FLOPs are unknown)'
 complete -c redline -n '__fish_seen_subcommand_from run' -l budget -x -d 'share of the run’s time for windows after the first'

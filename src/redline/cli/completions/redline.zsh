@@ -322,6 +322,7 @@ _shtab_redline_run_options=(
   "--watch-only[count and time steps, capture none]"
   "--capture-signal[open a window when redline run gets this signal, such as USR2 (a file...]:capture_signal:"
   "--stacks[record Python stacks]"
+  "--numbers[record the numbers of 4 steps to FOLDER instead, to check another run...]:numbers:_files -/"
   "--memory[record every allocation]"
   "--no-shapes[do not record shapes (then FLOPs are unknown)]"
   "--budget[share of the run\’s time for windows after the first]:budget:"
