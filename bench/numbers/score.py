@@ -124,6 +124,10 @@ def is_first_right(case: NumbersCase, outcome: NumbersOutcome) -> bool:
     if outcome.first is None:
         return False
     kind, name = outcome.first
+    if kind == "loss":  # there is one
+        name = ""
+    if kind == "dropout":  # that of a module, where a mask is another one
+        kind = "activation"
     return any(place.kind == kind and fnmatchcase(name, place.name) for place in case.first)
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def program(folder: Path, change: str) -> CheckedProgram:
     flags = [] if change == "same" else ["--ranks", change] if ranks else [f"--{change}"]
     script = folder / "broken.py" if change == "broken" else PROGRAMS / "checked.py"
     words = (*(TORCHRUN if ranks else ()), str(script), *flags)
-    return CheckedProgram.typed(words, environment=QUIET, folder=folder)
+    return CheckedProgram.typed(words, environment=QUIET, folder=folder, allow_writes=True)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,12 @@ def test_files_of_the_user_are_not_touched_and_what_lies_in_folders_is_told(resu
     assert (home / "steps.txt").read_text() == "mine"
     written = home.resolve() / "checkpoints" / "model.pt"
     assert f"the script wrote to {written}, outside of the folder for its output" in results["doubled"].result().notes
+
+
+def test_a_program_that_would_write_to_files_of_the_user_is_stopped(folder: Path, tmp_path: Path) -> None:
+    guarded = replace(program(folder / "home", "doubled"), allow_writes=False)
+    with pytest.raises(InputError, match=r"it was about to write .*checkpoints/model.pt, and it is run several times"):
+        NumbersReference(guarded, tmp_path).recorded()
 
 
 def test_kept_runs_are_checked_later(results: Results, folder: Path, tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def _report(options: argparse.Namespace) -> TrialReport:
     before, levers = options.a or options.program, options.levers or ()
     numbers = timed = None
     if options.numbers or options.numbers_only:
-        numbers = compare_numbers(before, options.b, levers=levers, claims=options.claims).numbers
+        numbers = compare_numbers(
+            before, options.b, levers=levers, claims=options.claims, allow_writes=options.allow_writes
+        ).numbers
     if not options.numbers_only:
         with progress(options) as tell:
             trial_options = _trial_options(options)

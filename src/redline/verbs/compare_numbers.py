@@ -25,6 +25,7 @@ def compare_numbers(
     levers: Sequence[str] = (),
     claims: Numerics | str | None = None,
     steps: int = STEPS,
+    allow_writes: bool = False,
 ) -> TrialReport:
     """Run both for a few steps with the same seed and data, and hold every tensor of one against that of the other.
 
@@ -37,8 +38,9 @@ def compare_numbers(
     chosen = tuple(str(parse_lever(text)) for text in levers)
     changed = command_of(before, chosen) if after is None else command_of(after)
     with TemporaryDirectory(prefix="redline-numbers-") as folder:
-        reference = NumbersReference(_checked(command_of(before)), Path(folder), steps=steps)
-        return TrialReport(trial=None, numbers=check_numbers(reference, _checked(changed), claimed=claimed))
+        reference = NumbersReference(_checked(command_of(before), allow_writes), Path(folder), steps=steps)
+        numbers = check_numbers(reference, _checked(changed, allow_writes), claimed=claimed)
+        return TrialReport(trial=None, numbers=numbers)
 
 
 def compare_kept_numbers(before: Path, after: Path, claims: Numerics | str | None = None) -> TrialReport:
@@ -60,7 +62,12 @@ def claim_of(claims: Numerics | str | None, levers: Sequence[str]) -> Numerics:
     return max([Numerics.REASSOCIATION, *provable], key=_BY_STRICTNESS.index)
 
 
-def _checked(command: TimedCommand) -> CheckedProgram:
+def _checked(command: TimedCommand, allow_writes: bool) -> CheckedProgram:
     if command.python is None:
         raise UsageError(f"compare: {command}: numbers are those of Python programs, started by python or torchrun")
-    return CheckedProgram(command=command.python, levers=command.levers, environment=dict(command.environment))
+    return CheckedProgram(
+        command=command.python,
+        levers=command.levers,
+        environment=dict(command.environment),
+        allow_writes=allow_writes,
+    )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from redline.launch.outside.trial_job import TimedCommand
 
+_COPIED_BYTES = 1 << 20  # of a file at most: logs and tables of results, not data
+
 
 def guarded_folders(command: TimedCommand, working: Path) -> list[Path]:
     """Where a job that is started many times must not write: the user's folder, and that of the script."""
@@ -18,11 +20,22 @@ def guarded_folders(command: TimedCommand, working: Path) -> list[Path]:
 
 @contextmanager
 def make_scratch(original: Path) -> Iterator[Path]:
-    """Links to all that lies in the original folder; new files go into the new one, which is removed afterwards."""
+    """Looks like the original folder: small files are copies, which a job may overwrite, all else are links.
+
+    New files go into the new folder, which is removed afterwards.
+    """
     scratch = Path(tempfile.mkdtemp(prefix="redline-trial-")).resolve()
     try:
         for entry in sorted(original.resolve().iterdir()):
-            (scratch / entry.name).symlink_to(entry)
+            if _is_copied(entry):
+                shutil.copy2(entry, scratch / entry.name)
+            else:
+                (scratch / entry.name).symlink_to(entry)
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # links are removed, never followed
+
+
+def _is_copied(entry: Path) -> bool:
+    """Modules are links: what is imported must be where it was, for its neighbours and for tracebacks."""
+    return entry.is_file() and entry.suffix != ".py" and entry.stat().st_size <= _COPIED_BYTES

@@ -15,10 +15,12 @@ from itertools import count
 from pathlib import Path
 
 from redline.errors import InputError
+from redline.launch.inside.trial.file_guard import EXIT_CODE as FILE_GUARD_EXIT
 from redline.launch.number_check import STEPS, NumberCheck
 from redline.launch.outside.command import Command, command
 from redline.launch.outside.command_line import understood
 from redline.launch.outside.scratch_folder import make_scratch
+from redline.launch.outside.supervise import facts_of
 from redline.launch.settings import Settings, environment_for
 from redline.launch.shared_state import SharedState
 from redline.numerics import Numerics
@@ -46,6 +48,8 @@ class CheckedProgram:
     """Beyond that of this process."""
     folder: Path = field(default_factory=Path.cwd)
     """Where a user would start it."""
+    allow_writes: bool = False
+    """To files of that folder."""
 
     @classmethod
     def typed(cls, words: Sequence[str], **others: object) -> CheckedProgram:
@@ -83,7 +87,8 @@ def _run(program: CheckedProgram, check: NumberCheck, scratch: Path, folder: Pat
     settings = Settings({
         "board": shared.path, "slots": slots, "elastic": job.elastic, "local_size": job.processes,
         "follow": not job.elastic, "capture": False, "timed_after_s": 0.0, "levers": program.levers,
-        "on_trial": bool(program.levers), "guarded": [str(program.folder.resolve())], "scratch": str(scratch),
+        "on_trial": bool(program.levers), "scratch": str(scratch),
+        "guarded": [] if program.allow_writes else [str(program.folder.resolve())],
         "folder": str(folder),
         "numbers": check.to_settings(),
     })  # fmt: skip
@@ -99,7 +104,10 @@ def _run(program: CheckedProgram, check: NumberCheck, scratch: Path, folder: Pat
             start_new_session=True,  # so that all it started can be ended with it
         )
         try:
-            return process.wait(most_s)
+            code = process.wait(most_s)
+            if code == FILE_GUARD_EXIT:
+                _tell_what_it_wrote(shared, program)
+            return code
         except subprocess.TimeoutExpired:
             return None
         finally:
@@ -107,6 +115,16 @@ def _run(program: CheckedProgram, check: NumberCheck, scratch: Path, folder: Pat
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             shared.close()
+
+
+def _tell_what_it_wrote(shared: SharedState, program: CheckedProgram) -> None:
+    facts = (facts_of(shared.slot(number)) for number in range(shared.slots))
+    wrote = next((known["wrote"] for known in facts if known.get("wrote")), None)
+    if wrote is not None:
+        raise InputError(
+            f"{program.command.script}: it was about to write {wrote}, and it is run several times; "
+            "let it write nothing in its first steps, or allow it (`allow_writes=True`)"
+        )
 
 
 def _last_error(path: Path) -> str:

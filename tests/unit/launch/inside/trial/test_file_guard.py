@@ -61,11 +61,14 @@ print("written")
 """
 
 
+KEPT = "kept" * (1 << 19)  # too large to be copied
+
+
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
     folder = tmp_path / "original"
     (folder / "folder").mkdir(parents=True)
-    (folder / "kept.txt").write_text("kept")
+    (folder / "kept.txt").write_text(KEPT)
     (folder / "folder" / "inner.txt").write_text("inner")
     return folder
 
@@ -137,7 +140,7 @@ def test_a_process_without_torch_is_guarded_too(original: Path) -> None:
         )
     assert (ended.exit_code, ended.output) == (EXIT_CODE, "begun\n"), ended.errors
     assert ended.facts == [{"wrote": f"{original}/kept.txt"}]
-    assert _content(original)["kept.txt"] == "kept"
+    assert _content(original)["kept.txt"] == KEPT
 
 
 def test_the_folder_for_temporary_files_may_be_written_where_it_lies_inside(
