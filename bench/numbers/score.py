@@ -126,6 +126,8 @@ def is_first_right(case: NumbersCase, outcome: NumbersOutcome) -> bool:
     kind, name = outcome.first
     if kind == "loss":  # there is one
         name = ""
+    if kind == "unclipped gradient":
+        kind = "gradient"
     if kind == "dropout":  # that of a module, where a mask is another one
         kind = "activation"
     return any(place.kind == kind and fnmatchcase(name, place.name) for place in case.first)

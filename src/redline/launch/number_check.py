@@ -16,8 +16,8 @@ STEPS = 4
 CALLS_PER_STEP = 16  # calls of the outermost module for each step that was asked for, where no optimizer steps
 
 # Kinds of tensors, in the order in which a step makes them.
-KINDS = ("start", "dropout", "activation", "loss", "gradient", "movement")
-START, DROPOUT, ACTIVATION, LOSS, GRADIENT, MOVEMENT = KINDS
+KINDS = ("start", "dropout", "activation", "loss", "unclipped gradient", "gradient", "movement")
+START, DROPOUT, ACTIVATION, LOSS, UNCLIPPED, GRADIENT, MOVEMENT = KINDS
 INPUT = "input"  # numbers that a model is called with, such as tokens: they are not judged
 
 

@@ -65,7 +65,7 @@ def _numbers(numbers: NumbersResult) -> dict[str, Any]:
         "first": None
         if first is None
         else {
-            "step": first.key.step,
+            "step": first.key.step + 1,
             "kind": first.key.kind,
             "name": first.key.name,
             "score": _finite_or_none(first.score),

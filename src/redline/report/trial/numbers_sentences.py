@@ -17,6 +17,9 @@ _KINDS = {
     "loss": marked("the loss"),
     "activation": marked("the output of {name}"),
     "gradient": marked("the gradient of {name}"),
+    "unclipped gradient": marked("the gradient of {name} before clipping"),
+    "start": marked("the initial value of {name}"),
+    "dropout": marked("the dropout of {name}"),
     "movement": marked("the updates of {name}"),
 }
 
@@ -46,7 +49,7 @@ def first_sentence(first: TensorDeviation) -> str:
     """Where it begins, and how it is off."""
     name = f"`{first.key.name}`" if first.key.name else _("the model")
     what = _(_KINDS.get(first.key.kind, "{name}")).format(name=name)
-    values = {"what": what, "step": first.key.step, "deviating": first.deviating, "compared": first.compared}
+    values = {"what": what, "step": first.key.step + 1, "deviating": first.deviating, "compared": first.compared}
     text = _("First seen in step {step}: {what} ({deviating} of {compared} such tensors deviate).").format(**values)
     return f"{text} {_how(first)}".rstrip()
 

@@ -8,7 +8,7 @@ from math import inf, nan, sqrt
 
 import numpy as np
 
-from redline.launch.number_check import ACTIVATION, DROPOUT, GRADIENT, INPUT, LOSS, MOVEMENT, START
+from redline.launch.number_check import ACTIVATION, DROPOUT, GRADIENT, INPUT, LOSS, MOVEMENT, START, UNCLIPPED
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey, TensorSketch
 
 OTHER_INPUT = "its input is another: another token was chosen before"
@@ -55,7 +55,7 @@ class RunDifferences:
     def same_bits(self) -> bool:
         """Of everything but outputs of modules that cannot be seen in one of the runs, as in compiled code."""
         unseen = (*(skipped.key for skipped in self.skipped), *self.only_reference, *self.only_candidate)
-        is_whole = bool(self.tensors) and all(key.kind in (ACTIVATION, DROPOUT) for key in unseen)
+        is_whole = bool(self.tensors) and all(key.kind in (ACTIVATION, DROPOUT, UNCLIPPED) for key in unseen)
         return is_whole and all(difference.same_bits for difference in self.tensors.values())
 
 

@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 from redline.launch.inside.counting.calls import is_optimizer_made
 from redline.launch.inside.exception_origin import pass_on
 from redline.launch.inside.numbers import repeatable
+from redline.launch.inside.numbers.clipping import watch_clipping
 from redline.launch.inside.numbers.dropout import OTHER_MASK, DropoutSwitch, without_dropout
 from redline.launch.inside.numbers.module_calls import NamedCalls, OpenCall, wrap_calls
 from redline.launch.inside.numbers.module_names import ModuleNames
@@ -36,6 +37,7 @@ from redline.launch.number_check import (
     LOSS,
     MOVEMENT,
     START,
+    UNCLIPPED,
     NumberCheck,
 )
 
@@ -80,6 +82,7 @@ class JobNumbers:
         self._watch_backward()
         self._watch_optimizers()
         self._watch_scalers()
+        watch_clipping(self._about_to_clip)
         self._written_files = WrittenFiles(lambda: not self._is_over and context.is_here())
         atexit.register(self._script_ended)
 
@@ -217,6 +220,14 @@ class JobNumbers:
             if parameter.grad is not None:
                 self._recording.add(self._step, GRADIENT, self._again(GRADIENT, name), parameter.grad, factor=factor)
 
+    def _about_to_clip(self, parameters: list[Tensor]) -> None:
+        if self._is_over or not self._context.is_here():
+            return
+        with self._guarded():
+            for name, parameter in reversed(self._named(parameters)):
+                if parameter.grad is not None and (self._step, UNCLIPPED, name) not in self._recording.tensors:
+                    self._recording.add(self._step, UNCLIPPED, name, parameter.grad)
+
     def _after_step(self, optimizer: Optimizer) -> None:
         for name, parameter in self._parameters_of(optimizer):
             start = self._recording.tensors.get((0, START, name))
@@ -250,16 +261,19 @@ class JobNumbers:
             self._step = 0
 
     def _parameters_of(self, optimizer: Optimizer) -> list[tuple[str, Tensor]]:
+        every = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return self._named(every, type(optimizer).__name__)
+
+    def _named(self, parameters: list[Tensor], owner_name: str = "") -> list[tuple[str, Tensor]]:
         """With their names, in the order in which the forward pass came to them."""
         known: list[tuple[int, str, Tensor]] = []
-        for group_number, group in enumerate(optimizer.param_groups):
-            for number, parameter in enumerate(group["params"]):
+        for number, parameter in enumerate(parameters):
+            found = self._names.of_parameter(parameter)
+            if found is None:
+                self._names.refresh()
                 found = self._names.of_parameter(parameter)
-                if found is None:
-                    self._names.refresh()
-                    found = self._names.of_parameter(parameter)
-                name, owner = found or (f"{type(optimizer).__name__}.{group_number}.{number}", 0)
-                known.append((self._calls.order.get(owner, len(self._calls.order)), name, parameter))
+            name, owner = found or (f"{owner_name}.{number}", 0)
+            known.append((self._calls.order.get(owner, len(self._calls.order)), name, parameter))
         known.sort(key=lambda entry: entry[0])
         return [(name, parameter) for _, name, parameter in known]
 

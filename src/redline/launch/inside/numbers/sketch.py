@@ -39,7 +39,8 @@ class PartialSketch:
 
     @classmethod
     def empty(cls) -> PartialSketch:
-        return cls(torch.zeros(2 * SKETCH_SIZE, dtype=torch.float64, device="cpu"))
+        with torch.inference_mode(False):  # in which the script may call a module, and add to it later outside
+            return cls(torch.zeros(2 * SKETCH_SIZE, dtype=torch.float64, device="cpu"))
 
     def numbers(self) -> list[float]:
         folded: list[float] = (self.sums[:SKETCH_SIZE] - self.sums[SKETCH_SIZE:]).tolist()
