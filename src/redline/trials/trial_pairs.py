@@ -34,6 +34,7 @@ class TrialPairs:
         self._tell = tell
         self._load = MachineLoad()
         self._started_s = time.perf_counter()
+        self.until_s = self._started_s + options.max_time_s
         self._cpu_s = 0.0
         self.pairs: list[TimedPair] = []
         self.stopped: Stopped | None = None
@@ -52,7 +53,7 @@ class TrialPairs:
             self.stopped = Stopped.DECIDED
         elif len(self.pairs) >= self._options.pairs:
             self.stopped = Stopped.PAIRS_SPENT
-        elif time.perf_counter() - self._started_s > self._options.max_time_s:
+        elif time.perf_counter() > self.until_s:
             self.stopped = Stopped.TIME_SPENT
         return self.stopped is not None
 

@@ -126,8 +126,12 @@ class _Jobs:
             settings.scratch = str(folder)
         return TrialJob(command, settings, folder)
 
-    def wait(self, job: TrialJob, look: Callable[[], None] = lambda: None) -> Finished:
-        ended = job.wait(look)
+    def wait(self, job: TrialJob, look: Callable[[], None] = lambda: None) -> Finished | None:
+        """None where the time was spent before it ended; it is ended then."""
+        ended = job.wait(look, self._trial.until_s)
+        if ended is None:
+            self._trial.stopped = Stopped.TIME_SPENT
+            return None
         self._trial.used_cpu(ended.cpu_s)
         job.raise_if_failed()
         return ended
@@ -137,6 +141,8 @@ class _Jobs:
         with make_scratch(Path.cwd()) as folder, self.started(command, folder) as job:
             job.end_after(self._options.steps)
             ended = self.wait(job)
+            if ended is None:
+                raise InputError(f"{command}: it did not end within the time of the trial; give it fewer steps")
             return _Run(ended=ended, step_s=_step_s(job), ranks=max(len(job.ranks()), 1), levers=_outcomes(job))
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -128,9 +129,11 @@ class TrialJob:
             settings.elastic, settings.local_size = python.elastic, python.processes
             settings.levers = self.command.levers
 
-    def wait(self, look: Callable[[], None] = lambda: None) -> Finished:
-        """Until it has ended, looking from time to time."""
+    def wait(self, look: Callable[[], None] = lambda: None, until_s: float = inf) -> Finished | None:
+        """Until it has ended, looking from time to time; None where that was not before this time of `perf_counter`."""
         while self._process.poll() is None:
+            if time.perf_counter() > until_s:
+                return None
             look()
             time.sleep(_TICK_S)
         self.ended = Finished(

@@ -16,8 +16,10 @@ from redline.units import format_ns
 
 
 def verdict_sentence(trial: TrialResult) -> str:
-    if trial.stopped is Stopped.NOTHING_CHANGED or trial.decision is None:
+    if trial.stopped is Stopped.NOTHING_CHANGED:
         return _("Nothing was changed: {why}.").format(why=listed(_why_not(trial)))
+    if trial.decision is None:
+        return _("Undecided: the time was spent before a pair was over.")
     known = trial.decision.estimate
     values = {"change": percent(abs(known.change)), "interval": interval_of(known)}
     if trial.decision.verdict is TrialVerdict.FASTER:
