@@ -45,7 +45,7 @@ def test_ranks_switch_together(tmp_path: Path) -> None:
 
 
 def test_steps_of_processes_are_timed_in_pairs(tmp_path: Path) -> None:
-    stepping = f"python {PROGRAMS / 'stepping.py'} 14"
+    stepping = f"{sys.executable} {PROGRAMS / 'stepping.py'} 14"
     code, said = compare(tmp_path, "--a", f"{stepping} 1", "--b", f"{stepping} 40", "--steps", 14, "--pairs", 8)
     assert code == 0, said
     assert "verdict Slower" in said
@@ -77,9 +77,9 @@ def test_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:
-    changed = f"python {TRIED} --double"
+    changed = f"{sys.executable} {TRIED} --double"
     code, said = compare(
-        tmp_path, "--numbers-only", "--a", f"python {TRIED}", "--b", changed, "-o", "out.json", "--force"
+        tmp_path, "--numbers-only", "--a", f"{sys.executable} {TRIED}", "--b", changed, "-o", "out.json", "--force"
     )
     assert code == 1, said
     numbers = json.loads((tmp_path / "out.json").read_text())["numbers"]
@@ -102,8 +102,8 @@ def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:
         (["--a", "true", "--b", "true", "--save-as", "main"], "baselines are recordings"),
         (["--a", "true", "--b", "true", "--format", "html"], "give it a file"),
         (["--a", "true", "--b", "true", "--fail-on", "host>3%"], "programs in turns have no accounts"),
-        (["--with", "fused", "--", "sleep", "1"], "levers need a Python program"),
-        (["--numbers-only", "--a", "true", "--b", "true"], "numbers are those of Python programs"),
+        (["--with", "fused", "--", "sleep", "1"], "levers need a Python program: "),
+        (["--numbers-only", "--a", "true", "--b", "true"], "numbers are those of a Python program: "),
     ],
 )
 def test_rubbish_is_told_in_a_line(tmp_path: Path, words: list[str], why: str) -> None:

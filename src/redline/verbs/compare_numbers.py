@@ -64,7 +64,7 @@ def claim_of(claims: Numerics | str | None, levers: Sequence[str]) -> Numerics:
 
 def _checked(command: TimedCommand, allow_writes: bool) -> CheckedProgram:
     if command.python is None:
-        raise UsageError(f"compare: {command}: numbers are those of Python programs, started by python or torchrun")
+        raise UsageError(f"compare: numbers are those of a Python program: {command.why_unwatched}")
     return CheckedProgram(
         command=command.python,
         levers=command.levers,

@@ -44,7 +44,7 @@ def compare_programs(
     known = [parse_lever(text) for text in levers]
     changed = command_of(before, tuple(map(str, known)))
     if changed.python is None:
-        raise UsageError(f"compare: {changed}: levers need a Python program")
+        raise UsageError(f"compare: levers need a Python program: {changed.why_unwatched}")
     if all(lever.kind.switchable for lever in known):
         return TrialReport(trial=try_lever(changed, chosen, tell))
     return TrialReport(trial=try_commands(command_of(before), changed, chosen, tell))

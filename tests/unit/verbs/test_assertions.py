@@ -1,5 +1,6 @@
 """Assertions for tests: they fail where something is slower, and say nothing where noise is all there is."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -53,7 +54,9 @@ def test_a_command_that_does_not_end_is_told() -> None:
 def test_a_job_that_hangs_is_ended_and_undecided(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(100)\n")
     options = redline.TrialOptions(max_time_s=0.5)
-    report = redline.compare_programs(f"python {tmp_path / 'hang.py'}", levers=["switch=any"], options=options)
+    report = redline.compare_programs(
+        f"{sys.executable} {tmp_path / 'hang.py'}", levers=["switch=any"], options=options
+    )
     assert report.trial is not None
     assert (report.trial.stopped, report.trial.pairs) == (Stopped.TIME_SPENT, ())
     assert "Undecided: the time was spent before a pair was over." in report.rendered("text")

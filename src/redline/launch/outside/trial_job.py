@@ -36,7 +36,8 @@ class TimedCommand:
     words: tuple[str, ...]  # as they were typed, without the environment
     environment: tuple[tuple[str, str], ...] = ()  # in addition to that of this process
     levers: tuple[str, ...] = ()
-    python: Command | None = None  # None where it is no Python program: then it has no steps
+    python: Command | None = None  # None where it cannot be watched: then it has no steps
+    why_unwatched: str = ""
 
     def __str__(self) -> str:
         return shlex.join([*(f"{name}={value}" for name, value in self.environment), *self.words])
@@ -51,18 +52,20 @@ def timed_command(words: Sequence[str], levers: Sequence[str] = ()) -> TimedComm
         environment.append((name, value))
     if not rest:
         raise UsageError("compare: which command? a program is a command line, such as 'python train.py'")
+    python, why = _python_command(tuple(rest))
     return TimedCommand(
-        words=tuple(rest), environment=tuple(environment), levers=tuple(levers), python=_python_command(tuple(rest))
+        words=tuple(rest), environment=tuple(environment), levers=tuple(levers), python=python, why_unwatched=why
     )
 
 
-def _python_command(words: tuple[str, ...]) -> Command | None:
+def _python_command(words: tuple[str, ...]) -> tuple[Command | None, str]:
+    """How it is started so that it can be watched; None, and why not, where it cannot be."""
     try:
         typed = understood((), words)
         found = command(typed.torchrun, typed.job, typed.of_python)
-    except UsageError:
-        return None
-    return None if found.blind else found
+    except UsageError as error:
+        return None, str(error).removeprefix("run: ")
+    return (None, f"python {found.blind} cannot be watched") if found.blind else (found, "")
 
 
 @dataclass(frozen=True, kw_only=True)
