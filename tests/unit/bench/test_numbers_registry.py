@@ -12,8 +12,8 @@ pytest.importorskip("torch")
 
 from torch import nn
 
-from bench.numbers.case import REFERENCE, SINGLE, NumbersCase, NumbersModel
-from bench.numbers.registry import CASES, MODELS
+from bench.number_cases.case import REFERENCE, SINGLE, NumbersCase, NumbersModel
+from bench.number_cases.registry import CASES, MODELS
 
 BUGS = [case for case in CASES if case.kind == "bug"]
 HARMLESS = [case for case in CASES if case.kind == "harmless"]
@@ -34,7 +34,7 @@ def changes_asked_for(model: NumbersModel) -> set[str]:
 
 def names_in(model: NumbersModel) -> dict[str, set[str]]:
     """What tensors of each kind are called."""
-    built: nn.Module = importlib.import_module(f"bench.numbers.{model.name}").build()
+    built: nn.Module = importlib.import_module(f"bench.number_cases.{model.name}").build()
     parameters = {name for name, _ in built.named_parameters(remove_duplicate=False)}
     modules = {name for name, _ in built.named_modules()}
     return {"loss": {""}, "activation": modules, "gradient": parameters, "movement": parameters}

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, show
+from bench.number_cases.common import arguments, finish, generator, on, show
 
 WIDTH, VOCABULARY, SOURCE, TARGET, BATCH = 32, 64, 10, 8, 8
 PADDING, START = 0, 1

@@ -2,7 +2,7 @@
 
 It knows losses and a hash of parameters only; it is not the check that is scored on these cases.
 
-python -m bench.numbers.verify [MODEL ...]
+python -m bench.number_cases.verify [MODEL ...]
 """
 
 import os
@@ -11,8 +11,8 @@ import subprocess
 import sys
 from functools import cache
 
-from bench.numbers.case import Claim, NumbersCase
-from bench.numbers.registry import CASES, MODELS
+from bench.number_cases.case import Claim, NumbersCase
+from bench.number_cases.registry import CASES, MODELS
 
 LIMITS: dict[Claim, float] = {"bitwise": 0.0, "reassociation": 1e-5, "lower precision": 2e-2}
 LINE = re.compile(r"rank (\d+) (step \d+ \w+|state) (\S+)")

@@ -7,9 +7,9 @@ half has one dense transformer, one classic network, one sparse model, one data-
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bench.numbers.case import NumbersCase, NumbersModel
-from bench.numbers.cases_fit import FIT
-from bench.numbers.cases_set_aside import SET_ASIDE
+from bench.number_cases.case import NumbersCase, NumbersModel
+from bench.number_cases.cases_fit import FIT
+from bench.number_cases.cases_set_aside import SET_ASIDE
 
 MODELS: Mapping[str, NumbersModel] = MappingProxyType(
     {

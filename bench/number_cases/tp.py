@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, process_group, rank, show
+from bench.number_cases.common import arguments, finish, generator, on, process_group, rank, show
 
 WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH, BATCH = 48, 4, 2, 128, 16, 4
 SIZE = WIDTH // HEADS

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, show
+from bench.number_cases.common import arguments, finish, generator, on, show
 
 WIDTH, HEADS, SHARED, LAYERS, VOCABULARY, BATCH = 64, 4, 2, 2, 256, 4
 SIZE = WIDTH // HEADS

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, process_group, rank, show
+from bench.number_cases.common import arguments, finish, generator, on, process_group, rank, show
 
 WIDTH, VOCABULARY, TAGS, LENGTH, BATCH = 32, 128, 12, 16, 16
 PADDING = -100

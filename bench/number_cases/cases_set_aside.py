@@ -3,7 +3,7 @@
 Where a bug first shows was decided from the code, before any check ran.
 """
 
-from bench.numbers.case import SINGLE, CasesOf, Claim, NumbersCase
+from bench.number_cases.case import SINGLE, CasesOf, Claim, NumbersCase
 
 LOW: Claim = "lower precision"
 ATTENTION = ("activation blocks.0.attention.out", "activation blocks.0.attention")

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, show
+from bench.number_cases.common import arguments, finish, generator, on, show
 
 WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 48, 4, 128, 16, 8
 EXPERTS, CHOICES, CAPACITY = 4, 2, 1.25

@@ -1,14 +1,14 @@
-"""Score the check of numbers: python -m bench.numbers --out FOLDER [--half fit] [case ...]"""
+"""Score the check of numbers: python -m bench.number_cases --out FOLDER [--half fit] [case ...]"""
 
 import argparse
 from pathlib import Path
 
-from bench.numbers.registry import CASES, MODELS
-from bench.numbers.score import is_first_right, is_found, score_cases, totals
+from bench.number_cases.registry import CASES, MODELS
+from bench.number_cases.score import is_first_right, is_found, score_cases, totals
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.numbers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.number_cases", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where outcomes are kept")
     parser.add_argument("--half", choices=("fit", "set aside"), help="of the models (default: both)")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
 
-from bench.numbers.case import NumbersCase
-from bench.numbers.registry import MODELS
+from bench.number_cases.case import NumbersCase
+from bench.number_cases.registry import MODELS
 from redline.errors import RedlineError
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from bench.numbers.common import arguments, finish, generator, on, show
+from bench.number_cases.common import arguments, finish, generator, on, show
 
 ROWS, WIDTH, DENSE, BATCH = (200, 300, 400), 16, 8, 64
 LONGEST = 6
