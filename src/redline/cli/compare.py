@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from redline.verbs.compare import BASELINES, compare, save_baseline
 
     refuse_unknown_format("compare", options.output, tuple(FORMATS))
-    if options.a or options.b or options.levers or options.numbers_only:
+    if options.a or options.b or options.levers or options.numbers or options.numbers_only:
         return run_trial(options)
     folder = options.baselines or BASELINES
     set_limits = [limits.parse(text) for text in options.fail_on or ()]

@@ -48,7 +48,7 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("bitwise", "reassociation", "lower precision"),
         metavar="CLASS",
         help="what the change may do to the numbers: bitwise, reassociation (the same sums in another order) or "
-        "'lower precision' (default: as the lever says, else reassociation)",
+        "'lower precision' (default: as the lever says, at least reassociation)",
     )
     trial.add_argument("--seed", type=positive, metavar="N", help="of the random order in the pairs (default: any)")
 
@@ -60,6 +60,8 @@ def run_trial(options: argparse.Namespace) -> int:
     _refuse_mixtures(options)
     form = format_of(options, FORMATS)
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
+    for limit in set_limits:
+        limits.refuse_account(limit)
     report = _report(options)
     with speaking(language(options)), for_stdout(options.output if form == "text" else form):
         text = report.rendered(form)

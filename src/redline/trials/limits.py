@@ -55,10 +55,14 @@ def check(limit: DifferenceLimit, difference: RecordingDifference) -> LimitOutco
     return LimitOutcome(crossed=False, said=f"{said}, but within the spread of the steps: not counted")
 
 
-def check_trial(limit: DifferenceLimit, trial: TrialResult) -> LimitOutcome:
-    """By the interval of the pairs: it is slower only where all of that is."""
+def refuse_account(limit: DifferenceLimit) -> None:
+    """Before programs are timed for minutes: they have no accounts."""
     if limit.what != SLOWER:
         raise UsageError(f"compare: {limit.text!r}: programs in turns have no accounts; only {SLOWER} can be limited")
+
+
+def check_trial(limit: DifferenceLimit, trial: TrialResult) -> LimitOutcome:
+    """By the interval of the pairs: it is slower only where all of that is."""
     known = trial.decision.estimate if trial.decision else None
     if known is None or known.change <= limit.share:
         return LimitOutcome(crossed=False, said="")

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from redline.errors import UsageError
-from redline.launch.levers import parse_lever
+from redline.launch.levers import environment_of, parse_lever
 from redline.launch.number_check import STEPS
 from redline.launch.outside.trial_job import TimedCommand
 from redline.numerics import Numerics
@@ -65,9 +65,10 @@ def claim_of(claims: Numerics | str | None, levers: Sequence[str]) -> Numerics:
 def _checked(command: TimedCommand, allow_writes: bool) -> CheckedProgram:
     if command.python is None:
         raise UsageError(f"compare: numbers are those of a Python program: {command.why_unwatched}")
+    of_levers = {name: value for text in command.levers for name, value in environment_of(parse_lever(text)).items()}
     return CheckedProgram(
         command=command.python,
         levers=command.levers,
-        environment=dict(command.environment),
+        environment={**dict(command.environment), **of_levers},
         allow_writes=allow_writes,
     )
