@@ -130,6 +130,8 @@ def is_first_right(case: NumbersCase, outcome: NumbersOutcome) -> bool:
         kind = "gradient"
     if kind == "dropout":  # that of a module, where a mask is another one
         kind = "activation"
+    if kind == "start" or name.endswith(("running_mean", "running_var")):  # what a module has, before its output
+        kind, name = "activation", name.rpartition(".")[0]
     return any(place.kind == kind and fnmatchcase(name, place.name) for place in case.first)
 
 

@@ -105,10 +105,13 @@ def _in_two_steps(
     if structure is not None and not structure.holds:
         return _result(claimed, Numerics.SEMANTICS, structure, None, reference, candidate, notes)
     precision = judge(reference, candidate, source.floors(Numerics.LOWER_PRECISION, fp32=False))
-    verdict = Numerics.LOWER_PRECISION if precision.holds else Numerics.SEMANTICS
-    if precision.holds and structure is not None and _same_precision(source, reference, candidate):
-        verdict = Numerics.REASSOCIATION
-    return _result(claimed, verdict, structure, precision, reference, candidate, notes)
+    if not precision.holds:
+        return _result(claimed, Numerics.SEMANTICS, structure, precision, reference, candidate, notes)
+    if structure is not None and _same_precision(source, reference, candidate):
+        return _result(claimed, Numerics.REASSOCIATION, structure, precision, reference, candidate, notes)
+    if claimed is not Numerics.LOWER_PRECISION:  # then where precision is lost has to be told
+        precision = _exactly(source, reference, candidate)
+    return _result(claimed, Numerics.LOWER_PRECISION, structure, precision, reference, candidate, notes)
 
 
 def _structure(source: NumbersSource) -> tuple[NumbersJudgement | None, tuple[str, ...]]:
@@ -129,7 +132,11 @@ def _same_precision(source: NumbersSource, reference: RunNumbers, candidate: Run
         low = {key for key, copies in reference.tensors.items() if copies[0].is_low_precision}
         others = {key for key, copies in candidate.tensors.items() if copies[0].is_low_precision}
         return others & reference.tensors.keys() <= low
-    return judge(reference, candidate, source.floors(Numerics.REASSOCIATION, fp32=False)).holds
+    return _exactly(source, reference, candidate).holds
+
+
+def _exactly(source: NumbersSource, reference: RunNumbers, candidate: RunNumbers) -> NumbersJudgement:
+    return judge(reference, candidate, source.floors(Numerics.REASSOCIATION, fp32=False))
 
 
 def _refuse_unless_comparable(reference: RunNumbers, candidate: RunNumbers) -> None:

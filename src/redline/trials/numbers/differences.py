@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf, nan, sqrt
+from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
@@ -31,6 +31,13 @@ class TensorDifference:
         if self.norm:
             return self.error / self.norm
         return inf if self.error else 0.0
+
+    def error_beside(self, gain: float) -> float:
+        """What is left of the error where the candidate's is expected to be so many times as large."""
+        if not isfinite(self.error) or not self.cosine or not isfinite(self.cosine):
+            return self.error
+        size = self.gain / self.cosine  # of the candidate's, in those of the reference's
+        return self.norm * sqrt(max(0.0, size * size - 2 * gain * self.gain + gain * gain))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,20 +38,22 @@ def floors_of(reference: RunNumbers, perturbed: Sequence[RunNumbers], numerics: 
     """The largest difference of the perturbed runs, at least the median of its kind in this step.
 
     Chance may round a number of a perturbed run to the same bits, so single ones say little; a loss is a single number,
-    and has the largest floor of all steps.
+    and its floor is never below that of a step before.
     """
     is_low = numerics is Numerics.LOWER_PRECISION
     largest = _largest_errors(reference, perturbed, while_same_input=is_low)
     shares = {key: error / norm for key, error in largest.items() if (norm := _norm(reference, key))}
     typical = _typical_shares(shares)
-    largest_loss = max((share for key, share in shares.items() if key.kind == LOSS), default=0.0)
     sizes = _typical_sizes(reference)
     eps = PERTURBATION[numerics]
     norms = {}
     for key, copies in reference.tensors.items():
         kind, norm = (key.step, key.kind), _norm(reference, key)
         rounding = _UNITS * _ROUNDING.get(copies[0].dtype, 2.0**-4)
-        share = largest_loss if key.kind == LOSS else max(typical.get(kind, typical.get((-1, key.kind), 0.0)), 2 * eps)
+        if key.kind == LOSS:
+            share = _loss_share(shares, key.step)
+        else:
+            share = max(typical.get(kind, typical.get((-1, key.kind), 0.0)), 2 * eps)
         size = sizes[kind] * sqrt(copies[0].elements)
         is_rest = largest.get(key, 0.0) > _AMPLIFIED * eps * norm
         rest = (_REST * eps if is_rest else _NEGLIGIBLE) * size
@@ -68,6 +70,11 @@ def _largest_errors(
             if isfinite(difference.error):
                 largest[key] = max(largest.get(key, 0.0), difference.error)
     return largest
+
+
+def _loss_share(shares: Mapping[TensorKey, float], step: int) -> float:
+    known = (share for key, share in shares.items() if key.kind == LOSS and key.step <= step)
+    return max(known, default=SUM_PERTURBATION)
 
 
 def _typical_shares(shares: Mapping[TensorKey, float]) -> dict[tuple[int, str], float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, isclose, isfinite, nan, sqrt
-from statistics import fmean
+from math import inf, isclose, isfinite, log2, nan, sqrt
+from statistics import fmean, median
 
-from redline.launch.number_check import ACTIVATION, GRADIENT, KINDS, LOSS, MOVEMENT, START
+from redline.launch.number_check import ACTIVATION, GRADIENT, KINDS, LOSS, MOVEMENT, START, UNCLIPPED
 from redline.numerics import Numerics
 from redline.trials.numbers.differences import RunDifferences, SkippedTensor, TensorDifference, compare_runs
 from redline.trials.numbers.floors import NumberFloors
@@ -16,6 +16,7 @@ from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
 LIMIT = 4.0  # times the floor
 _SAME_DIRECTION = 0.9999
 _SAME_NORM = 1e-5
+_LEAST_LOSS_SCALE = 16  # such scales are powers of two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +78,19 @@ def judge(reference: RunNumbers, candidate: RunNumbers, floors: NumberFloors) ->
     scores = {key: _score(difference, floors.norms[key]) for key, difference in differences.tensors.items()}
     beyond = [key for key, score in scores.items() if score > LIMIT]
     skipped = differences.skipped
-    if _are_reordered(beyond, scores, reference, candidate):
-        skipped = (*skipped, *(SkippedTensor(key=key, why="the same rows in another order") for key in beyond))
-        scores = {key: score for key, score in scores.items() if score <= LIMIT}
-        beyond = []
+    explained = _explained(beyond, scores, differences, reference, candidate)
+    if explained:
+        skipped = (*skipped, *explained)
+        for left_out in explained:
+            beyond.remove(left_out.key)
+            del scores[left_out.key]
     worst = max(scores, key=lambda key: scores[key], default=None)
     return NumbersJudgement(
         holds=not beyond and bool(scores) and differences.names_match,
         same_bits=differences.same_bits,
         score=scores[worst] if worst is not None else nan,
         worst=worst,
-        first=_first(beyond, scores, differences),
+        first=_first(beyond, scores, differences, floors),
         deviating=len(beyond),
         compared=len(scores),
         kinds=tuple(_kind_score(kind, scores) for kind in KINDS if any(key.kind == kind for key in scores)),
@@ -97,6 +100,35 @@ def judge(reference: RunNumbers, candidate: RunNumbers, floors: NumberFloors) ->
         names_match=differences.names_match,
         curves=curves(reference, candidate),
     )
+
+
+def _explained(
+    beyond: list[TensorKey],
+    scores: Mapping[TensorKey, float],
+    differences: RunDifferences,
+    reference: RunNumbers,
+    candidate: RunNumbers,
+) -> tuple[SkippedTensor, ...]:
+    """Those that deviate for a reason that changes nothing else."""
+    if _are_reordered(beyond, scores, reference, candidate):
+        return tuple(SkippedTensor(key=key, why="the same rows in another order") for key in beyond)
+    scale = _loss_scale(beyond, differences)
+    if scale is None:
+        return ()
+    why = f"it is multiplied by {scale:.6g}, and gradients are not"
+    return tuple(SkippedTensor(key=key, why=why) for key in beyond if key.kind == LOSS)
+
+
+def _loss_scale(beyond: list[TensorKey], differences: RunDifferences) -> float | None:
+    """By how much the script multiplies its loss before the backward pass, and divides gradients afterwards."""
+    gains = [differences.tensors[key].gain for key in beyond if key.kind == LOSS]
+    gradients = [difference.gain for key, difference in differences.tensors.items() if key.kind == GRADIENT]
+    if not gains or not gradients or not isclose(min(gains), max(gains), rel_tol=_SAME_NORM * LIMIT):
+        return None
+    scale = median(gains)
+    is_power_of_two = scale > 0 and isclose(scale, 2.0 ** round(log2(scale)), rel_tol=_SAME_NORM * LIMIT)
+    is_undone = not isclose(median(gradients), scale, rel_tol=0.1)
+    return scale if is_power_of_two and scale >= _LEAST_LOSS_SCALE and is_undone else None
 
 
 def _are_reordered(
@@ -127,9 +159,8 @@ def _kind_score(kind: str, scores: Mapping[TensorKey, float]) -> KindScore:
 
 
 def _first(
-    beyond: list[TensorKey], scores: Mapping[TensorKey, float], differences: RunDifferences
+    beyond: list[TensorKey], scores: Mapping[TensorKey, float], differences: RunDifferences, floors: NumberFloors
 ) -> TensorDeviation | None:
-    """Of all in one step of an optimizer, which come at once, the one that is furthest off."""
     if not beyond:
         return None
     starts = [key for key in beyond if key.kind == START]
@@ -137,7 +168,9 @@ def _first(
     first = (starts or [key for key in beyond if key.step == step])[0]
     same = [key for key in beyond if (key.step, key.kind) == (first.step, first.kind)]
     if first.kind == MOVEMENT:
-        first = max(same, key=lambda key: scores[key])
+        first = _first_moved(same, scores, differences)
+    elif first.kind in (GRADIENT, UNCLIPPED):
+        first = _first_gradient(same, differences, floors)
     return TensorDeviation(
         key=first,
         score=scores[first],
@@ -145,6 +178,20 @@ def _first(
         deviating=len(same),
         compared=sum((key.step, key.kind) == (first.step, first.kind) for key in scores),
     )
+
+
+def _first_moved(beyond: list[TensorKey], scores: Mapping[TensorKey, float], differences: RunDifferences) -> TensorKey:
+    """Buffers change in the order of the forward pass; an optimizer steps all at once: then the one furthest off."""
+    buffers = [key for key in beyond if key._replace(kind=GRADIENT) not in differences.tensors]
+    return buffers[0] if buffers else max(beyond, key=lambda key: scores[key])
+
+
+def _first_gradient(beyond: list[TensorKey], differences: RunDifferences, floors: NumberFloors) -> TensorKey:
+    """One wrong gradient changes the factor by which a script clips all: the first that is off by more than that."""
+    gains = [gain for key in beyond if isfinite(gain := differences.tensors[key].gain)]
+    common = median(gains) if gains else 1.0
+    own = (key for key in beyond if differences.tensors[key].error_beside(common) > LIMIT * floors.norms[key])
+    return next(own, beyond[0])
 
 
 def curves(reference: RunNumbers, candidate: RunNumbers) -> CurveDifference:

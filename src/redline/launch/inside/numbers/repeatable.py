@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import wraps
 
 import torch
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _COMPRESSING = ("fp16_compress_hook", "bf16_compress_hook")
+_LOW = (torch.bfloat16, torch.float16)
+_CASTS = ("to", "type", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros")
+_SHORT_CASTS = ("bfloat16", "half")
+_FACTORIES = ("empty", "full", "ones", "rand", "randn", "tensor", "zeros")  # and those ending in `_like`
 
 
 def seed_everything(seed: int) -> None:
@@ -44,9 +49,9 @@ def is_precision_lowered() -> bool:
 
 
 class FullPrecision:
-    """Computes in fp32 what the script would compute in lower precision, where torch has one place to say so.
+    """Computes in fp32 what the script would compute in lower precision.
 
-    Tensors that the script itself makes in lower precision stay so: their dtype tells, and then nothing is claimed.
+    What stays in lower precision all the same, as in compiled code, tells so by its dtype; then nothing is claimed.
     """
 
     def __init__(self) -> None:
@@ -59,6 +64,7 @@ class FullPrecision:
             plain(autocast, device_type, dtype, False, cache_enabled)
 
         torch.amp.autocast_mode.autocast.__init__ = init  # type: ignore[method-assign, assignment]
+        _make_in_full_precision()
         if "RANK" in os.environ and torch.distributed.is_available():
             _reduce_in_full_precision()
 
@@ -66,6 +72,29 @@ class FullPrecision:
         """Before each step: a script may have asked for TF32 meanwhile."""
         if torch.get_float32_matmul_precision() != "highest":
             self._set_matmul_precision("highest")
+
+
+def _make_in_full_precision() -> None:
+    """Tensors that the script asks for in lower precision."""
+    like = [name for each in _FACTORIES if hasattr(torch, name := f"{each}_like")]
+    for owner, names in ((torch.Tensor, _CASTS), (torch, (*_FACTORIES, *like, "as_tensor", "set_default_dtype"))):
+        for name in names:
+            setattr(owner, name, _with_full_dtype(getattr(owner, name)))
+    for name in _SHORT_CASTS:
+        setattr(torch.Tensor, name, lambda tensor, *args, **kwargs: tensor.float(*args, **kwargs))
+
+
+def _with_full_dtype(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(plain)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        named = {name: _in_full(value) for name, value in kwargs.items()}
+        return plain(*map(_in_full, args), **named)
+
+    return made
+
+
+def _in_full(value: Any) -> Any:
+    return torch.float32 if isinstance(value, torch.dtype) and value in _LOW else value
 
 
 def _reduce_in_full_precision() -> None:
