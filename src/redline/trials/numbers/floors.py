@@ -74,7 +74,7 @@ def _largest_errors(
 
 def _loss_share(shares: Mapping[TensorKey, float], step: int) -> float:
     known = (share for key, share in shares.items() if key.kind == LOSS and key.step <= step)
-    return max(known, default=SUM_PERTURBATION)
+    return max(SUM_PERTURBATION, *known)
 
 
 def _typical_shares(shares: Mapping[TensorKey, float]) -> dict[tuple[int, str], float]:

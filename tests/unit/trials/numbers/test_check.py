@@ -73,6 +73,7 @@ def test_lower_precision_is_told_also_where_it_was_not_claimed(claimed: Numerics
     assert result.holds is (claimed is Numerics.LOWER_PRECISION)
     assert result.structure is not None
     assert result.precision is not None
+    assert (result.first is not None) is (claimed is Numerics.REASSOCIATION)  # then it says where
 
 
 def test_a_mistake_that_lower_precision_hides_is_found_in_fp32() -> None:

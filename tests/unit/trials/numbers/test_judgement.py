@@ -70,6 +70,44 @@ def test_of_the_movements_in_one_step_the_largest_is_named(floors: NumberFloors)
     assert (first.key.name, first.deviating) == ("b.weight", 3)
 
 
+def test_a_gradient_that_is_wrong_is_named_and_not_those_that_clipping_scales_with_it(floors: NumberFloors) -> None:
+    wrong = {name: 0.8 * values if name.kind == "gradient" else values for name, values in REFERENCE.items()}
+    wrong[key("gradient", "a.weight")] = off(wrong[key("gradient", "a.weight")], 0.5)
+    result = judged(wrong, floors)
+    assert result.first is not None
+    assert (result.first.key.name, result.first.deviating) == ("a.weight", 3)
+
+
+def test_of_buffers_the_one_that_changed_first_is_named() -> None:
+    means = {key("movement", f"{name}.running_mean"): off(np.ones(32), 0.1) for name in "ab"}
+    reference = {**REFERENCE, **means}
+    perturbed = [run(all_off(reference, NOISE, seed)) for seed in (100, 200, 300)]
+    wrong = {**reference, **{name: share * means[name] for name, share in zip(means, (0.9, 0.5), strict=True)}}
+    judgement = judge(run(reference), run(wrong), floors_of(run(reference), perturbed, Numerics.REASSOCIATION))
+    assert judgement.first is not None
+    assert judgement.first.key.name == "a.running_mean"
+
+
+@pytest.mark.parametrize("gradients", [1.0, 1024.0], ids=["divided", "not divided"])
+def test_a_loss_that_is_scaled_is_right_where_gradients_are_divided_again(
+    floors: NumberFloors, gradients: float
+) -> None:
+    factors = {"loss": 1024.0, "gradient": gradients}
+    result = judged({name: factors.get(name.kind, 1.0) * values for name, values in REFERENCE.items()}, floors)
+    assert result.holds == (gradients == 1.0)
+    assert [skipped.why for skipped in result.skipped if skipped.key.kind == "loss"] == (
+        ["it is multiplied by 1024, and gradients are not"] * 2 if gradients == 1.0 else []
+    )
+
+
+def test_a_loss_of_the_first_step_is_held_against_the_floor_of_that_step() -> None:
+    loss = [key("loss", "loss", step) for step in (0, 1)]
+    perturbed = [run({**REFERENCE, loss[1]: off(REFERENCE[loss[1]], 0.01, seed)}) for seed in (1, 2, 3)]
+    known = floors_of(run(REFERENCE), perturbed, Numerics.REASSOCIATION)
+    shares = [known.norms[name] / float(np.linalg.norm(REFERENCE[name])) for name in loss]
+    assert shares == [pytest.approx(2.0**-21), pytest.approx(0.01, rel=0.5)]
+
+
 def test_other_initial_weights_are_named_first(floors: NumberFloors) -> None:
     wrong = {name: off(values, 0.1) for name, values in REFERENCE.items()}
     first = judged(wrong, floors).first
