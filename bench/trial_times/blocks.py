@@ -1,0 +1,62 @@
+"""Trials in blocks of one process: pairs are recorded in a row and cut where each trial would have ended."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from bench.trial_times.record import TrialOutcome
+from redline.launch.outside.trial_job import TrialJob, timed_command
+from redline.launch.settings import Settings
+from redline.trials.decision import MOST_PAIRS, TrialVerdict, decide
+from redline.trials.paired_sequence import excludes
+from redline.trials.step_blocks import BlockTimer
+from redline.trials.trial_result import TimedPair
+
+JOB = Path(__file__).with_name("units.py")
+
+
+def record_trials(extra: int, trials: int, seed: int) -> list[TrialOutcome]:
+    """So many trials of one process, one after the other, each with fresh pairs."""
+    command = timed_command(("python", str(JOB), "--switched", str(extra)), ("switch=extra",))
+    settings = Settings({"capture": False, "on_trial": True, "block_seed": seed, "timed_after_s": 0.0})
+    pairs: list[TimedPair] = []
+    outcomes: list[TrialOutcome] = []
+
+    def timed(pair: TimedPair) -> bool:
+        pairs.append(pair)
+        outcome = ended(pairs, extra, timer.kept)
+        if outcome is not None:
+            outcomes.append(outcome)
+            pairs.clear()
+        return len(outcomes) >= trials
+
+    with TemporaryDirectory() as folder, TrialJob(command, settings, Path(folder)) as job:
+        timer = BlockTimer(job, seed, lambda _: True, timed)
+        job.wait(timer.look)
+        job.raise_if_failed()
+    return outcomes
+
+
+def ended(pairs: Sequence[TimedPair], extra: int, kept: int) -> TrialOutcome | None:
+    """None while the trial would go on."""
+    before, after = [pair.before_s for pair in pairs], [pair.after_s for pair in pairs]
+    decision = decide(before, after)
+    if decision.verdict is TrialVerdict.UNDECIDED and len(pairs) < MOST_PAIRS:
+        return None
+    return TrialOutcome(
+        extra=extra,
+        verdict=str(decision.verdict),
+        change=decision.estimate.change,
+        low=decision.estimate.low,
+        high=decision.estimate.high,
+        covered=not excludes(before, after, extra / 100),
+        pairs=tuple(zip(before, after, strict=True)),
+        steps_of_pair=2 * (kept + 1),
+    )
+
+
+def seeds(seed: int, count: int) -> list[int]:
+    """One for each process."""
+    draw = Random(seed)
+    return [draw.randrange(1, 1 << 30) for _ in range(count)]
