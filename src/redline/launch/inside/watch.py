@@ -77,9 +77,9 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> Job
     """None where no change is tried."""
     if not context.settings.on_trial:
         return None
-    from redline.launch.inside.trial.call_chain import CallChains
-    from redline.launch.inside.trial.lever import JobView
-    from redline.launch.inside.trial.roots import RootModules
+    from redline.launch.inside.levers.call_chain import CallChains
+    from redline.launch.inside.levers.lever import JobView
+    from redline.launch.inside.levers.roots import RootModules
     from redline.launch.inside.trial.trial import JobTrial
 
     roots = RootModules(calls.at_outermost)

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 _PRELOADED = ("jemalloc", "tcmalloc", "mimalloc")
 
