@@ -157,7 +157,7 @@ def _started(command: TrialCommand, settings: Settings, log: IO[bytes], *, is_wa
     repeatable = {"PYTHONHASHSEED": "0"} if settings.numbers else {}
     environment = {**os.environ, **repeatable, **dict(command.environment)}
     for lever in command.levers:
-        environment |= environment_of(parse_lever(lever))
+        environment |= environment_of(parse_lever(lever), environment)
     try:
         return subprocess.Popen(
             command.words if command.python is None else command.python.arguments,

@@ -1,9 +1,12 @@
 """Programs that are started to be compared: with which environment, how failures are told, and what is left of them."""
 
+import importlib.util
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from redline.launch.outside.trial_command import trial_command
 from redline.launch.outside.trial_job import start_trial
@@ -20,6 +23,17 @@ def _script(folder: Path, text: str) -> str:
     path = folder / "job.py"
     path.write_text(text)
     return str(path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_torch_reads_a_setting_that_was_added_to_those_of_the_user(tmp_path: Path) -> None:
+    script = _script(tmp_path, "import torch\nprint(torch._C._accelerator_getAllocatorSettings())")
+    words = ["PYTORCH_ALLOC_CONF=max_split_size_mb:64,expandable_segments:False", sys.executable, script]
+    with start_trial(trial_command(words, ["expandable-segments"], tmp_path), _settings(tmp_path)) as job:
+        ended = job.wait()
+    assert ended
+    assert ended.exit_code == 0
+    assert (tmp_path / "output.txt").read_text() == "max_split_size_mb:64,expandable_segments:True\n"
 
 
 def test_the_error_of_a_job_is_told_not_what_it_printed_last(tmp_path: Path) -> None:

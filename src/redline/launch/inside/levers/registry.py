@@ -16,7 +16,7 @@ from redline.launch.inside.levers.optimizer_kernels import OptimizerKernels
 from redline.launch.inside.levers.script_switch import ScriptSwitch
 from redline.launch.inside.levers.threads import ThreadCount
 from redline.launch.inside.levers.zero_grad import ZeroGradToNone
-from redline.launch.levers import environment_of, parse_lever
+from redline.launch.levers import parse_lever
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,5 +51,5 @@ def make_lever(text: str) -> JobLever:
     """Of a lever as it is written, which was checked before the job began."""
     lever = parse_lever(text)
     if lever.kind.environment:
-        return EnvironmentVariables(environment_of(lever))
+        return EnvironmentVariables(lever)
     return MADE[lever.kind.name](lever.value)
