@@ -47,11 +47,11 @@ def watch(context: ProcessContext) -> None:
         capture.steps_restarted()
 
     if context.settings.numbers:
-        from redline.launch.inside.numbers.job_numbers import JobNumbers
+        from redline.launch.inside.numbers.job_numbers import record_numbers
 
-        JobNumbers(context)
+        record_numbers(context)
     trial = _trial(context, capture, calls)
-    if context.settings.guarded:
+    if context.settings.is_file_guarded:
         from redline.launch.inside.trial.file_guard import guard_torch
 
         guard_torch(torch, partial(capture.notes.tell, "wrote"))
