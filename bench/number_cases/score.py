@@ -13,10 +13,11 @@ from threading import RLock
 from bench.number_cases.case import NumbersCase
 from bench.number_cases.registry import MODELS
 from redline.errors import RedlineError
+from redline.launch.outside.trial_command import TrialCommand, trial_command
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
 from redline.trials.numbers.floors import NumberFloors
-from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.recorded_runs import NumbersReference
 from redline.trials.numbers.run_numbers import RunNumbers
 
 LOSS_CURVES = (0.01, 0.001)
@@ -70,9 +71,9 @@ class _Reference(NumbersReference):
             return super().floors(numerics, fp32=fp32)
 
 
-def _program(model: str, variant: str) -> CheckedProgram:
+def _program(model: str, variant: str) -> TrialCommand:
     known = MODELS[model]
-    return CheckedProgram.typed(known.command(variant), folder=known.script.parent)
+    return trial_command(known.command(variant), folder=known.script.parent)
 
 
 def _scored(references: Mapping[tuple[str, str], _Reference], out: Path, case: NumbersCase) -> NumbersOutcome:

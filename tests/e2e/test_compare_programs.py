@@ -2,11 +2,15 @@
 
 import importlib.util
 import json
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from redline.launch.outside.trial_command import trial_command
+from redline.launch.outside.trial_job import start_trial
+from redline.launch.settings import Settings
 from tests.running import PROGRAMS, TORCHRUN, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -65,15 +69,40 @@ def test_a_lever_that_changes_nothing_is_said_to(tmp_path: Path) -> None:
     assert "Nothing was changed: switch=other: the script never asked for 'other'." in said
 
 
-def test_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    """A file of the user."""
     mine = tmp_path / "checkpoints" / "model.pt"
     mine.parent.mkdir()
     mine.write_bytes(b"precious")
-    code, said = compare(tmp_path, "--with", "switch=slow", "--", TRIED, "--save", "checkpoints/model.pt")
+    return mine
+
+
+@pytest.mark.parametrize("launcher", [(), (*TORCHRUN, "--nproc-per-node=2")])
+def test_files_of_the_user_are_left_alone(tmp_path: Path, precious: Path, launcher: tuple[str, ...]) -> None:
+    saving = (*launcher, TRIED, "--save", "checkpoints/model.pt")
+    code, said = compare(tmp_path, "--with", "switch=slow", "--", *saving)
     assert code == 2, said
-    assert f"it was about to write {mine}" in said
-    assert "--allow-writes" in said
-    assert mine.read_bytes() == b"precious"
+    assert f"it was about to write {precious}" in said
+    assert "let it write nothing, or end by itself before that, or allow it (--allow-writes)" in said
+    assert precious.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(("save_at", "helps"), [(15, ", end it before (--steps 16), or"), (11, ", or")])
+def test_processes_may_end_before_they_write_if_enough_steps_are_left(
+    tmp_path: Path, precious: Path, save_at: int, helps: str
+) -> None:
+    saving = (sys.executable, str(TRIED), "--save", "checkpoints/model.pt", "--save-at", str(save_at))
+    code, said = compare(tmp_path, "--a", shlex.join(saving), "--b", f"{sys.executable} {TRIED}")
+    assert code == 2, said
+    assert f"let it write nothing{helps} allow it (--allow-writes)" in said
+    settings = Settings({"capture": False, "on_trial": True, "timed_after_s": 0.0})
+    with start_trial(trial_command(saving, folder=tmp_path), settings) as job:
+        job.end_after(save_at + 1)  # as it was advised to
+        ended = job.wait()
+        assert ended
+        assert (ended.exit_code, job.steps()) == (0, save_at + 1)
+    assert precious.read_bytes() == b"precious"
 
 
 def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:

@@ -4,22 +4,22 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from redline.errors import InputError
+from redline.launch.outside.trial_command import TrialCommand, trial_command
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
 from redline.trials.numbers.kept_runs import check_kept, record_numbers
-from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.recorded_runs import NumbersReference
 from tests.running import PROGRAMS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+QUIET = ("OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "TORCH_CPP_LOG_LEVEL=ERROR")
 CLAIMS = {
     "doubled": Numerics.REASSOCIATION,
     "bf16": Numerics.LOWER_PRECISION,
@@ -32,12 +32,12 @@ CLAIMS = {
 Results = Mapping[str, Future[NumbersResult]]
 
 
-def program(folder: Path, change: str) -> CheckedProgram:
+def program(folder: Path, change: str) -> TrialCommand:
     ranks = change in ("ddp", "fsdp")
     flags = [] if change == "same" else ["--ranks", change] if ranks else [f"--{change}"]
     script = folder / "broken.py" if change == "broken" else PROGRAMS / "checked.py"
     words = (*(TORCHRUN if ranks else ()), str(script), *flags)
-    return CheckedProgram.typed(words, environment=QUIET, folder=folder, allow_writes=True)
+    return trial_command([*QUIET, *words], folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(folder: Path) -> Results:
     """All candidates of one reference, which runs once, and three times for each floor; several at a time."""
     home = folder / "home"
-    reference = NumbersReference(program(home, "same"), folder / "runs", parallel=3)
+    reference = NumbersReference(program(home, "same"), folder / "runs", parallel=3, allow_writes=True)
     reference.floors(Numerics.REASSOCIATION)
     with ThreadPoolExecutor(3) as pool:
         return {
@@ -118,9 +118,11 @@ def test_files_of_the_user_are_not_touched_and_what_lies_in_folders_is_told(resu
 
 
 def test_a_program_that_would_write_to_files_of_the_user_is_stopped(folder: Path, tmp_path: Path) -> None:
-    guarded = replace(program(folder / "home", "doubled"), allow_writes=False)
-    with pytest.raises(InputError, match=r"it was about to write .*checkpoints/model.pt, and it is run several times"):
-        NumbersReference(guarded, tmp_path).recorded()
+    told = (
+        r"it was about to write .*checkpoints/model.pt, and it is run several times; let it write nothing in its firs"
+    )
+    with pytest.raises(InputError, match=told):
+        NumbersReference(program(folder / "home", "doubled"), tmp_path).recorded()
 
 
 def test_kept_runs_are_checked_later(results: Results, folder: Path, tmp_path: Path) -> None:

@@ -146,11 +146,12 @@ def _record_numbers(options: argparse.Namespace, job: Command) -> int:
     """A few steps of the job by value, instead of watching it."""
     from pathlib import Path
 
+    from redline.launch.outside.trial_command import TrialCommand
     from redline.numerics import Numerics
     from redline.trials.numbers.kept_runs import record_numbers
-    from redline.trials.numbers.recorded_runs import CheckedProgram
 
-    known = record_numbers(CheckedProgram(command=job), Path(options.numbers), floors=[Numerics.REASSOCIATION])
+    typed = TrialCommand(words=tuple(options.job), python=job)
+    known = record_numbers(typed, Path(options.numbers), floors=[Numerics.REASSOCIATION])
     if not options.quiet:
         _say(f"the numbers of {known.steps} steps are in {options.numbers}\n")
         _say(f"next: redline compare --numbers-only {quoted([options.numbers])} OTHER\n")

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from redline.errors import UsageError
 from redline.numerics import Numerics
 
+TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _NUMBER = "N"
 _OF_ENVIRONMENT = "env:"
 
@@ -23,6 +27,7 @@ class LeverKind:
     default: str = ""  # the value where none is given; "" where one must be given
     findings: tuple[str, ...] = ()  # whose fix it is
     environment: tuple[tuple[str, str], ...] = ()  # variables, for a change that is made there; `{}` is the value
+    added_to: tuple[str, ...] = ()  # names of a variable that holds several settings; the first that is set is read
 
 
 @dataclass(frozen=True)
@@ -216,6 +221,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         findings=("RL-M01",),
         environment=(("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),),
+        added_to=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
     ),
     LeverKind(
         name="env:NAME",
@@ -246,9 +252,18 @@ def parse_lever(text: str) -> Lever:
     return Lever(kind, value)
 
 
-def environment_of(lever: Lever) -> dict[str, str]:
+def environment_of(lever: Lever, inherited: Mapping[str, str]) -> dict[str, str]:
     """The variables that a process must begin with to have this change; none for one that is made inside of it."""
-    return {name: value.format(lever.value) for name, value in lever.kind.environment}
+    variables = {name: value.format(lever.value) for name, value in lever.kind.environment}
+    name = next((name for name in lever.kind.added_to if name in inherited), None)
+    return variables if name is None else {name: _added(inherited[name], *variables.values())}
+
+
+def _added(settings: str, setting: str) -> str:
+    """To `key:value,key:value`; other values of the same key are gone."""
+    key = setting.partition(":")[0]
+    others = [part for part in settings.split(",") if part.strip() and part.partition(":")[0].strip() != key]
+    return ",".join([*others, setting])
 
 
 def _of_environment(name: str, value: str, *, is_given: bool) -> Lever:

@@ -56,6 +56,11 @@ class Settings:
         for name, value in values.items():
             setattr(self, name, value)
 
+    @property
+    def is_file_guarded(self) -> bool:
+        """Whether it matters what the job writes: it must not, or what it wrote is told with its numbers."""
+        return bool(self.guarded or self.numbers)
+
     def to_text(self) -> str:
         return json.dumps(vars(self), separators=(",", ":"))
 

@@ -1,14 +1,14 @@
 """Times programs in turns: levers in blocks inside one process, everything else in pairs of processes."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from statistics import fmean
 
 from redline.errors import InputError
-from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
-from redline.launch.outside.trial_job import Finished, TimedCommand, TrialJob
+from redline.launch.outside.trial_command import TrialCommand
+from redline.launch.outside.trial_job import Finished, TrialJob, start_trial
 from redline.launch.settings import Settings
 from redline.trials.step_blocks import BlockTimer
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs, decided
@@ -18,7 +18,7 @@ _PROCESS_WARM_UP = 10  # first steps of a process that do not count, where whole
 _LEAST_STEPS = 3  # of a process that count
 
 
-def try_lever(command: TimedCommand, options: TrialOptions, tell: Tell = lambda decision: None) -> TrialResult:
+def try_lever(command: TrialCommand, options: TrialOptions, tell: Tell = lambda decision: None) -> TrialResult:
     """Switch the levers of the command on and off inside its processes, block by block."""
     trial = TrialPairs(options, tell)
     jobs = _Jobs(options, trial)
@@ -35,9 +35,11 @@ def try_lever(command: TimedCommand, options: TrialOptions, tell: Tell = lambda 
 
     while not trial.stopped:
         seed, before = seeds.randrange(1, 1 << 30), len(trial.pairs)
-        with make_scratch(Path.cwd()) as folder, jobs.started(command, folder, seed) as job:
+        with jobs.started(command, seed) as job:
             timer = BlockTimer(job, seed, goes_on, trial.add)
-            jobs.wait(job, timer.look)
+            ended = jobs.wait(job, timer.look)
+            if ended is not None:
+                _raise_if_failed(job, ended, "let it write nothing, or end by itself before that")
             steps += job.steps()
             kept, ranks = timer.kept, max(len(job.ranks()), 1)
             if not trial.stopped and len(trial.pairs) == before:  # otherwise another one may go on where it ended
@@ -58,7 +60,7 @@ def try_lever(command: TimedCommand, options: TrialOptions, tell: Tell = lambda 
 
 
 def try_commands(
-    before: TimedCommand, after: TimedCommand, options: TrialOptions, tell: Tell = lambda decision: None
+    before: TrialCommand, after: TrialCommand, options: TrialOptions, tell: Tell = lambda decision: None
 ) -> TrialResult:
     """Run whole processes of both in pairs, in random order; one of each first, so that caches are warm."""
     trial = TrialPairs(options, tell)
@@ -89,7 +91,7 @@ def try_commands(
     )
 
 
-def _with_levers(command: TimedCommand) -> str:
+def _with_levers(command: TrialCommand) -> str:
     return f"{command} with {' '.join(command.levers)}" if command.levers else str(command)
 
 
@@ -118,13 +120,11 @@ class _Jobs:
         self._trial = trial
         self.processes = 0
 
-    def started(self, command: TimedCommand, folder: Path, seed: int = 0) -> TrialJob:
+    def started(self, command: TrialCommand, seed: int = 0) -> AbstractContextManager[TrialJob]:
+        """With its levers switched on and off in blocks where there is a seed for that."""
         self.processes += 1
         settings = Settings({"capture": False, "on_trial": True, "block_seed": seed, "timed_after_s": 0.0})
-        if not self._options.allow_writes:
-            settings.guarded = tuple(map(str, guarded_folders(command, Path.cwd())))
-            settings.scratch = str(folder)
-        return TrialJob(command, settings, folder)
+        return start_trial(command, settings, allow_writes=self._options.allow_writes)
 
     def wait(self, job: TrialJob, look: Callable[[], None] = lambda: None) -> Finished | None:
         """None where the time was spent before it ended; it is ended then."""
@@ -133,17 +133,30 @@ class _Jobs:
             self._trial.stopped = Stopped.TIME_SPENT
             return None
         self._trial.used_cpu(ended.cpu_s)
-        job.raise_if_failed()
         return ended
 
-    def run(self, command: TimedCommand) -> _Run:
+    def run(self, command: TrialCommand) -> _Run:
         """A whole process, up to the last step that is asked for."""
-        with make_scratch(Path.cwd()) as folder, self.started(command, folder) as job:
+        with self.started(command) as job:
             job.end_after(self._options.steps)
             ended = self.wait(job)
             if ended is None:
                 raise InputError(f"{command}: it did not end within the time of the trial; give it fewer steps")
+            _raise_if_failed(job, ended, _before_it_writes(job.steps()))
             return _Run(ended=ended, step_s=_step_s(job), ranks=max(len(job.ranks()), 1), levers=_outcomes(job))
+
+
+def _before_it_writes(steps: int) -> str:
+    """What to do about a file that a process would write after so many steps: it may end before, if enough count."""
+    is_enough = steps >= _PROCESS_WARM_UP + _LEAST_STEPS
+    return f"let it write nothing, end it before (`steps={steps}`)" if is_enough else "let it write nothing"
+
+
+def _raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
+    """A job that ended in another way than it should is no measurement."""
+    if ended.exit_code:
+        job.raise_if_it_wrote(otherwise)
+        raise InputError(f"{job.command}: it ended with {ended.exit_code}: {job.last_error()}")
 
 
 def _step_s(job: TrialJob) -> float | None:

@@ -5,14 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from redline.errors import UsageError
-from redline.launch.levers import environment_of, parse_lever
+from redline.launch.levers import parse_lever
 from redline.launch.number_check import STEPS
-from redline.launch.outside.trial_job import TimedCommand
+from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.report.trial.trial_report import TrialReport
 from redline.trials.numbers.check import check_numbers
 from redline.trials.numbers.kept_runs import check_kept
-from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.recorded_runs import NumbersReference
 from redline.verbs.compare_programs import Program, command_of
 
 _BY_STRICTNESS = (Numerics.BITWISE, Numerics.REASSOCIATION, Numerics.LOWER_PRECISION)
@@ -38,8 +38,9 @@ def compare_numbers(
     chosen = tuple(str(parse_lever(text)) for text in levers)
     changed = command_of(before, chosen) if after is None else command_of(after)
     with TemporaryDirectory(prefix="redline-numbers-") as folder:
-        reference = NumbersReference(_checked(command_of(before), allow_writes), Path(folder), steps=steps)
-        numbers = check_numbers(reference, _checked(changed, allow_writes), claimed=claimed)
+        unchanged = _checkable(command_of(before))
+        reference = NumbersReference(unchanged, Path(folder), steps=steps, allow_writes=allow_writes)
+        numbers = check_numbers(reference, _checkable(changed), claimed=claimed)
         return TrialReport(trial=None, numbers=numbers)
 
 
@@ -62,13 +63,7 @@ def claim_of(claims: Numerics | str | None, levers: Sequence[str]) -> Numerics:
     return max([Numerics.REASSOCIATION, *provable], key=_BY_STRICTNESS.index)
 
 
-def _checked(command: TimedCommand, allow_writes: bool) -> CheckedProgram:
+def _checkable(command: TrialCommand) -> TrialCommand:
     if command.python is None:
         raise UsageError(f"compare: numbers are those of a Python program: {command.why_unwatched}")
-    of_levers = {name: value for text in command.levers for name, value in environment_of(parse_lever(text)).items()}
-    return CheckedProgram(
-        command=command.python,
-        levers=command.levers,
-        environment={**dict(command.environment), **of_levers},
-        allow_writes=allow_writes,
-    )
+    return command

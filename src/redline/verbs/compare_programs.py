@@ -6,7 +6,7 @@ from itertools import count
 
 from redline.errors import UsageError
 from redline.launch.levers import parse_lever
-from redline.launch.outside.trial_job import TimedCommand, timed_command
+from redline.launch.outside.trial_command import TrialCommand, trial_command
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.trial.trial_report import TrialReport
 from redline.trials.decision import Decision
@@ -50,5 +50,5 @@ def compare_programs(
     return TrialReport(trial=try_commands(command_of(before), changed, chosen, tell))
 
 
-def command_of(program: Program, levers: tuple[str, ...] = ()) -> TimedCommand:
-    return timed_command(shlex.split(program) if isinstance(program, str) else program, levers)
+def command_of(program: Program, levers: tuple[str, ...] = ()) -> TrialCommand:
+    return trial_command(shlex.split(program) if isinstance(program, str) else program, levers)

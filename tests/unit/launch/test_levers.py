@@ -9,6 +9,7 @@ from redline.findings.registry import RULES
 from redline.launch.levers import KINDS, environment_of, parse_lever
 from tests.conftest import ROOT
 
+GROWING = "expandable_segments:True"
 PAGE = ROOT / "docs" / "reference" / "levers.md"
 
 
@@ -48,11 +49,43 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
 
 
 def test_variables_of_the_environment() -> None:
-    assert environment_of(parse_lever("malloc-arenas=2")) == {"MALLOC_ARENA_MAX": "2"}
-    assert environment_of(parse_lever("omp-wait")) == {"OMP_WAIT_POLICY": "passive"}
-    assert environment_of(parse_lever("env:A=b=c")) == {"A": "b=c"}
-    assert environment_of(parse_lever("env:EMPTY=")) == {"EMPTY": ""}
-    assert environment_of(parse_lever("fused")) == {}
+    assert environment_of(parse_lever("malloc-arenas=2"), {}) == {"MALLOC_ARENA_MAX": "2"}
+    assert environment_of(parse_lever("omp-wait"), {}) == {"OMP_WAIT_POLICY": "passive"}
+    assert environment_of(parse_lever("env:A=b=c"), {}) == {"A": "b=c"}
+    assert environment_of(parse_lever("env:EMPTY="), {}) == {"EMPTY": ""}
+    assert environment_of(parse_lever("fused"), {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("inherited", "expected"),
+    [
+        ({}, {"PYTORCH_CUDA_ALLOC_CONF": GROWING}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": ""}, {"PYTORCH_CUDA_ALLOC_CONF": GROWING}),
+        (
+            {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64"},
+            {"PYTORCH_CUDA_ALLOC_CONF": f"roundup_power2_divisions:[256:1,>:4], max_split_size_mb:64,{GROWING}"},
+        ),
+        (
+            {"PYTORCH_ALLOC_CONF": "expandable_segments:False,max_split_size_mb:64, expandable_segments : False"},
+            {"PYTORCH_ALLOC_CONF": f"max_split_size_mb:64,{GROWING}"},
+        ),
+        (
+            {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64", "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"},
+            {"PYTORCH_CUDA_ALLOC_CONF": f"max_split_size_mb:32,{GROWING}"},  # torch reads no other
+        ),
+    ],
+)
+def test_settings_of_the_allocator_are_added_to(inherited: dict[str, str], expected: dict[str, str]) -> None:
+    lever = parse_lever("expandable-segments")
+    assert environment_of(lever, inherited) == expected
+    assert environment_of(lever, {**inherited, **expected}) == expected
+
+
+def test_a_variable_that_the_user_names_is_replaced() -> None:
+    inherited = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}
+    assert environment_of(parse_lever(f"env:PYTORCH_ALLOC_CONF={GROWING}"), inherited) == {
+        "PYTORCH_ALLOC_CONF": GROWING
+    }
 
 
 def test_findings_are_those_that_there_are() -> None:

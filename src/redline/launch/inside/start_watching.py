@@ -34,7 +34,7 @@ def begin(text: str) -> None:
     """
     settings = Settings.from_text(text)
     context = None if settings.offspring else _arrive(settings)
-    if settings.guarded:
+    if settings.is_file_guarded:
         _guard(settings, context)
     if settings.follow:
         follow(settings)

@@ -47,11 +47,11 @@ def watch(context: ProcessContext) -> None:
         capture.steps_restarted()
 
     if context.settings.numbers:
-        from redline.launch.inside.numbers.job_numbers import JobNumbers
+        from redline.launch.inside.numbers.job_numbers import record_numbers
 
-        JobNumbers(context)
+        record_numbers(context)
     trial = _trial(context, capture, calls)
-    if context.settings.guarded:
+    if context.settings.is_file_guarded:
         from redline.launch.inside.trial.file_guard import guard_torch
 
         guard_torch(torch, partial(capture.notes.tell, "wrote"))
@@ -77,9 +77,9 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> Job
     """None where no change is tried."""
     if not context.settings.on_trial:
         return None
-    from redline.launch.inside.trial.call_chain import CallChains
-    from redline.launch.inside.trial.lever import JobView
-    from redline.launch.inside.trial.roots import RootModules
+    from redline.launch.inside.levers.call_chain import CallChains
+    from redline.launch.inside.levers.lever import JobView
+    from redline.launch.inside.levers.roots import RootModules
     from redline.launch.inside.trial.trial import JobTrial
 
     roots = RootModules(calls.at_outermost)

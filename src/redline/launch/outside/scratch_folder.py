@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from redline.launch.outside.trial_job import TimedCommand
+from redline.launch.outside.trial_command import TrialCommand
 
 _COPIED_BYTES = 1 << 20  # of a file at most: logs and tables of results, not data
 
 
-def guarded_folders(command: TimedCommand, working: Path) -> list[Path]:
+def guarded_folders(command: TrialCommand) -> list[Path]:
     """Where a job that is started many times must not write: the user's folder, and that of the script."""
-    script = Path(command.python.script) if command.python else None
-    folders = [working, *([script.parent] if script and script.is_file() else [])]
+    script = command.folder / command.python.script if command.python else None
+    folders = [command.folder, *([script.parent] if script and script.is_file() else [])]
     return list(dict.fromkeys(folder.resolve() for folder in folders))
 
 

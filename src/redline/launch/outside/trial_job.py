@@ -1,136 +1,65 @@
-"""Starts a job that is timed, quietly and in a folder of its own, and ends it when enough is known."""
+"""Starts a program that is compared, quietly and in a folder of its own, and ends it when enough is known."""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
-import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
+from typing import IO
 
 from redline.errors import InputError, UsageError
-from redline.launch.inside.trial.file_guard import EXIT_CODE as FILE_GUARD_EXIT
 from redline.launch.levers import environment_of, parse_lever
-from redline.launch.outside.command import Command, command
-from redline.launch.outside.command_line import understood
+from redline.launch.outside.command import Command
+from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
 from redline.launch.outside.supervise import facts_of, make_shared_state
+from redline.launch.outside.trial_command import TrialCommand
 from redline.launch.settings import Settings, environment_for
 from redline.launch.shared_state import LAST_STEP, PID, RANK, STEPS, ProcessSlot, SharedState
 
 _TICK_S = 0.02
 _GRACE_S = 5.0  # that a job gets to end after SIGTERM
+_OFFSPRING = 64  # ranks that a script may start by itself
 _LOG_BYTES = 64 << 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedCommand:
-    """What is started, and with which changes."""
-
-    words: tuple[str, ...]  # as they were typed, without the environment
-    environment: tuple[tuple[str, str], ...] = ()  # in addition to that of this process
-    levers: tuple[str, ...] = ()
-    python: Command | None = None  # None where it cannot be watched: then it has no steps
-    why_unwatched: str = ""
-
-    def __str__(self) -> str:
-        return shlex.join([*(f"{name}={value}" for name, value in self.environment), *self.words])
-
-
-def timed_command(words: Sequence[str], levers: Sequence[str] = ()) -> TimedCommand:
-    """Of a command line that may begin with settings of the environment."""
-    rest = list(words)
-    environment: list[tuple[str, str]] = []
-    while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
-        name, _, value = rest.pop(0).partition("=")
-        environment.append((name, value))
-    if not rest:
-        raise UsageError("compare: which command? a program is a command line, such as 'python train.py'")
-    python, why = _python_command(tuple(rest))
-    return TimedCommand(
-        words=tuple(rest), environment=tuple(environment), levers=tuple(levers), python=python, why_unwatched=why
-    )
-
-
-def _python_command(words: tuple[str, ...]) -> tuple[Command | None, str]:
-    """How it is started so that it can be watched; None, and why not, where it cannot be."""
-    try:
-        typed = understood((), words)
-        found = command(typed.torchrun, typed.job, typed.of_python)
-    except UsageError as error:
-        return None, str(error).removeprefix("run: ")
-    return (None, f"python {found.blind} cannot be watched") if found.blind else (found, "")
+_MOST_LETTERS = 300
+_ERROR = re.compile(r"(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How a job that was timed ended."""
+    """How a job ended."""
 
     exit_code: int  # negative for a signal
     wall_s: float
-    cpu_s: float  # of all its processes
+    cpu_s: float  # of all its processes, where no other job ran meanwhile
 
 
 class TrialJob:
-    """One run of a command. As a context it never leaves a process behind."""
+    """One run of a command."""
 
-    def __init__(self, started: TimedCommand, settings: Settings, folder: Path) -> None:
-        self.command = started
-        self._settings = settings
-        self._log = TemporaryFile()  # noqa: SIM115 (closed when the job is over)
-        self._folder = folder
-        self.shared: SharedState | None = None
-        self.ended: Finished | None = None
-
-    def __enter__(self) -> TrialJob:
-        python = self.command.python
-        environment = {**os.environ, **dict(self.command.environment)}
-        for lever in self.command.levers:
-            environment |= environment_of(parse_lever(lever))
-        if python is not None:
-            self._tell(python)
-            if self.shared is not None:
-                environment = environment_for(environment, self._settings)
-        self._cpu_s = _children_cpu_s()
-        self._started_s = time.perf_counter()
-        try:
-            self._process = subprocess.Popen(
-                self.command.words if python is None else python.arguments,
-                env=environment,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-            )
-        except OSError as error:
-            raise UsageError(f"compare: {self.command.words[0]}: {error.strerror}") from None
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self,
+        command: TrialCommand,
+        process: subprocess.Popen[bytes],
+        shared: SharedState | None,
+        log: IO[bytes],
+        started_s: float,
     ) -> None:
-        if self.ended is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._log.close()
-
-    def _tell(self, python: Command) -> None:
-        settings = self._settings
-        self.shared = make_shared_state(python.processes)
-        if self.shared is not None:
-            settings.board, settings.slots = self.shared.path, self.shared.slots
-            settings.elastic, settings.local_size = python.elastic, python.processes
-            settings.levers = self.command.levers
+        self.command = command
+        self.shared = shared  # None where it is not watched
+        self.ended: Finished | None = None
+        self._process = process
+        self._log = log
+        self._cpu_s = _children_cpu_s()
+        self._started_s = started_s
 
     def wait(self, look: Callable[[], None] = lambda: None, until_s: float = inf) -> Finished | None:
         """Until it has ended, looking from time to time; None where that was not before this time of `perf_counter`."""
@@ -169,22 +98,92 @@ class TrialJob:
         slots = self.ranks()
         return facts_of(slots[0]) if slots else {}
 
-    def raise_if_failed(self) -> None:
-        """A job that ended in another way than it should is no measurement."""
-        if self.ended is None or not self.ended.exit_code:
-            return
-        wrote = self.facts().get("wrote")
-        if wrote and self.ended.exit_code == FILE_GUARD_EXIT:
+    def raise_if_it_wrote(self, otherwise: str) -> None:
+        """It was ended before it wrote to a file of the user, who can do `otherwise`."""
+        wrote = next((facts["wrote"] for facts in map(facts_of, self.ranks()) if facts.get("wrote")), None)
+        if wrote is not None:
             raise InputError(
-                f"{self.command}: it was about to write {wrote} after {self.steps()} steps, and it is run many times; "
-                "let it write nothing, end it before (`steps=...`), or allow it (`allow_writes=True`)"
+                f"{self.command}: it was about to write {wrote}, and it is run several times; "
+                f"{otherwise}, or allow it (`allow_writes=True`)"
             )
-        raise InputError(f"{self.command}: it ended with {self.ended.exit_code}: {self._last_line()}")
 
-    def _last_line(self) -> str:
+    def last_error(self) -> str:
+        """The last line of a traceback; else the last line."""
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else "it said nothing"
+        lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        for line in reversed(lines):
+            told = _ERROR.fullmatch(line)
+            if told and "ChildFailedError" not in line:
+                return told[1][:_MOST_LETTERS]
+        return lines[-1][:_MOST_LETTERS] if lines else "it said nothing"
+
+
+@contextmanager
+def start_trial(command: TrialCommand, settings: Settings, *, allow_writes: bool = False) -> Iterator[TrialJob]:
+    """A job with these settings. Nothing of it is left afterwards but its output, where `settings.folder` is given."""
+    with make_scratch(command.folder) as scratch, _log(settings.folder) as log:
+        settings.scratch = str(scratch)
+        settings.guarded = () if allow_writes else tuple(map(str, guarded_folders(command)))
+        settings.levers = command.levers
+        shared = _shared(command.python, settings)
+        started_s = time.perf_counter()
+        try:
+            process = _started(command, settings, log, is_watched=shared is not None)
+            try:
+                yield TrialJob(command, process, shared, log, started_s)
+            finally:
+                _end(process, is_alone=bool(settings.numbers))
+        finally:
+            if shared is not None:
+                shared.close()
+
+
+def _log(folder: str) -> IO[bytes]:
+    return Path(folder, "output.txt").open("w+b") if folder else TemporaryFile()
+
+
+def _shared(python: Command | None, settings: Settings) -> SharedState | None:
+    """The memory through which its processes tell what they do; None where it cannot be watched."""
+    if python is None:
+        return None
+    shared = make_shared_state(python.processes + (_OFFSPRING if settings.follow else 0))
+    if shared is not None:
+        settings.board, settings.slots = shared.path, shared.slots
+        settings.elastic, settings.local_size = python.elastic, python.processes
+    return shared
+
+
+def _started(command: TrialCommand, settings: Settings, log: IO[bytes], *, is_watched: bool) -> subprocess.Popen[bytes]:
+    repeatable = {"PYTHONHASHSEED": "0"} if settings.numbers else {}
+    environment = {**os.environ, **repeatable, **dict(command.environment)}
+    for lever in command.levers:
+        environment |= environment_of(parse_lever(lever), environment)
+    try:
+        return subprocess.Popen(
+            command.words if command.python is None else command.python.arguments,
+            env=environment_for(environment, settings) if is_watched else environment,
+            cwd=settings.scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # So that all it started can be ended with it. Not where it is timed: cores are shared among sessions.
+            start_new_session=bool(settings.numbers),
+        )
+    except OSError as error:
+        raise UsageError(f"compare: {command.words[0]}: {error.strerror}") from None
+
+
+def _end(process: subprocess.Popen[bytes], *, is_alone: bool) -> None:
+    """Without a process that is left, as far as those of its session are."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+    if is_alone:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
 
 
 def _children_cpu_s() -> float:

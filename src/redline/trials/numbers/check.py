@@ -7,11 +7,12 @@ from typing import Protocol
 
 from redline.errors import InputError
 from redline.launch.number_check import KINDS
+from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.trials.numbers.differences import compare_runs
 from redline.trials.numbers.floors import NumberFloors
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation, curves, judge
-from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference
+from redline.trials.numbers.recorded_runs import NumbersReference
 from redline.trials.numbers.run_numbers import RunNumbers
 
 _CLASSES = (Numerics.BITWISE, Numerics.REASSOCIATION, Numerics.LOWER_PRECISION, Numerics.SEMANTICS)
@@ -58,7 +59,7 @@ class NumbersSource(Protocol):
 
 
 def check_numbers(
-    reference: NumbersReference, candidate: CheckedProgram, *, claimed: Numerics = Numerics.REASSOCIATION
+    reference: NumbersReference, candidate: TrialCommand, *, claimed: Numerics = Numerics.REASSOCIATION
 ) -> NumbersResult:
     """Run what has to be run, one program after the other. InputError where one of them fails."""
     return check_source(_Started(reference, candidate), claimed)
@@ -69,7 +70,7 @@ class _Started:
     """Programs that are started when their numbers are asked for."""
 
     known: NumbersReference
-    program: CheckedProgram
+    program: TrialCommand
 
     def reference(self, *, fp32: bool) -> RunNumbers:
         return self.known.recorded(fp32=fp32)

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from redline.errors import InputError
 from redline.launch.number_check import STEPS
+from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_source
 from redline.trials.numbers.floors import PERTURBED_RUNS, NumberFloors, floors_of
-from redline.trials.numbers.recorded_runs import CheckedProgram, NumbersReference, folder_name
+from redline.trials.numbers.recorded_runs import NumbersReference, folder_name
 from redline.trials.numbers.run_numbers import RunNumbers, read_run
 
 
 def record_numbers(
-    program: CheckedProgram, folder: Path, *, floors: Sequence[Numerics] = (), steps: int = STEPS, seed: int = 0
+    program: TrialCommand, folder: Path, *, floors: Sequence[Numerics] = (), steps: int = STEPS, seed: int = 0
 ) -> RunNumbers:
     """Record a program for later; with `floors` of these classes others can be judged against it."""
     if folder.exists() and any(folder.iterdir()):

@@ -1,5 +1,6 @@
 """Ends a trial before it writes to the user's files: a script that is run many times must leave them as they are.
 
+What it writes elsewhere is known afterwards.
 Python tells of files that it opens, renames or removes. Libraries in C++ and Rust do not, so torch.save and safetensors
 are asked about their files before they write. Not seen: what other programs do that the script starts, and libraries
 that write by themselves, such as HDF5 or SQLite.
@@ -8,6 +9,7 @@ that write by themselves, such as HDF5 or SQLite.
 from __future__ import annotations
 
 import os
+import pathlib
 import sys
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 EXIT_CODE = 3
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _OF_THE_SYSTEM = ("/dev", "/proc", "/sys")
+_OF_TORCH = ("/torchinductor_", "/torchelastic_")  # in folders for temporary files
+_MOST_KNOWN = 100
 
 # Events of Python, with the places of their paths and of the folder that each path is relative to.
 _ENTRIES: dict[str, tuple[tuple[int, int], ...]] = {
@@ -57,13 +61,21 @@ class FileGuard:
         is_inside = any(_is_in(temporary, folder) and temporary != folder for folder in self._guarded)
         own = [os.path.realpath(folder) for folder in allowed if folder]
         self._allowed = [*own, *_OF_THE_SYSTEM, *([temporary] if is_inside else [])]
+        self._elsewhere: dict[str, None] = {}
         self._pid = os.getpid()
         self.tell = tell  # None where nobody would hear it
 
     def check(self, path: object) -> None:
         """Before something is written to the file that this path leads to."""
-        if not isinstance(path, int):
-            self._refuse_if_guarded(path, os.path.realpath)
+        if isinstance(path, int):
+            return
+        found = self._refuse_if_guarded(path, os.path.realpath)
+        if found and len(self._elsewhere) < _MOST_KNOWN and os.getpid() == self._pid and not self._is_known(found):
+            self._elsewhere[found] = None
+
+    def written_elsewhere(self) -> list[str]:
+        """Files outside of all folders that it was given. Those that are gone were a library's trials where it may."""
+        return [path for path in sorted(self._elsewhere) if pathlib.Path(path).exists()]
 
     def heard(self, event: str, args: tuple[Any, ...]) -> None:
         """What Python is about to do."""
@@ -94,17 +106,25 @@ class FileGuard:
         *,
         fails_if_there: bool = False,
         fails_if_not: bool = False,
-    ) -> None:
+    ) -> str:
+        """Where it leads to."""
         try:
             found = located(os.fsdecode(path))
         except (TypeError, ValueError, OSError):  # the script has it wrong, and will hear it from Python
-            return
+            return ""
         is_there = os.path.lexists(found)
         if self._is_guarded(found) and not (fails_if_there if is_there else fails_if_not):
             self._refuse(found)
+        return found
+
+    def _is_allowed(self, found: str) -> bool:
+        return any(_is_in(found, folder) for folder in self._allowed)
+
+    def _is_known(self, found: str) -> bool:
+        return self._is_allowed(found) or _is_cache(found) or any(name in found for name in _OF_TORCH)
 
     def _is_guarded(self, found: str) -> bool:
-        if any(_is_in(found, folder) for folder in self._allowed):
+        if self._is_allowed(found):
             return False
         return any(_is_in(found, folder) and not _is_cache(found[len(folder) :]) for folder in self._guarded)
 

@@ -8,16 +8,16 @@ import sys
 
 from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
-from redline.launch.inside.trial.guarded_lever import GuardedLever
+from redline.launch.inside.levers.guarded_lever import GuardedLever
 from redline.launch.process import peak_bytes
 from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, LEFT, PEAK_BYTES, PLANNED_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from redline.launch.inside.levers.lever import JobView
+    from redline.launch.inside.levers.roots import RootModules
     from redline.launch.inside.notes import Notes
     from redline.launch.inside.process_context import ProcessContext
-    from redline.launch.inside.trial.lever import JobView
-    from redline.launch.inside.trial.roots import RootModules
 
 
 class JobTrial:

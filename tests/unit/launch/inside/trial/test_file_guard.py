@@ -1,6 +1,7 @@
 """The user's files while a script is on trial: nothing is written to them, and the trial ends where it would be."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,18 @@ def test_the_folder_for_temporary_files_may_be_written_where_it_lies_inside(
     assert refused == []
     guard.check(tmp_path / "file")
     assert refused == [str(tmp_path / "file")]
+
+
+def test_files_elsewhere_are_known_afterwards(tmp_path: Path) -> None:
+    guard = FileGuard([str(tmp_path / "guarded")], [str(tmp_path / "scratch")], None)
+    names = ("results/model.pt", "scratch/new.txt", ".cache/kernel", "torchinductor_me/code.so")
+    for path in (tmp_path / name for name in names):
+        path.parent.mkdir()
+        path.touch()
+        guard.heard("open", (str(path), "w", os.O_WRONLY))
+    guard.check(tmp_path / "gone.txt")
+    guard.heard("open", (str(tmp_path / "results" / "model.pt"), "r", os.O_RDONLY))
+    assert guard.written_elsewhere() == [str(tmp_path / "results" / "model.pt")]
 
 
 def test_a_scratch_folder_is_removed_and_what_it_links_to_stays(original: Path) -> None:

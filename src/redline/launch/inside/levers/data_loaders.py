@@ -11,8 +11,8 @@ from weakref import WeakSet
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from redline.launch.inside.trial.constructor import change_arguments
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.constructor import change_arguments
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

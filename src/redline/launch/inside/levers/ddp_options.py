@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from redline.launch.inside.trial.constructor import change_arguments
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.constructor import change_arguments
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

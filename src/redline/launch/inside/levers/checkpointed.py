@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from redline.launch.inside.trial.call_chain import CHECKPOINT
-from redline.launch.inside.trial.lever import JobView, LeverEffect
-from redline.launch.inside.trial.repeated_blocks import repeated_blocks
-from redline.launch.inside.trial.roots import unwrapped
+from redline.launch.inside.levers.call_chain import CHECKPOINT
+from redline.launch.inside.levers.lever import JobView, LeverEffect
+from redline.launch.inside.levers.repeated_blocks import repeated_blocks
+from redline.launch.inside.levers.roots import unwrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from redline.launch.inside.trial.call_chain import Call, CallChain
+    from redline.launch.inside.levers.call_chain import Call, CallChain
 
 _CACHES = ("past_key_value", "past_key_values", "layer_past", "cache_params")  # a second pass would fill them twice
 

@@ -7,7 +7,7 @@ from functools import wraps
 import torch
 from torch.optim.optimizer import Optimizer
 
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

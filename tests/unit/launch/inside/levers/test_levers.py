@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.launch.block_plan import WARM_UP
-from redline.launch.inside.trial.levers import MADE
+from redline.launch.inside.levers.registry import MADE
 from redline.launch.levers import KINDS
 from tests.trial_jobs import LAST, PLAN, TrialEnd, TrialRunner
 
@@ -323,7 +323,7 @@ def test_autocast_leaves_a_script_alone_that_has_it(jobs: TrialRunner, tmp_path:
 def test_a_lever_that_fails_leaves_the_job_as_it_was(jobs: TrialRunner, untouched: list[str], tmp_path: Path) -> None:
     patched = LOOP.replace(
         "import torch\n",
-        "import torch\nfrom redline.launch.inside.trial import optimizer_kernels\n"
+        "import torch\nfrom redline.launch.inside.levers import optimizer_kernels\n"
         "optimizer_kernels._device_dtype_check_for_fused = lambda *_, **__: 1 / 0\n",
         1,
     )

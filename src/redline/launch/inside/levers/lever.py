@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch.optim.optimizer import Optimizer
 
-    from redline.launch.inside.trial.call_chain import CallChains
+    from redline.launch.inside.levers.call_chain import CallChains
 
     class JobLever(Protocol):
         """One lever in this process."""

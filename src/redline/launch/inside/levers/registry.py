@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from redline.launch.inside.trial.autocast import Autocast
-from redline.launch.inside.trial.channels_last import ChannelsLast
-from redline.launch.inside.trial.checkpointed import CheckpointedBlocks
-from redline.launch.inside.trial.compiled import CompiledModules
-from redline.launch.inside.trial.cudnn_benchmark import CudnnBenchmark
-from redline.launch.inside.trial.data_loaders import LoaderPinning, LoaderPrefetch, LoaderWorkers
-from redline.launch.inside.trial.ddp_options import DdpOption
-from redline.launch.inside.trial.environment_variable import EnvironmentVariables
-from redline.launch.inside.trial.gc_freeze import FrozenGarbage
-from redline.launch.inside.trial.matmul_precision import MatmulPrecision
-from redline.launch.inside.trial.optimizer_kernels import OptimizerKernels
-from redline.launch.inside.trial.script_switch import ScriptSwitch
-from redline.launch.inside.trial.threads import ThreadCount
-from redline.launch.inside.trial.zero_grad import ZeroGradToNone
-from redline.launch.levers import environment_of, parse_lever
+from redline.launch.inside.levers.autocast import Autocast
+from redline.launch.inside.levers.channels_last import ChannelsLast
+from redline.launch.inside.levers.checkpointed import CheckpointedBlocks
+from redline.launch.inside.levers.compiled import CompiledModules
+from redline.launch.inside.levers.cudnn_benchmark import CudnnBenchmark
+from redline.launch.inside.levers.data_loaders import LoaderPinning, LoaderPrefetch, LoaderWorkers
+from redline.launch.inside.levers.ddp_options import DdpOption
+from redline.launch.inside.levers.environment_variable import EnvironmentVariables
+from redline.launch.inside.levers.gc_freeze import FrozenGarbage
+from redline.launch.inside.levers.matmul_precision import MatmulPrecision
+from redline.launch.inside.levers.optimizer_kernels import OptimizerKernels
+from redline.launch.inside.levers.script_switch import ScriptSwitch
+from redline.launch.inside.levers.threads import ThreadCount
+from redline.launch.inside.levers.zero_grad import ZeroGradToNone
+from redline.launch.levers import parse_lever
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redline.launch.inside.trial.lever import JobLever
+    from redline.launch.inside.levers.lever import JobLever
 
 
 MADE: dict[str, Callable[[str], JobLever]] = {
@@ -51,5 +51,5 @@ def make_lever(text: str) -> JobLever:
     """Of a lever as it is written, which was checked before the job began."""
     lever = parse_lever(text)
     if lever.kind.environment:
-        return EnvironmentVariables(environment_of(lever))
+        return EnvironmentVariables(lever)
     return MADE[lever.kind.name](lever.value)

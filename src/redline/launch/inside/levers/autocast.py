@@ -8,15 +8,15 @@ from dataclasses import fields, is_dataclass
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from redline.launch.inside.trial.call_chain import AUTOCAST
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.call_chain import AUTOCAST
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from redline.launch.inside.trial.call_chain import Call, CallChain
+    from redline.launch.inside.levers.call_chain import Call, CallChain
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _MOST_NODES = 20_000  # of the graph of a backward pass, in which operators are looked for that ran so

@@ -6,8 +6,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map
 
-from redline.launch.inside.trial.call_chain import LAYOUT
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.call_chain import LAYOUT
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.launch.inside.trial.call_chain import Call
+    from redline.launch.inside.levers.call_chain import Call
 
 _DIMENSIONS = 4
 

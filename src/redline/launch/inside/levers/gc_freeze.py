@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 _FEW = 10_000  # objects that a collection looks at in a millisecond or less
 

@@ -6,16 +6,22 @@ import os
 
 import torch
 
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
+from redline.launch.levers import environment_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redline.launch.levers import Lever
+
+_OF_CUDA = ("PYTORCH_CUDA_", "PYTORCH_HIP_", "PYTORCH_ALLOC_")
 _PRELOADED = ("jemalloc", "tcmalloc", "mimalloc")
 
 
 class EnvironmentVariables:
     """Proven by what the process began with: libraries read their variables once, whatever the script sets later."""
 
-    def __init__(self, variables: dict[str, str]) -> None:
-        self._variables = variables
+    def __init__(self, lever: Lever) -> None:
+        self._lever = lever
 
     def install(self, job: JobView) -> None:
         """It was done before the process began."""
@@ -25,11 +31,12 @@ class EnvironmentVariables:
 
     def took(self) -> LeverEffect:
         began = _began_with()
-        missing = [name for name, value in self._variables.items() if began.get(name) != value]
+        variables = environment_of(self._lever, began)
+        missing = [name for name, value in variables.items() if began.get(name) != value]
         if missing:
             return LeverEffect(False, f"the process began without {', '.join(missing)}")
-        why_not = _why_not(self._variables, began)
-        what = " ".join(f"{name}={value}" for name, value in self._variables.items())
+        why_not = _why_not(variables, began)
+        what = " ".join(f"{name}={value}" for name, value in variables.items())
         return LeverEffect(not why_not, why_not or what)
 
 
@@ -40,7 +47,7 @@ def _began_with() -> dict[str, str]:
 
 
 def _why_not(variables: dict[str, str], began: dict[str, str]) -> str:
-    if any(name.startswith("PYTORCH_CUDA") for name in variables) and not torch.cuda.is_initialized():
+    if any(name.startswith(_OF_CUDA) for name in variables) and not torch.cuda.is_initialized():
         return "the process uses no CUDA device"
     preloaded = [name for name in _PRELOADED if name in began.get("LD_PRELOAD", "")]
     if preloaded and any(name.startswith("MALLOC_") for name in variables):

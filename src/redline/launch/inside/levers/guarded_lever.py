@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from redline.launch.inside.exception_origin import pass_on, tolerated
-from redline.launch.inside.trial.lever import LeverEffect
-from redline.launch.inside.trial.levers import make_lever
+from redline.launch.inside.levers.lever import LeverEffect
+from redline.launch.inside.levers.registry import make_lever
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from redline.launch.inside.trial.lever import JobLever, JobView
+    from redline.launch.inside.levers.lever import JobLever, JobView
 
 _MOST_LETTERS = 200
 

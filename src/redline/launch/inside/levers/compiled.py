@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from redline.launch.inside.exception_origin import pass_on
-from redline.launch.inside.trial.call_chain import COMPILE
-from redline.launch.inside.trial.lever import JobView, LeverEffect
-from redline.launch.inside.trial.repeated_blocks import repeated_blocks
-from redline.launch.inside.trial.roots import unwrapped
+from redline.launch.inside.levers.call_chain import COMPILE
+from redline.launch.inside.levers.lever import JobView, LeverEffect
+from redline.launch.inside.levers.repeated_blocks import repeated_blocks
+from redline.launch.inside.levers.roots import unwrapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from redline.launch.inside.trial.call_chain import Call, CallChain, CallChains
+    from redline.launch.inside.levers.call_chain import Call, CallChain, CallChains
 
 _MOST_LETTERS = 160
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redline.launch.inside import api
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 
 class ScriptSwitch:

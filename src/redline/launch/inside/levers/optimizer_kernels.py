@@ -17,7 +17,7 @@ from torch.optim.optimizer import (
 )
 
 from redline.launch.inside.compiler import keep_from_compiler
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from redline.launch.inside.trial.lever import JobView, LeverEffect
+from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 _SIZE = 256  # of a product that shows whether anything changes
 

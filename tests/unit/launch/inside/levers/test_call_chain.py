@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from redline.launch.inside.trial.call_chain import AUTOCAST, COMPILE, LAYOUT, CallChains
+from redline.launch.inside.levers.call_chain import AUTOCAST, COMPILE, LAYOUT, CallChains
 
 Call = Callable[..., Any]
 
