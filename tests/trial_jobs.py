@@ -13,7 +13,7 @@ from typing import Any
 
 from redline.launch.block_plan import WARM_UP, BlockPlan
 from redline.launch.settings import Settings, environment_for
-from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, STEPS, SharedState
+from redline.launch.shared_state import BLOCK_STEPS, BLOCK_TURNS, FIRST_BLOCK, LAST_STEP, STEPS, SharedState
 from tests.conftest import ROOT
 from tests.running import TORCHRUN
 
@@ -56,7 +56,7 @@ class _Order:
         words = self._shared.job_words
         words[LAST_STEP] = told.pop("last_step", LAST if plan else 0)
         if plan:
-            words[FIRST_BLOCK], words[BLOCK_STEPS] = plan.first, plan.kept
+            words[FIRST_BLOCK], words[BLOCK_TURNS], words[BLOCK_STEPS] = plan.first, plan.turns, plan.kept
         self.settings = Settings(
             {
                 "board": self._shared.path,

@@ -74,3 +74,7 @@ def _busy(loops: int) -> Iterator[None]:
 def _loop() -> None:
     while True:
         pass
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,12 +1,12 @@
 """Trials in blocks of one process: pairs are recorded in a row and cut where each trial would have ended."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
 
 from bench.trial_times.record import TrialOutcome
-from redline.launch.outside.trial_job import TrialJob, timed_command
+from redline.launch.outside.trial_command import trial_command
+from redline.launch.outside.trial_job import start_trial
 from redline.launch.settings import Settings
 from redline.trials.decision import MOST_PAIRS, TrialVerdict, decide
 from redline.trials.paired_sequence import excludes
@@ -18,27 +18,28 @@ JOB = Path(__file__).with_name("units.py")
 
 def record_trials(extra: int, trials: int, seed: int) -> list[TrialOutcome]:
     """So many trials of one process, one after the other, each with fresh pairs."""
-    command = timed_command(("python", str(JOB), "--switched", str(extra)), ("switch=extra",))
+    command = trial_command((sys.executable, str(JOB), "--switched", str(extra)), ("switch=extra",))
     settings = Settings({"capture": False, "on_trial": True, "block_seed": seed, "timed_after_s": 0.0})
     pairs: list[TimedPair] = []
     outcomes: list[TrialOutcome] = []
 
     def timed(pair: TimedPair) -> bool:
         pairs.append(pair)
-        outcome = ended(pairs, extra, timer.kept)
+        outcome = trial_end(pairs, extra, job.steps() - sum(one.steps for one in outcomes))
         if outcome is not None:
             outcomes.append(outcome)
             pairs.clear()
         return len(outcomes) >= trials
 
-    with TemporaryDirectory() as folder, TrialJob(command, settings, Path(folder)) as job:
+    with start_trial(command, settings) as job:
         timer = BlockTimer(job, seed, lambda _: True, timed)
-        job.wait(timer.look)
-        job.raise_if_failed()
+        ended = job.wait(timer.look)
+        if ended is None or ended.exit_code:
+            raise RuntimeError(job.last_error())
     return outcomes
 
 
-def ended(pairs: Sequence[TimedPair], extra: int, kept: int) -> TrialOutcome | None:
+def trial_end(pairs: Sequence[TimedPair], extra: int, steps: int) -> TrialOutcome | None:
     """None while the trial would go on."""
     before, after = [pair.before_s for pair in pairs], [pair.after_s for pair in pairs]
     decision = decide(before, after)
@@ -52,11 +53,5 @@ def ended(pairs: Sequence[TimedPair], extra: int, kept: int) -> TrialOutcome | N
         high=decision.estimate.high,
         covered=not excludes(before, after, extra / 100),
         pairs=tuple(zip(before, after, strict=True)),
-        steps_of_pair=2 * (kept + 1),
+        steps=steps,
     )
-
-
-def seeds(seed: int, count: int) -> list[int]:
-    """One for each process."""
-    draw = Random(seed)
-    return [draw.randrange(1, 1 << 30) for _ in range(count)]

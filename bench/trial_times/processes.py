@@ -28,7 +28,7 @@ def try_processes(extra: int, seed: int, script: Path = STEPS) -> TrialOutcome:
         high=known.high,
         covered=not excludes([pair[0] for pair in pairs], [pair[1] for pair in pairs], extra / 100),
         pairs=pairs,
-        steps_of_pair=trial.steps // len(pairs) if pairs else 0,
+        steps=trial.steps,
     )
 
 

@@ -20,7 +20,7 @@ class TrialOutcome:
     high: float
     covered: bool  # the interval never lost the true change
     pairs: tuple[tuple[float, float], ...]  # seconds without and with
-    steps_of_pair: int  # 0 for whole processes
+    steps: int  # of the job that it took; 0 for programs without
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,5 +70,5 @@ def _count(outcomes: Sequence[TrialOutcome]) -> TrialCounts:
         wrong=faster + (0 if extra else slower),
         covered=sum(one.covered for one in outcomes),
         pairs=median(len(one.pairs) for one in outcomes),
-        steps=median(len(one.pairs) * one.steps_of_pair for one in outcomes),
+        steps=median(one.steps for one in outcomes),
     )

@@ -1,4 +1,7 @@
-"""Which steps of a process run with a change and which without: pairs of neighbouring blocks in random order.
+"""Which steps of a process run with a change and which without: short blocks in turns, in pairs of random order.
+
+What slows a machine down for a while slows neighbours down alike, so a pair has several short blocks each way rather
+than a long one; which way begins is drawn for each pair.
 
 The plan follows from its numbers alone, so all ranks of a job and the process that watches them agree on it.
 """
@@ -19,27 +22,34 @@ class BlockPlan:
     seed: int
     first: int  # step of the first pair
     kept: int  # steps of a block that count
+    turns: int = 1  # blocks of a pair each way
 
     @property
     def block(self) -> int:
         return DROPPED + self.kept
 
+    @property
+    def pair(self) -> int:
+        """Steps of a pair."""
+        return 2 * self.turns * self.block
+
     def is_changed(self, step: int) -> bool:
         """Whether this step runs with the change."""
         if step < self.first:
             return warms_up_changed(step)
-        pair, at = divmod(step - self.first, 2 * self.block)
-        return self._changed_first(pair) ^ (at >= self.block)
+        pair, at = divmod(step - self.first, self.pair)
+        return self._changed_first(pair) ^ bool(at // self.block % 2)
 
     def last(self, pair: int) -> int:
         """The last step of this pair."""
-        return self.first + 2 * (pair + 1) * self.block - 1
+        return self.first + (pair + 1) * self.pair - 1
 
-    def counted(self, pair: int) -> tuple[range, range]:
+    def counted(self, pair: int) -> tuple[list[int], list[int]]:
         """The steps of a pair that count, without and with the change."""
-        first = self.first + 2 * pair * self.block
-        blocks = [range(first + at + DROPPED, first + at + self.block) for at in (0, self.block)]
-        return (blocks[1], blocks[0]) if self._changed_first(pair) else (blocks[0], blocks[1])
+        first = self.first + pair * self.pair
+        counted = [step for step in range(first, first + self.pair) if (step - first) % self.block >= DROPPED]
+        changed = [step for step in counted if self.is_changed(step)]
+        return [step for step in counted if step not in changed], changed
 
     def _changed_first(self, pair: int) -> bool:
         return Random(self.seed * 1_000_003 + pair).random() < 0.5

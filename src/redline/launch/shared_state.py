@@ -42,8 +42,8 @@ REQUESTED = 0  # how many windows were asked for while the job ran
 BEGIN = 1  # the step after which the window that was asked for last begins, on every rank
 TIMED_NS = 2  # when a window of fixed duration begins on every rank, as no steps were recognised; 0 until it is known
 # Of a job on trial: the step with whose end it ends; the first step of its first pair of blocks; how many steps of each
-# block count. 0 until they are known.
-LAST_STEP, FIRST_BLOCK, BLOCK_STEPS = 3, 4, 5
+# block count; how many blocks of a pair there are each way. 0 until they are known.
+LAST_STEP, FIRST_BLOCK, BLOCK_STEPS, BLOCK_TURNS = 3, 4, 5, 6
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)

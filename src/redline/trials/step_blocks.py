@@ -1,17 +1,26 @@
 """Times of the steps of a job with and without a change, from pairs of blocks inside of its processes."""
 
-from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from collections.abc import Callable, Iterable
+from statistics import fmean
 
-from redline.launch.block_plan import WARM_UP, BlockPlan
+from redline.launch.block_plan import DROPPED, WARM_UP, BlockPlan
 from redline.launch.outside.trial_job import TrialJob
-from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, PLANNED_AT, ProcessSlot
+from redline.launch.shared_state import BLOCK_STEPS, BLOCK_TURNS, ENTRIES, FIRST_BLOCK, PLANNED_AT
 from redline.trials.trial_result import TimedPair
 
-BLOCK_S = 0.1  # that the steps of a block which count should last, so that one hiccup is not all of it
+BLOCK_S = 0.02  # that the steps of a block which count should last
 LEAST_KEPT, MOST_KEPT = 2, 32
+PAIR_S = 1.0  # that a pair should last, so that one hiccup is not all of it
+MOST_TURNS = 8
 _MARGIN_S = 0.2  # in which all ranks learn of the plan
 _MARGIN_STEPS = 3
+
+
+def block_size(step_s: float, least: int) -> tuple[int, int]:
+    """How many steps of a block count, at least so many, and how many blocks of a pair there are each way."""
+    kept = min(max(round(BLOCK_S / step_s), least), MOST_KEPT)
+    both_s = 2 * (DROPPED + kept) * step_s
+    return kept, min(max(round(PAIR_S / both_s), 1), MOST_TURNS)
 
 
 class BlockTimer:
@@ -30,8 +39,8 @@ class BlockTimer:
 
     @property
     def kept(self) -> int:
-        """Steps of a block that count; 0 before it is known."""
-        return self._plan.kept if self._plan else 0
+        """Steps of a pair that count, each way; 0 before it is known."""
+        return self._plan.kept * self._plan.turns if self._plan else 0
 
     @property
     def least_steps(self) -> int:
@@ -49,6 +58,9 @@ class BlockTimer:
             else:
                 self._end(steps)
             return
+        if self._plan.last(self._next) > ENTRIES:  # of more steps not every one is kept
+            self._end(steps)
+            return
         while steps >= self._plan.last(self._next):
             is_enough = self._time(self._plan, self._next)
             self._next += 1
@@ -58,20 +70,19 @@ class BlockTimer:
 
     def _planned(self, steps: int) -> BlockPlan:
         step_s = self._seconds(range(steps - LEAST_KEPT + 1, steps + 1))
-        plan = BlockPlan(
-            seed=self._seed,
-            first=steps + _MARGIN_STEPS + round(_MARGIN_S / step_s),
-            kept=min(max(round(BLOCK_S / step_s), LEAST_KEPT), MOST_KEPT),
-        )
+        kept, turns = block_size(step_s, LEAST_KEPT)
+        first = steps + _MARGIN_STEPS + round(_MARGIN_S / step_s)
+        plan = BlockPlan(seed=self._seed, first=first, kept=kept, turns=turns)
         if self._job.shared is not None:
             self._job.shared.job_words[FIRST_BLOCK] = plan.first
-            self._job.shared.job_words[BLOCK_STEPS] = plan.kept  # last: it says that the other is there
+            self._job.shared.job_words[BLOCK_TURNS] = plan.turns
+            self._job.shared.job_words[BLOCK_STEPS] = plan.kept  # last: it says that the others are there
         return plan
 
     def _time(self, plan: BlockPlan, pair: int) -> bool:
         without, changed = plan.counted(pair)
         known_at = max(slot.words[PLANNED_AT] for slot in self._job.ranks())
-        if min(without.start, changed.start) <= known_at:  # a rank learnt of the plan too late
+        if min(*without, *changed) <= known_at:  # a rank learnt of the plan too late
             return False
         return self._timed(TimedPair(before_s=self._seconds(without), after_s=self._seconds(changed)))
 
@@ -79,11 +90,6 @@ class BlockTimer:
         self._is_over = True
         self._job.end_after(steps + 1)
 
-    def _seconds(self, steps: range) -> float:
-        """Of a step: the average over ranks, the median over steps."""
-        ranks = [_lengths(slot, steps) for slot in self._job.ranks()]
-        return median(fmean(lengths) for lengths in zip(*ranks, strict=True))
-
-
-def _lengths(slot: ProcessSlot, steps: range) -> Sequence[float]:
-    return [slot.entries[2 * (step - 1)] / 1e9 for step in steps]
+    def _seconds(self, steps: Iterable[int]) -> float:
+        """Of a step, over steps and ranks: the average, as rare long steps are paid for too."""
+        return fmean(slot.entries[2 * (step - 1)] / 1e9 for step in steps for slot in self._job.ranks())

@@ -4,9 +4,9 @@ import gc
 import time
 from collections.abc import Callable
 from random import Random
-from statistics import median
+from statistics import fmean
 
-from redline.trials.step_blocks import BLOCK_S, MOST_KEPT
+from redline.trials.step_blocks import block_size
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs
 from redline.trials.trial_result import Timed, TimedPair, TrialResult
 
@@ -18,36 +18,40 @@ def try_calls(before: Call, after: Call, options: TrialOptions, tell: Tell = lam
     trial = TrialPairs(options, tell)
     order = Random(options.seed)
     calls = (before, after)
-    first_s = [_seconds(call, 2) for call in calls]
-    kept = min(max(round(BLOCK_S / max(*first_s, 1e-9)), 1), MOST_KEPT)
-    times_s = [0.0, 0.0]
+    first_s = [fmean(_lengths_s(call, 2)) for call in calls]
+    kept, turns = block_size(max(*first_s, 1e-9), 1)
     started_cpu_s = time.process_time()
     was_on = gc.isenabled()
     gc.disable()  # a run of it would fall on one of the two
     try:
         while not trial.stopped:
-            for at in order.sample((0, 1), 2):
-                times_s[at] = _seconds(calls[at], kept)
-            trial.add(TimedPair(before_s=times_s[0], after_s=times_s[1]))
+            lengths_s: tuple[list[float], list[float]] = ([], [])
+            for at in turns * order.sample((0, 1), 2):
+                lengths_s[at].extend(_lengths_s(calls[at], kept))
+            trial.add(TimedPair(before_s=fmean(lengths_s[0]), after_s=fmean(lengths_s[1])))
             gc.collect()
     finally:
         if was_on:
             gc.enable()
     trial.used_cpu(time.process_time() - started_cpu_s)
     return trial.result(
-        before=_name(before), after=_name(after), timed=Timed.CALLS, block_steps=kept, steps=2 * kept * len(trial.pairs)
+        before=_name(before),
+        after=_name(after),
+        timed=Timed.CALLS,
+        block_steps=kept * turns,
+        steps=2 * kept * turns * len(trial.pairs),
     )
 
 
-def _seconds(call: Call, times: int) -> float:
-    """The median of some calls, after one that is not counted."""
+def _lengths_s(call: Call, times: int) -> list[float]:
+    """Of some calls, after one that is not counted."""
     call()
     lengths = []
     for _ in range(times):
         started_s = time.perf_counter()
         call()
         lengths.append(time.perf_counter() - started_s)
-    return median(lengths)
+    return lengths
 
 
 def _name(call: Call) -> str:

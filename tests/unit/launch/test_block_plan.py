@@ -6,16 +6,26 @@ from hypothesis import strategies as st
 from redline.launch.block_plan import DROPPED, WARM_UP, BlockPlan
 
 
-@given(st.integers(1, 2**30), st.integers(2 * WARM_UP + 1, 500), st.integers(1, 32), st.integers(0, 60))
-def test_counted_steps_run_the_way_that_they_are_counted_for(seed: int, first: int, kept: int, pair: int) -> None:
-    plan = BlockPlan(seed=seed, first=first, kept=kept)
+@given(
+    st.integers(1, 2**30), st.integers(2 * WARM_UP + 1, 500), st.integers(1, 32), st.integers(1, 8), st.integers(0, 60)
+)
+def test_counted_steps_run_the_way_that_they_are_counted_for(
+    seed: int, first: int, kept: int, turns: int, pair: int
+) -> None:
+    plan = BlockPlan(seed=seed, first=first, kept=kept, turns=turns)
     without, changed = plan.counted(pair)
-    assert len(without) == len(changed) == kept
+    assert len(without) == len(changed) == kept * turns
     assert not any(map(plan.is_changed, without))
     assert all(map(plan.is_changed, changed))
     both = sorted([*without, *changed])
-    assert both[0] == first + 2 * pair * (kept + DROPPED) + DROPPED
+    assert both[0] == first + 2 * turns * pair * (kept + DROPPED) + DROPPED
     assert both[-1] == plan.last(pair)
+
+
+def test_blocks_of_a_pair_take_turns() -> None:
+    plan = BlockPlan(seed=1, first=11, kept=2, turns=3)
+    ways = [plan.is_changed(11 + block * plan.block) for block in range(6)]
+    assert ways in ([False, True] * 3, [True, False] * 3)
 
 
 def test_before_the_first_pair_both_ways_are_warmed_up() -> None:

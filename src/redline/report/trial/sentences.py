@@ -70,16 +70,16 @@ def effort_sentence(trial: TrialResult) -> str:
     values = {"pairs": pairs, "steps": trial.block_steps, "all": trial.steps, "processes": trial.processes}
     if trial.timed is Timed.STEP_IN_BLOCKS:
         text = ngettext(
-            "{pairs} pair of neighbouring blocks of {steps} steps, in random order, inside one process "
+            "{pairs} pair of {steps} steps each way, in short turns and random order, inside one process "
             "({all} steps in all).",
-            "{pairs} pairs of neighbouring blocks of {steps} steps, in random order, inside one process "
+            "{pairs} pairs of {steps} steps each way, in short turns and random order, inside one process "
             "({all} steps in all).",
             pairs,
         )
     elif trial.timed is Timed.CALLS:
         text = ngettext(
-            "{pairs} pair of blocks of {steps} calls, in random order.",
-            "{pairs} pairs of blocks of {steps} calls, in random order.",
+            "{pairs} pair of {steps} calls each, in short turns and random order.",
+            "{pairs} pairs of {steps} calls each, in short turns and random order.",
             pairs,
         )
     elif trial.timed is Timed.STEP_OF_PROCESS:

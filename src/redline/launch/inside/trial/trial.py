@@ -10,7 +10,7 @@ from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.levers.guarded_lever import GuardedLever
 from redline.launch.process import peak_bytes
-from redline.launch.shared_state import BLOCK_STEPS, FIRST_BLOCK, LAST_STEP, LEFT, PEAK_BYTES, PLANNED_AT
+from redline.launch.shared_state import BLOCK_STEPS, BLOCK_TURNS, FIRST_BLOCK, LAST_STEP, LEFT, PEAK_BYTES, PLANNED_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,12 @@ class JobTrial:
 
     def _go_on(self, step: int) -> None:
         if self._plan is None and self._told[BLOCK_STEPS]:
-            self._plan = BlockPlan(seed=self._seed, first=self._told[FIRST_BLOCK], kept=self._told[BLOCK_STEPS])
+            self._plan = BlockPlan(
+                seed=self._seed,
+                first=self._told[FIRST_BLOCK],
+                kept=self._told[BLOCK_STEPS],
+                turns=self._told[BLOCK_TURNS],
+            )
             self._words[PLANNED_AT] = step
         changed = warms_up_changed(step) if self._plan is None else self._plan.is_changed(step)
         if changed != self._is_on:
