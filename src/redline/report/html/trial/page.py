@@ -1,6 +1,7 @@
 """A change that was tried as one HTML file that needs nothing else: the verdict, and every pair as a dot."""
 
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
 from redline.report.html.frame import frame, template
 from redline.report.language import _
@@ -9,23 +10,21 @@ from redline.report.trial.sentences import everything, signed_or_open
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
-_WIDTH, _HEIGHT, _MARGIN = 1000.0, 260.0, 12.0
 _LEAST_SPAN = 0.02  # of the time: a chart of less would make noise look like much
+_MARGIN = 0.06  # of the chart, above and below
+_MOST_TICKS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairsChart:
-    """Every pair by its order, and how far it changed; with the estimate and its interval. In units of the drawing."""
+    """Every pair by its order, and how far it changed; the estimate with its interval. In percent of the drawing."""
 
-    width: float
-    height: float
     dots: tuple[tuple[float, float, str], ...]  # across, down, what it is
+    ticks: tuple[tuple[float, str], ...]  # down, what it is
     zero: float
     estimate: float
     low: float
     high: float
-    top_label: str
-    bottom_label: str
 
 
 def render(trial: TrialResult | None, numbers: NumbersResult | None = None) -> str:
@@ -46,26 +45,33 @@ def _chart(trial: TrialResult) -> PairsChart | None:
     changes = [pair.after_s / pair.before_s - 1 for pair in trial.pairs]
     known = trial.decision.estimate
     bounds = [bound for bound in (known.low, known.high) if abs(bound) < 1]
-    span = max(_LEAST_SPAN, *map(abs, [*_without_extremes(changes), *bounds, known.change]))
+    shown = [0.0, known.change, *bounds, *_without_extremes(changes)]
+    middle, span = (max(shown) + min(shown)) / 2, max(max(shown) - min(shown), _LEAST_SPAN)
 
     def down(change: float) -> float:
-        return _HEIGHT / 2 - max(-1.0, min(1.0, change / span)) * (_HEIGHT / 2 - _MARGIN)
+        share = max(-0.5, min(0.5, (change - middle) / span))
+        return round(100 * (0.5 - share * (1 - 2 * _MARGIN)), 2)
 
-    across = (_WIDTH - 2 * _MARGIN) / max(len(changes) - 1, 1)
+    across = 100 / len(changes)
     return PairsChart(
-        width=_WIDTH,
-        height=_HEIGHT,
         dots=tuple(
-            (round(_MARGIN + number * across, 1), round(down(change), 1), signed_or_open(change))
+            (round((number + 0.5) * across, 2), down(change), signed_or_open(change))
             for number, change in enumerate(changes)
         ),
-        zero=round(down(0.0), 1),
-        estimate=round(down(known.change), 1),
-        low=round(down(known.low), 1),
-        high=round(down(known.high), 1),
-        top_label=signed_or_open(span),
-        bottom_label=f"{-100 * span:+.1f} %",
+        ticks=tuple((down(tick), signed_or_open(tick)) for tick in _ticks(middle - span / 2, middle + span / 2)),
+        zero=down(0.0),
+        estimate=down(known.change),
+        low=down(known.low),
+        high=down(known.high),
     )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between the two."""
+    rough = (high - low) / (_MOST_TICKS - 1)
+    power = 10.0 ** floor(log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [number * step for number in range(ceil(low / step), floor(high / step) + 1)]
 
 
 def _without_extremes(changes: list[float]) -> list[float]:
