@@ -115,7 +115,10 @@ def doubts(result: CompareResult) -> Iterator[str]:
         )
     if result.difference.context:
         names = listed(context_name(row.what) for row in result.difference.context)
-        yield _("The change is not all that differs: {names}.").format(names=names)
+        if result.difference.judgement is Judgement.PREDICTED:
+            yield _("These differ beside prediction and measurement: {names}.").format(names=names)
+        else:
+            yield _("The change is not all that differs: {names}.").format(names=names)
 
 
 def _work_doubt(difference: RecordingDifference) -> str:
