@@ -105,6 +105,7 @@ def test_a_baseline_is_kept_and_compared_with(
         (["--save-as", "../main", "{0}"], "is no name for a baseline"),
         (["--fail-on", "faster>1%", "{0}", "{1}"], "there is no 'faster'"),
         (["-o", "out.pdf", "{0}", "{1}"], "out.pdf"),
+        (["--redact", "--a", "python a.py", "--b", "python b.py"], "--redact is for recordings"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_line(
