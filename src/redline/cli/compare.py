@@ -128,7 +128,7 @@ def _compared(before: str, after: str, options: argparse.Namespace, redactor: Re
     with speaking(spoken), for_stdout(options.output if form == "text" else form):
         text = result.rendered(form, verbose=options.verbose)
     deliver(text, options.output, force=options.force)
-    if result.removed is not None and not options.quiet:
+    if result.removed is not None and not options.quiet and (form not in ("text", "md") or options.output):
         remark(redacted_text(result.removed))
     return result
 

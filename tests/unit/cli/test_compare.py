@@ -152,10 +152,13 @@ def test_redacted_outputs_name_no_file_and_no_host(tmp_path: Path, capsys: pytes
         assert main(["compare", "--redact", "--format", form, *pair]) == 0
         told = capsys.readouterr()
         assert "acme" not in told.out + told.err
-        assert "redacted: " in told.err
+        assert ("redacted: 2 hosts" in told.out) == (form in ("text", "md"))
+        assert ("redacted: 2 hosts" in told.err) == (form in ("json", "csv"))
     page = tmp_path / "page.html"
     assert main(["compare", "--redact", "-q", "-o", str(page), *pair]) == 0
-    assert "acme" not in page.read_text(encoding="utf-8")
+    shown = page.read_text(encoding="utf-8")
+    assert "acme" not in shown
+    assert "redacted: 2" in shown
     assert main(["compare", "--redact", *pair[:1], str(tmp_path / "acme-nowhere.json")]) == 2
     assert "acme" not in capsys.readouterr().err
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.sentences import doubts, spread_sentences, verdict_sentence
+from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of
 from redline.report.diagnose.md import escaped, markdown_table
 from redline.report.language import sentences
@@ -13,7 +13,7 @@ from redline.report.terminal import as_text
 
 def render(result: CompareResult, *, verbose: bool = False) -> str:
     shown = list(tables_of(result.difference, verbose=verbose))
-    said = [*spread_sentences(result), *doubts(result)]
+    said = [*spread_sentences(result), *remarks(result)]
     return as_text(
         [
             [f"## {escaped(verdict_sentence(result.difference))}"],

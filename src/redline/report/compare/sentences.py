@@ -6,6 +6,7 @@ from redline.report.compare.compare_result import CompareResult
 from redline.report.compare.context_messages import context_name
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.language import _, listed
+from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.text_parts import percent
 from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
 from redline.units import format_ns
@@ -96,6 +97,13 @@ def interval_sentence(difference: RecordingDifference) -> str:
 
 def signed(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
+
+
+def remarks(result: CompareResult) -> Iterator[str]:
+    """What weakens any conclusion, and what was taken out of the report."""
+    yield from doubts(result)
+    if result.removed is not None:
+        yield redacted_text(result.removed)
 
 
 def doubts(result: CompareResult) -> Iterator[str]:
