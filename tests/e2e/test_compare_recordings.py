@@ -88,4 +88,4 @@ def test_two_runs_have_their_memory_compared_and_no_secret_told(job: Path, capsy
     assert resident["before_bytes"] == resident["after_bytes"] > 10_000_000
     assert record["context"] == []
     assert main(["compare", "-q", "--lang", "zh", run, run]) == 0
-    assert "单个进程的主机内存" in capsys.readouterr().out
+    assert "单个进程的 host 内存" in capsys.readouterr().out
