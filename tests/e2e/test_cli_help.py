@@ -50,6 +50,7 @@ FLAGS = {
         "--numbers",
         "--numbers-only",
         "--pairs N",
+        "--redact",
         "--save-as NAME",
         "--seed N",
         "--steps N",

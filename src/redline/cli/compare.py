@@ -12,8 +12,10 @@ from redline.cli.arguments import (
     positive,
     refuse_unknown_format,
 )
+from redline.cli.compare_profiles import are_profiles, run_profiles
 from redline.cli.compare_programs import FORMATS, add_trial_arguments, run_trial
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark
+from redline.cli.redacting import add_redact
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
 
     from redline.report.compare.compare_result import CompareResult
+    from redline.report.redaction.redactor import Redactor
     from redline.trials.limits import DifferenceLimit
 
 EXIT_CROSSED = 1
@@ -32,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="RECORDING",
-        help="BEFORE and AFTER: each a run folder, a trace, a digest, or a folder of them",
+        help="BEFORE and AFTER: each a run folder, a trace, a digest, a plan (its .json.gz), or a folder of them; or "
+        "two profiles of `redline calibrate`",
     )
     add_trial_arguments(parser)
     parser.add_argument("--against", metavar="NAME", help="compare with the baseline NAME; then give AFTER alone")
@@ -56,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIMIT",
         help="exit with 1 if this is met, such as 'slower>3%%' or 'host>5%%' (an account grew by so much of the step)",
     )
+    add_redact(parser)
     add_language(parser)
     add_output(parser, verbose="all operators, collectives and ranks")
 
@@ -72,35 +77,60 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 
 def run(options: argparse.Namespace) -> int:
-    from redline.report.language import speaking
-    from redline.trials import limits
-    from redline.verbs.compare import BASELINES, compare, save_baseline
-
     refuse_unknown_format("compare", options.output, tuple(FORMATS))
     if options.a or options.b or options.levers or options.numbers or options.numbers_only:
         return run_trial(options)
-    folder = options.baselines or BASELINES
+    if not options.redact:
+        return _run(options, None)
+    from redline.report.redaction.redactor import Redactor
+
+    redactor = Redactor()
+    with redactor.in_errors(lambda: [*options.paths, *filter(None, (options.output, options.baselines))]):
+        return _run(options, redactor)
+
+
+def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
+    from redline.trials import limits
+    from redline.verbs.compare import BASELINES, save_baseline
+
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
-    spoken = language(options)
     if format_of(options, FORMATS) == "html" and options.output is None:
         raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
+    if are_profiles(options.paths):
+        return run_profiles(options)
+    folder = options.baselines or BASELINES
     if len(options.paths) == 1 and options.save_as and not options.against:
-        kept = save_baseline(options.save_as, options.paths, folder, force=options.force)
+        kept = save_baseline(options.save_as, options.paths, folder, force=options.force, redactor=redactor)
         if not options.quiet:
             remark(f"kept as {kept}")
         return 0
     before, after = _recordings(options, folder)
+    result = _compared(before, after, options, redactor)
+    if options.save_as:
+        save_baseline(options.save_as, [after], folder, force=options.force, redactor=redactor)
+    if not options.quiet and redactor is None and format_of(options, FORMATS) == "text":
+        point_to(f"redline diagnose {quoted([after])}")
+    return _judged(set_limits, result)
+
+
+def _compared(before: str, after: str, options: argparse.Namespace, redactor: Redactor | None) -> CompareResult:
+    """Two recordings, compared and shown."""
+    from redline.report.language import speaking
+    from redline.report.redaction.redaction_notice import redacted_text
+    from redline.verbs.compare import compare
+
+    spoken = language(options)
+    form = format_of(options, FORMATS)
     with progress(options) as tell:
         result = compare(before, after, machine=options.machine, options=job_options(options), progress=tell)
-    form = format_of(options, FORMATS)
+    if redactor is not None:
+        result = result.redacted(redactor)
     with speaking(spoken), for_stdout(options.output if form == "text" else form):
         text = result.rendered(form, verbose=options.verbose)
     deliver(text, options.output, force=options.force)
-    if options.save_as:
-        save_baseline(options.save_as, [after], folder, force=options.force)
-    if not options.quiet and form == "text":
-        point_to(f"redline diagnose {quoted([after])}")
-    return _judged(set_limits, result)
+    if result.removed is not None and not options.quiet and (form not in ("text", "md") or options.output):
+        remark(redacted_text(result.removed))
+    return result
 
 
 def _recordings(options: argparse.Namespace, folder: str) -> tuple[str, str]:

@@ -104,6 +104,8 @@ def _trial_options(options: argparse.Namespace) -> TrialOptions:
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:
+    if options.redact:
+        raise UsageError("compare: --redact is for recordings; what is said of programs and numbers is not redacted")
     if options.numbers_only and not (options.a or options.b or options.levers):
         if len(options.paths) != 2:
             raise UsageError("compare: numbers of two programs, or of two folders that `redline run --numbers` wrote")

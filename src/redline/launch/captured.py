@@ -61,6 +61,12 @@ class Captured:
 
 def captured_of(traces: Sequence[Path]) -> Captured | None:
     """None where the traces are not of one window of a run, or its record cannot be read."""
+    window = window_of(traces)
+    return None if window is None else captured(*window)
+
+
+def window_of(traces: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
+    """The record of the run whose window these traces are, with the numbers of the window and of the restart."""
     folders = {path.absolute().parent for path in traces}
     if len(folders) != 1:
         return None
@@ -72,7 +78,7 @@ def captured_of(traces: Sequence[Path]) -> Captured | None:
         record = read_record((folder.parent.parent if restart else folder.parent) / NAME)
     except InputError:
         return None
-    return captured(record, int(number[1]), int(restart[1]) if restart else 0)
+    return record, int(number[1]), int(restart[1]) if restart else 0
 
 
 def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | None:

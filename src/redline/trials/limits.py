@@ -51,7 +51,8 @@ def check(limit: DifferenceLimit, difference: RecordingDifference) -> LimitOutco
         return LimitOutcome(crossed=True, said=said)
     interval = difference.interval
     if interval is not None and interval.low > limit.share:
-        return LimitOutcome(crossed=True, said=said)
+        work = f"; its known work changed by {100 * difference.work.change:+.1f} %" if difference.work.differs else ""
+        return LimitOutcome(crossed=True, said=said + work)
     return LimitOutcome(crossed=False, said=f"{said}, but within the spread of the steps: not counted")
 
 

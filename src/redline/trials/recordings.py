@@ -14,14 +14,17 @@ import numpy as np
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.host_phases import PHASES
+from redline.analysis.rank.host_phases import PHASES, Phase
 from redline.analysis.rank.phases import KINDS
 from redline.findings.finding import Finding, Findings
+from redline.trials.run_facts import NO_RUN, RunFacts
 from redline.trials.step_ratio import RatioInterval, ratio_of_steps
 from redline.units import format_bytes
 
 BETWEEN_PROCESSES = 0.24  # medians of one and the same program were seen to differ by up to this, on a quiet machine
 LEAST_WORTH = Fraction(30, 100)  # of the step: less says nothing where recordings were not interleaved
+SAME_WORK = 0.01  # known FLOPs of two steps that differ by less are those of the same work
+SAME_COVERAGE = 0.05  # shares of the kernel time with known FLOPs that differ by less are alike
 
 
 class Judgement(StrEnum):
@@ -30,6 +33,7 @@ class Judgement(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     UNDECIDED = "undecided"  # too small for recordings that were not interleaved, or within the spread of their steps
+    OTHER_WORK = "other work"  # known FLOPs per step differ: a longer step is not a slower one
     PREDICTED = "predicted"  # one of the two did not run: it is a plan
 
 
@@ -72,6 +76,39 @@ class FindingChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkChange:
+    """Known FLOPs per step of a rank, and the share of the kernel time that they are known for."""
+
+    before_flops: float
+    after_flops: float
+    before_known: float
+    after_known: float
+
+    @property
+    def change(self) -> float:
+        """As a share of the work before; 0 where that of either is unknown."""
+        return self.after_flops / self.before_flops - 1 if self.before_flops and self.after_flops else 0.0
+
+    @property
+    def differs(self) -> bool:
+        return abs(self.change) > SAME_WORK
+
+    @property
+    def covered_alike(self) -> bool:
+        """If not, work may have moved to kernels whose FLOPs are unknown instead of changing."""
+        return abs(self.after_known - self.before_known) <= SAME_COVERAGE
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryChange:
+    """A peak of the rank that has the highest, in bytes; None where a recording does not say."""
+
+    name: str
+    before_bytes: int | None
+    after_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """Something besides the change that differs between the recordings."""
 
@@ -89,11 +126,14 @@ class RecordingDifference:
     steps: tuple[int, int]  # that were recorded, over all ranks
     interval: RatioInterval | None  # of the change of the step as a share of it; None with less than three steps
     judgement: Judgement
+    predicted: tuple[bool, bool]  # which of them are plans
+    work: WorkChange
     accounts: tuple[AmountChange, ...]  # all of them; they add up to the step
     phases: tuple[AmountChange, ...]  # phase and kind; they add up to the step too; none where a recording has none
     ranks: tuple[AmountChange, ...]  # the average step of each rank that both have
     operators: tuple[CountedChange, ...]  # the largest difference first
     collectives: tuple[CountedChange, ...]
+    memory: tuple[MemoryChange, ...]  # peaks that at least one recording has
     findings: tuple[FindingChange, ...]
     context: tuple[Context, ...]
 
@@ -104,8 +144,12 @@ class RecordingDifference:
 
 
 def difference_of(
-    before: Diagnosis, after: Diagnosis, findings: tuple[Findings, Findings] | None = None
+    before: Diagnosis,
+    after: Diagnosis,
+    findings: tuple[Findings, Findings] | None = None,
+    runs: tuple[RunFacts, RunFacts] = (NO_RUN, NO_RUN),
 ) -> RecordingDifference:
+    """`runs` are what the records of the two runs say beside their traces."""
     accounts = _accounts(before, after)
     step = AmountChange(
         name="step",
@@ -113,25 +157,33 @@ def difference_of(
         after_ns=sum((row.after_ns for row in accounts), Fraction()),
     )
     interval = ratio_of_steps(_step_lengths(before), _step_lengths(after))
+    work = _work(before, after)
     return RecordingDifference(
         step=step,
         medians_ns=(_median_ns(before), _median_ns(after)),
         steps=(before.rank_steps, after.rank_steps),
         interval=interval,
-        judgement=_judged(before, after, step, interval),
+        judgement=_judged((before.predicted, after.predicted), work, step, interval),
+        predicted=(before.predicted, after.predicted),
+        work=work,
         accounts=accounts,
         phases=_phases(before, after),
         ranks=_ranks(before, after),
         operators=_operators(before, after),
         collectives=_collectives(before, after),
+        memory=_memory(*runs),
         findings=() if findings is None else tuple(_findings(*findings)),
-        context=tuple(_context(before, after)),
+        context=tuple(_context((before, after), runs)),
     )
 
 
-def _judged(before: Diagnosis, after: Diagnosis, step: AmountChange, interval: RatioInterval | None) -> Judgement:
-    if before.predicted or after.predicted:
+def _judged(
+    predicted: tuple[bool, bool], work: WorkChange, step: AmountChange, interval: RatioInterval | None
+) -> Judgement:
+    if any(predicted):
         return Judgement.PREDICTED
+    if work.differs:
+        return Judgement.OTHER_WORK
     if interval is None or not step.before_ns or abs(step.difference_ns) < LEAST_WORTH * step.before_ns:
         return Judgement.UNDECIDED
     if interval.high < 0:
@@ -165,11 +217,16 @@ def _phases(before: Diagnosis, after: Diagnosis) -> tuple[AmountChange, ...]:
     )
 
 
+_FORWARD = range(PHASES.index(Phase.FORWARD) * len(KINDS), (PHASES.index(Phase.FORWARD) + 1) * len(KINDS))
+
+
 def _phase_sums(diagnosis: Diagnosis) -> list[int]:
     """Over all steps of all ranks; none where one does not tell them."""
     if not all(rank.phases for rank in diagnosis.ranks):
         return []
     totals: list[int] = np.array([rank.phases for rank in diagnosis.ranks], np.int64).sum(axis=0).tolist()
+    if diagnosis.predicted and not any(totals[cell] for cell in _FORWARD):
+        return []  # the plan of a module: its passes are not told apart
     return totals
 
 
@@ -215,7 +272,9 @@ def _collectives(before: Diagnosis, after: Diagnosis) -> tuple[CountedChange, ..
 
 
 def _size(row: CollectiveRow) -> str:
-    return f"{format_bytes(row.payload_bytes)}, {row.group_size} ranks"
+    """Without bytes where the trace does not tell them."""
+    size = f"{format_bytes(row.payload_bytes)}, " if row.payload_bytes else ""
+    return f"{size}{row.group_size} ranks"
 
 
 def _summed(rows: Iterable[tuple[_Key, int, int]]) -> _Totals:
@@ -259,29 +318,33 @@ def _shares(findings: Sequence[Finding]) -> dict[str, float]:
     return {finding.code: finding.alone_share for finding in findings if not finding.is_void}
 
 
-def _context(before: Diagnosis, after: Diagnosis) -> Iterator[Context]:
-    """What a reader asks first: was anything else changed?"""
-    told = [_told(diagnosis) for diagnosis in (before, after)]
+def _context(diagnoses: tuple[Diagnosis, Diagnosis], runs: tuple[RunFacts, RunFacts]) -> Iterator[Context]:
+    """What a reader asks first: was anything else changed? Of a plan much is unknown, which is no difference."""
+    told = [_told(diagnosis) for diagnosis in diagnoses]
+    if all(run.context for run in runs):
+        told = [{**facts, **run.context} for facts, run in zip(told, runs, strict=True)]
+    is_plan = any(diagnosis.predicted for diagnosis in diagnoses)
     for what in dict.fromkeys([*told[0], *told[1]]):
         first, second = (facts.get(what, "") for facts in told)
-        if first != second:
+        if first != second and not (is_plan and not (first and second)):
             yield Context(what=what, before=first, after=second)
 
 
 def _told(diagnosis: Diagnosis) -> dict[str, str]:
+    """By what is told, in the words of `report.compare.context_messages`."""
     ranks = diagnosis.ranks
     versions = {name: version for rank in ranks for name, version in rank.origin.versions.items()}
     return {
         "ranks": str(len(ranks)),
-        "world size": str(diagnosis.world_size),
+        "world size": str(diagnosis.world_size or ""),
         "device": _all(rank.facts.device_name or rank.facts.device for rank in ranks),
         "machine": _all(rank.facts.machine for rank in ranks),
         "hosts": _all(rank.origin.host for rank in ranks),
         "backend": _all(rank.origin.backend for rank in ranks),
         "recorded": _all(", ".join(sorted(rank.origin.recorded)) for rank in ranks),
         "steps by": _all(rank.origin.step_anchor for rank in ranks),
-        **{f"version of {name}": version for name, version in sorted(versions.items())},
-        "FLOPs per step": _flops(diagnosis),
+        **{f"version of {name.removesuffix('_version')}": version for name, version in sorted(versions.items())},
+        "FLOPs per step": f"{_flops(diagnosis):.3g}" if _flops(diagnosis) else "",
     }
 
 
@@ -289,7 +352,31 @@ def _all(words: Iterable[str]) -> str:
     return "; ".join(sorted({word for word in words if word}))
 
 
-def _flops(diagnosis: Diagnosis) -> str:
-    """Known work: where it differs, the model or its batches do."""
-    total = sum(part.flops for rank in diagnosis.ranks for part in rank.arithmetic)
-    return f"{total / max(diagnosis.rank_steps, 1):.3g}" if total else ""
+# --- work and memory --------------------------------------------------------------------------------------------------
+
+
+def _work(before: Diagnosis, after: Diagnosis) -> WorkChange:
+    return WorkChange(
+        before_flops=_flops(before),
+        after_flops=_flops(after),
+        before_known=_known_share(before),
+        after_known=_known_share(after),
+    )
+
+
+def _flops(diagnosis: Diagnosis) -> float:
+    """Known work: where it differs, the model or its batches do, or kernels of unknown work took some over."""
+    return sum(part.flops for rank in diagnosis.ranks for part in rank.arithmetic) / max(diagnosis.rank_steps, 1)
+
+
+def _known_share(diagnosis: Diagnosis) -> float:
+    facts = [rank.facts for rank in diagnosis.ranks]
+    return sum(of_rank.known_work_ns for of_rank in facts) / max(sum(of_rank.kernel_ns for of_rank in facts), 1)
+
+
+def _memory(before: RunFacts, after: RunFacts) -> tuple[MemoryChange, ...]:
+    names = dict.fromkeys([*before.peak_bytes, *after.peak_bytes])
+    return tuple(
+        MemoryChange(name=name, before_bytes=before.peak_bytes.get(name), after_bytes=after.peak_bytes.get(name))
+        for name in names
+    )

@@ -1,25 +1,31 @@
 """`redline compare` on the command line: two recordings, baselines, forms, and rubbish."""
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import redline
 from redline.cli import main
 from redline.errors import UsageError
+from redline.probes.figures import machine_of
+from redline.verbs.calibrate import Calibrated
 from tests.conftest import document, op
+from tests.made_calibrations import calibration, peak
 from tests.unit.findings.conftest import FP32, described, step
 
 
-def recorded(folder: Path, name: str, *lengths_us: float) -> str:
+def recorded(folder: Path, name: str, *lengths_us: float, rows: int = 64, **metadata: Any) -> str:
     events = []
     at = 0.0
     for number, length in enumerate(lengths_us):
-        events += [step(number, at, length), op("aten::mm", at, length / 2, **described(FP32, [64, 64], [64, 64]))]
+        product = op("aten::mm", at, length / 2, **described(FP32, [rows, 64], [64, 64]))
+        events += [step(number, at, length), product]
         at += length
     path = folder / f"{name}.json"
-    path.write_bytes(document(events))
+    path.write_bytes(document(events, **metadata))
     return str(path)
 
 
@@ -99,6 +105,7 @@ def test_a_baseline_is_kept_and_compared_with(
         (["--save-as", "../main", "{0}"], "is no name for a baseline"),
         (["--fail-on", "faster>1%", "{0}", "{1}"], "there is no 'faster'"),
         (["-o", "out.pdf", "{0}", "{1}"], "out.pdf"),
+        (["--redact", "--a", "python a.py", "--b", "python b.py"], "--redact is for recordings"),
     ],
 )
 def test_what_cannot_be_compared_is_said_in_a_line(
@@ -114,6 +121,157 @@ def test_what_cannot_be_compared_is_said_in_a_line(
     error = capsys.readouterr().err
     assert said in error
     assert len(error.strip().splitlines()) <= 2
+
+
+def test_work_that_differs_is_said_instead_of_a_verdict_on_the_speed(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    larger = recorded(tmp_path, "larger", 300, 306, 294, 303, rows=128)
+    assert main(["compare", "-q", pair[0], larger]) == 0
+    flat = " ".join(capsys.readouterr().out.split())
+    assert "The known work differs: the average step has 1.05e+06 FLOPs instead of 5.24e+05 (+100.0 %)" in flat
+    assert "the time per FLOP changed by +50.0 %" in flat
+    assert main(["compare", "-q", "--json", "--fail-on", "slower>3%", pair[0], larger]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["verdict"]["judgement"] == "other work"
+    assert "+200.0 % of the step; its known work changed by +100.0 %" in told.err
+
+
+def test_what_else_differs_is_named_in_chinese(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = recorded(tmp_path, "one", 100, 101, 99), recorded(tmp_path, "two", 100, 101, 99, rows=128, world_size=2)
+    assert main(["compare", "-q", "--lang", "zh", *pair]) == 0
+    said = capsys.readouterr().out
+    assert "每 step 已知的 FLOPs" in said
+    assert "FLOPs per step" not in said
+
+
+def test_redacted_outputs_name_no_file_and_no_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("acme-before", "acme-after")
+    pair = [recorded(tmp_path, name, 100, 101, 99, host_name=f"{name}-node17") for name in names]
+    for form in ("text", "json", "md", "csv"):
+        assert main(["compare", "--redact", "--format", form, *pair]) == 0
+        told = capsys.readouterr()
+        assert "acme" not in told.out + told.err
+        assert ("redacted: 2 hosts" in told.out) == (form in ("text", "md"))
+        assert ("redacted: 2 hosts" in told.err) == (form in ("json", "csv"))
+    page = tmp_path / "page.html"
+    assert main(["compare", "--redact", "-q", "-o", str(page), *pair]) == 0
+    shown = page.read_text(encoding="utf-8")
+    assert "acme" not in shown
+    assert "redacted: 2" in shown
+    assert main(["compare", "--redact", *pair[:1], str(tmp_path / "acme-nowhere.json")]) == 2
+    assert "acme" not in capsys.readouterr().err
+
+
+def test_a_host_that_is_named_like_an_account_hides_no_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = [recorded(tmp_path, name, 100, 101, 99, host_name=name) for name in ("queue", "math")]
+    assert main(["compare", "-q", "--redact", "--format", "csv", *pair]) == 0
+    assert "\nqueue,0.0" in capsys.readouterr().out
+    assert main(["compare", "-q", "--redact", *pair]) == 0
+    assert "hosts" in capsys.readouterr().out
+
+
+def test_digests_are_kept_as_a_baseline_and_replace_all_of_the_one_before(
+    pair: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ["-q", "--baselines", str(tmp_path / "kept")]
+    assert main(["digest", "-q", pair[0], "-o", str(tmp_path / "digests")]) == 0
+    assert main(["compare", "--save-as", "main", *kept, str(tmp_path / "digests")]) == 0
+    stale = tmp_path / "kept" / "main" / "rank-00001.digest"
+    stale.write_bytes(b"of a rank that is no more")
+    assert main(["compare", "--save-as", "main", "--force", *kept, str(tmp_path / "digests")]) == 0
+    assert not stale.exists()
+    capsys.readouterr()
+    assert main(["compare", "--against", "main", "--json", *kept, pair[1]]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["judgement"] == "slower"
+
+
+def test_a_comparison_replaces_one_that_redline_wrote(pair: tuple[str, str], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert main(["compare", "-q", "-o", str(tmp_path / "comparison.json"), *pair]) == 0
+
+
+# --- plans and profiles -----------------------------------------------------------------------------------------------
+
+PLAN = """plan train --layers 2 --hidden 256 --heads 4 --vocab 1000 --machine H100-SXM5-80GB --gpus 1 --sequence 128
+--batch 4 --micro-batch 4 --recompute none --zero 0 --tp 1 --pp 1 -q"""
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a plan in all of its forms, the record of a run, and two profiles."""
+    folder = tmp_path_factory.mktemp("plan")
+    written = [word for ending in ("json.gz", "json", "html", "txt") for word in ("-o", str(folder / f"plan.{ending}"))]
+    assert main([*PLAN.split(), *written]) == 0
+    (folder / "run.json").write_text('{"kind": "run", "made_by": "redline run", "redline_version": "0.1.0"}')
+    faster = calibration(peaks=(peak("fp32", 1.5 * 2.05e11), peak("bf16", 0.5 * 1.55e12)))
+    for name, measured in (("first", calibration()), ("second", faster)):
+        Calibrated(calibration=measured, machine=machine_of(measured)).save(folder / f"{name}.json")
+    return folder
+
+
+def test_a_plan_and_a_run_in_any_order(plan: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    predicted = str(plan / "plan.json.gz")
+    assert main(["compare", "-q", predicted, pair[0]]) == 0
+    assert "A plan and its run: the plan predicted 55.79 ms" in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", "-q", "--json", pair[0], predicted]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["verdict"]["judgement"] == "predicted"
+    assert record["verdict"]["text"].startswith("A run and a plan: the run took 100.2 us per step")
+    assert main(["compare", "-q", predicted, predicted]) == 0
+    assert "Two plans: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("plan.json", "figures of a plan, not its step; give that: `redline plan train ... -o plan.json.gz` writes it"),
+        ("plan.html", "a report of Redline, not a recording"),
+        ("plan.txt", "not JSON, so not a trace"),
+        ("run.json", "the record of a run; give the folder that it is in"),
+        (
+            "first.json",
+            "a profile, not a recording; `redline compare` takes two profiles, and with",
+        ),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_what_to_give(
+    name: str, said: str, plan: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([str(plan / name), pair[0]], [pair[0], str(plan / name)], ["--save-as", "x", str(plan / name)]):
+        assert main(["compare", *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.strip().splitlines()) == 1
+
+
+def test_two_profiles_are_compared_in_every_form(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiles = [str(plan / "first.json"), str(plan / "second.json")]
+    told = {}
+    for form in ("text", "json", "md", "csv"):
+        assert main(["compare", "--format", form, *profiles]) == 0
+        told[form] = capsys.readouterr().out
+    assert "114 same, 2 faster, 2 slower" in told["text"]
+    assert "not measured in turns" in told["text"]
+    record = json.loads(told["json"])
+    assert (record["made_by"], record["interleaved"]) == ("redline compare", False)
+    assert "| best matmul fp32 | 205 GFLOP/s ±2.0 % | 308 GFLOP/s ±2.0 % | 1.50 | faster |" in told["md"]
+    rows = list(csv.DictReader(told["csv"].splitlines()))
+    assert len(rows) == len(record["rows"])
+    assert (rows[0]["difference"], rows[0]["ratio"], rows[0]["verdict"]) == ("102500000000.0", "1.5", "faster")
+    page = tmp_path / "page.html"
+    assert main(["compare", "--lang", "zh", "-o", str(page), *profiles]) == 0
+    assert "两次测量不是交替进行的" in page.read_text(encoding="utf-8")
+
+
+def test_profiles_take_no_options_of_recordings(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profiles = [str(plan / "first.json"), str(plan / "second.json")]
+    assert main(["compare", "--fail-on", "slower>3%", *profiles]) == 2
+    assert "--fail-on is for recordings; two profiles were given" in capsys.readouterr().err
 
 
 def test_from_python(pair: tuple[str, str], tmp_path: Path) -> None:

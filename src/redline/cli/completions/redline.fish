@@ -215,6 +215,7 @@ complete -c redline -n '__fish_seen_subcommand_from compare' -l no-cache -d 'rea
 complete -c redline -n '__fish_seen_subcommand_from compare' -l json -d 'the same as --format json'
 complete -c redline -n '__fish_seen_subcommand_from compare' -l format -x -a 'csv html json md text' -d 'text, html, md for a pull request, json, or csv for the accounts'
 complete -c redline -n '__fish_seen_subcommand_from compare' -l fail-on -x -d 'exit with 1 if this is met, such as ’slower>3’ or ’host>5’ (an accoun...'
+complete -c redline -n '__fish_seen_subcommand_from compare' -l redact -d 'remove hosts, users, folders, names of traces and secrets, and report...'
 complete -c redline -n '__fish_seen_subcommand_from compare' -l lang -x -a 'en zh' -d 'en or zh'
 complete -c redline -n '__fish_seen_subcommand_from compare' -s o -l output -r -F -d 'write to FILE'
 complete -c redline -n '__fish_seen_subcommand_from compare' -l force -d 'replace FILE even if it is not a Redline report'

@@ -78,12 +78,13 @@ _shtab_redline_compare_options=(
   "--json[the same as --format json]"
   "--format[text, html, md for a pull request, json, or csv for the accounts]:format:(csv html json md text)"
   "*--fail-on[exit with 1 if this is met, such as \’slower\>3\’ or \’host\>5\’ (an accoun...]:fail_on:"
+  "--redact[remove hosts, users, folders, names of traces and secrets, and report...]"
   "--lang[en or zh]:lang:(en zh)"
   {-o,--output}"[write to FILE]:output:_files"
   "--force[replace FILE even if it is not a Redline report]"
   {-q,--quiet}"[no progress and no remarks]"
   {-v,--verbose}"[all operators, collectives and ranks]"
-  "(*)::BEFORE and AFTER each a run folder, a trace, a digest, or a folder of...:"
+  "(*)::BEFORE and AFTER each a run folder, a trace, a digest, a plan (its .j...:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -10,18 +10,18 @@ from redline.report.json_text import json_text
 
 KIND = "calibration-comparison"
 SCHEMA_VERSION = 1
+MADE_BY = "redline calibrate --compare"
 
 
-def render(comparison: Comparison, *, synthetic: bool = False) -> str:
-    return json_text(as_record(comparison, synthetic=synthetic))
+def render(comparison: Comparison, *, synthetic: bool = False, made_by: str = MADE_BY) -> str:
+    return json_text(as_record(comparison, synthetic=synthetic, made_by=made_by))
 
 
-def as_record(comparison: Comparison, *, synthetic: bool = False) -> dict[str, Any]:
-    envelope = Envelope(
-        kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline calibrate --compare", synthetic=synthetic
-    )
+def as_record(comparison: Comparison, *, synthetic: bool = False, made_by: str = MADE_BY) -> dict[str, Any]:
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=synthetic)
     return {
         **envelope.to_dict(),
+        "interleaved": False,
         "first": _side(comparison.first),
         "second": _side(comparison.second),
         "rows": [_row(row) for row in comparison.rows],

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.calibration_record import FAMILIES, Calibration
+from redline.probes.calibration_record import FAMILIES
 from redline.probes.compare import CalibrationFigure, Comparison, ComparisonVerdict, Row
 from redline.report.calibrate import messages as say
 from redline.report.calibrate.text import fact, joined
@@ -28,7 +28,7 @@ def render(comparison: Comparison, *, unicode: bool = True) -> str:
     blocks = [
         list(_head(comparison)),
         *(list(_family(family, comparison.rows)) for family in FAMILIES),
-        [*_only("A", comparison.only_first), *_only("B", comparison.only_second)],
+        [line for only in only_lines(comparison) for line in wrapped(only, columns(), "", "  ")],
     ]
     return joined(blocks, unicode=unicode)
 
@@ -38,7 +38,13 @@ def _head(comparison: Comparison) -> Iterator[str]:
     for label, side in (("A", comparison.first), ("B", comparison.second)):
         yield from fact(label, say.headline(side))
         yield from fact("", say.noise(side.conditions))
-    yield from fact(_("software"), _software(comparison.first, comparison.second))
+    yield from fact(_("software"), changed_software(comparison))
+    yield from fact(_("note"), not_in_turns())
+
+
+def not_in_turns() -> str:
+    """What is to be known before a difference is believed."""
+    return _("the two were not measured in turns, so what else the machines did then is part of each difference")
 
 
 def summary(comparison: Comparison) -> str:
@@ -53,9 +59,9 @@ def summary(comparison: Comparison) -> str:
     return _("B against A, {count} figures: {told}").format(count=len(comparison.rows), told=told)
 
 
-def _software(first: Calibration, second: Calibration) -> str:
+def changed_software(comparison: Comparison) -> str:
     """Only what differs: a new version explains more than anything else."""
-    in_first, in_second = dict(first.subject.software), dict(second.subject.software)
+    in_first, in_second = (dict(side.subject.software) for side in (comparison.first, comparison.second))
     changed = [name for name in {**in_first, **in_second} if in_first.get(name) != in_second.get(name)]
     return clauses(
         _("{name} {first} in A, {second} in B").format(
@@ -79,7 +85,8 @@ def _family(family: str, rows: Sequence[Row]) -> Iterator[str]:
     differing = sorted((row for row in points if row.verdict is not ComparisonVerdict.SAME), key=_by_size_of_change)
     shown = [*(row for row in own if row.is_main), *differing[:_MOST_POINTS]]
     head = (say.named(say.FAMILIES, family), "A", "B", _("B / A"), "")
-    yield from table(head, map(_cells, shown)) if shown else [head[0]]
+    lines = [(f"  {name}", *rest) for name, *rest in map(cells, shown)]
+    yield from table(head, lines) if shown else [head[0]]
     more = len(differing) - _MOST_POINTS
     if more > 0:
         yield "  " + _("{count} more points differ; --json lists all").format(count=more)
@@ -92,9 +99,10 @@ def _by_size_of_change(row: Row) -> float:
     return -max(row.ratio, 1 / row.ratio if row.ratio else float("inf"))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """Name, both values, their ratio, and the verdict."""
     return (
-        f"  {say.quantity(row.quantity, row.of)}",
+        say.quantity(row.quantity, row.of),
         say.figure(row.first, row.unit),
         say.figure(row.second, row.unit),
         "-" if row.finite_ratio is None else f"{row.finite_ratio:.2f}",
@@ -102,9 +110,13 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _only(label: str, figures: Sequence[CalibrationFigure]) -> list[str]:
-    if not figures:
-        return []
+def only_lines(comparison: Comparison) -> list[str]:
+    """What only one of them has."""
+    sides = (("A", comparison.only_first), ("B", comparison.only_second))
+    return [_only(label, figures) for label, figures in sides if figures]
+
+
+def _only(label: str, figures: Sequence[CalibrationFigure]) -> str:
     names = [
         say.quantity(calibration_figure.quantity, calibration_figure.of)
         for calibration_figure in figures
@@ -114,7 +126,7 @@ def _only(label: str, figures: Sequence[CalibrationFigure]) -> list[str]:
     points = len(figures) - len(names)
     if points:
         parts.append(ngettext("{count} point of a curve", "{count} points of curves", points).format(count=points))
-    return wrapped(_("only in {label}: {names}").format(label=label, names=listed(parts)), columns(), "", "  ")
+    return _("only in {label}: {names}").format(label=label, names=listed(parts))
 
 
 def _others(count: int) -> str:

@@ -1,12 +1,16 @@
 """What `redline.compare` returns: every renderer takes it, and it shows and saves itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.trials.recordings import RecordingDifference
+
+if TYPE_CHECKING:
+    from redline.report.redaction.redactor import Redactor, Removed
 
 _SAVED = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}
 
@@ -19,6 +23,17 @@ class CompareResult:
     before: DiagnoseResult
     after: DiagnoseResult
     difference: RecordingDifference
+    removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
+
+    def redacted(self, redactor: "Redactor | None" = None) -> "CompareResult":
+        """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""
+        from redline.report.redaction.redactor import Redactor
+
+        redactor = redactor or Redactor()
+        redactor.learn(self)
+        names = (redactor.file(self.names[0]), redactor.file(self.names[1]))
+        clean = redactor.redacted(replace(self, names=names, difference=_without_private(self.difference, redactor)))
+        return replace(clean, difference=_with_own_names(clean.difference, self.difference), removed=redactor.removed)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page (.html), everything for programs (.json), a comment for a pull request (.md), the accounts (.csv), or
@@ -49,3 +64,27 @@ class CompareResult:
         from redline.report.compare.sentences import verdict_sentence
 
         return f"<redline comparison: {verdict_sentence(self.difference)}>"
+
+
+def _without_private(difference: RecordingDifference, redactor: "Redactor") -> RecordingDifference:
+    """A short name of a host does not look private where it stands alone."""
+
+    def hosts(text: str) -> str:
+        return "; ".join(map(redactor.host, text.split("; ")))
+
+    context = [
+        replace(row, before=hosts(row.before), after=hosts(row.after)) if row.what == "hosts" else row
+        for row in difference.context
+    ]
+    return replace(difference, context=tuple(context))
+
+
+def _with_own_names(clean: RecordingDifference, original: RecordingDifference) -> RecordingDifference:
+    """Names that Redline gives are no secret, even where a host is named like one of them, such as `math`."""
+    rows = zip(clean.context, original.context, strict=True)
+    return replace(
+        original,
+        operators=clean.operators,
+        collectives=clean.collectives,
+        context=tuple(replace(row, what=own.what) for row, own in rows),
+    )

@@ -1,10 +1,11 @@
 """The result of `compare` as JSON for machines; docs/reference/compare.md describes every field."""
 
+from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.sentences import doubts, interval_sentence, median_sentence, verdict_sentence
+from redline.report.compare.sentences import doubts, spread_sentences, verdict_sentence
 from redline.report.json_text import json_text
 from redline.report.language import speaking
 from redline.trials.recordings import AmountChange, CountedChange
@@ -30,8 +31,7 @@ def as_record(result: CompareResult) -> dict[str, Any]:
     with speaking("en"):
         said = [
             verdict_sentence(difference),
-            median_sentence(difference),
-            interval_sentence(difference),
+            *spread_sentences(result),
             *doubts(result),
         ]
     return {
@@ -43,17 +43,26 @@ def as_record(result: CompareResult) -> dict[str, Any]:
         "medians_ns": list(difference.medians_ns),
         "interval": None if difference.interval is None else [difference.interval.low, difference.interval.high],
         "rank_steps": list(difference.steps),
+        "work": asdict(difference.work),
         "step": _change(difference.step),
         "accounts": list(map(_change, difference.accounts)),
         "phases": list(map(_change, difference.phases)),
         "ranks": list(map(_change, difference.ranks)),
         "operators": list(map(_counted, difference.operators)),
         "collectives": list(map(_counted, difference.collectives)),
+        "memory": [asdict(row) for row in difference.memory],
         "findings": [
             {"code": row.code, "before_share": row.before, "after_share": row.after} for row in difference.findings
         ],
         "context": [{"what": row.what, "before": row.before, "after": row.after} for row in difference.context],
+        "redacted": _redacted(result),
     }
+
+
+def _redacted(result: CompareResult) -> list[dict[str, Any]] | None:
+    if result.removed is None:
+        return None
+    return [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed]
 
 
 def _change(row: AmountChange) -> dict[str, Any]:

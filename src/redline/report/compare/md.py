@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.sentences import doubts, interval_sentence, median_sentence, verdict_sentence
+from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of
 from redline.report.diagnose.md import escaped, markdown_table
 from redline.report.language import sentences
@@ -13,7 +13,7 @@ from redline.report.terminal import as_text
 
 def render(result: CompareResult, *, verbose: bool = False) -> str:
     shown = list(tables_of(result.difference, verbose=verbose))
-    said = [median_sentence(result.difference), interval_sentence(result.difference), *doubts(result)]
+    said = [*spread_sentences(result), *remarks(result)]
     return as_text(
         [
             [f"## {escaped(verdict_sentence(result.difference))}"],

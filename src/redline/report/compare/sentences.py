@@ -1,9 +1,12 @@
 """What a comparison says in words: its verdict, and what a reader has to know before believing it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from redline.report.compare.compare_result import CompareResult
+from redline.report.compare.context_messages import context_name
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.language import _, listed
+from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.text_parts import percent
 from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
 from redline.units import format_ns
@@ -16,7 +19,9 @@ def verdict_sentence(difference: RecordingDifference) -> str:
         "change": percent(abs(difference.change)),
     }
     if difference.judgement is Judgement.PREDICTED:
-        return _("A plan against a run: the average step is {before} before and {after} after.").format(**values)
+        return _predicted(difference, values)
+    if difference.judgement is Judgement.OTHER_WORK:
+        return _other_work(difference, values)
     if difference.judgement is Judgement.FASTER:
         return _("Faster: the average step takes {after} instead of {before}, {change} less.").format(**values)
     if difference.judgement is Judgement.SLOWER:
@@ -24,6 +29,51 @@ def verdict_sentence(difference: RecordingDifference) -> str:
     if difference.change < 0:
         return _("Undecided: the average step takes {after} instead of {before}, {change} less.").format(**values)
     return _("Undecided: the average step takes {after} instead of {before}, {change} more.").format(**values)
+
+
+def _predicted(difference: RecordingDifference, values: Mapping[str, str]) -> str:
+    change = signed(difference.change)
+    if all(difference.predicted):
+        text = _("Two plans: the predicted step is {after} instead of {before}, {change}.")
+    elif difference.predicted[0]:
+        text = _("A plan and its run: the plan predicted {before} per step, and the run took {after}, {change}.")
+    else:
+        text = _("A run and a plan: the run took {before} per step, and the plan predicts {after}, {change}.")
+    return text.format(before=values["before"], after=values["after"], change=change)
+
+
+def _other_work(difference: RecordingDifference, values: Mapping[str, str]) -> str:
+    """Longer steps that do more work are not slower ones."""
+    work = difference.work
+    text = _(
+        "The known work differs: the average step has {flops_after} FLOPs instead of {flops_before} ({work}), and "
+        "takes {after} instead of {before} ({time})."
+    )
+    return text.format(
+        before=values["before"],
+        after=values["after"],
+        time=signed(difference.change),
+        work=signed(work.change),
+        flops_before=f"{work.before_flops:.3g}",
+        flops_after=f"{work.after_flops:.3g}",
+    )
+
+
+def spread_sentences(result: CompareResult) -> list[str]:
+    """What the steps of the two say beside their averages."""
+    difference = result.difference
+    if difference.judgement is not Judgement.PREDICTED:
+        return [median_sentence(difference), interval_sentence(difference)]
+    sides = zip(difference.predicted, difference.medians_ns, (result.before, result.after), strict=True)
+    return [sentence for predicted, median_ns, of in sides if not predicted for sentence in _measured(median_ns, of)]
+
+
+def _measured(median_ns: float, diagnosed: DiagnoseResult) -> Iterator[str]:
+    """Of the run that a plan is held against: a plan knows nothing of recording."""
+    yield _("The median step that was recorded took {time}.").format(time=format_ns(round(median_ns)))
+    usual_ns = diagnosed.captured.usual_step_ns if diagnosed.captured else None
+    if usual_ns is not None:
+        yield _("The median step that was not recorded took {time}.").format(time=format_ns(usual_ns))
 
 
 def median_sentence(difference: RecordingDifference) -> str:
@@ -49,8 +99,17 @@ def signed(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
 
 
+def remarks(result: CompareResult) -> Iterator[str]:
+    """What weakens any conclusion, and what was taken out of the report."""
+    yield from doubts(result)
+    if result.removed is not None:
+        yield redacted_text(result.removed)
+
+
 def doubts(result: CompareResult) -> Iterator[str]:
     """What weakens any conclusion, each once."""
+    if result.difference.judgement is Judgement.OTHER_WORK:
+        yield _work_doubt(result.difference)
     if result.difference.judgement is not Judgement.PREDICTED:
         yield _(
             "The recordings were not interleaved: two processes of one program differed by up to {most}, so a "
@@ -63,5 +122,21 @@ def doubts(result: CompareResult) -> Iterator[str]:
             times=max(known)
         )
     if result.difference.context:
-        names = listed(row.what for row in result.difference.context)
-        yield _("The change is not all that differs: {names}.").format(names=names)
+        names = listed(context_name(row.what) for row in result.difference.context)
+        if result.difference.judgement is Judgement.PREDICTED:
+            yield _("These differ beside prediction and measurement: {names}.").format(names=names)
+        else:
+            yield _("The change is not all that differs: {names}.").format(names=names)
+
+
+def _work_doubt(difference: RecordingDifference) -> str:
+    work = difference.work
+    if not work.covered_alike:
+        return _(
+            "FLOPs are known for {after} instead of {before} of the kernel time, so work may have moved to kernels "
+            "whose FLOPs are unknown: the times alone do not tell which is faster."
+        ).format(before=percent(work.before_known), after=percent(work.after_known))
+    per_flop = (1 + difference.change) / (1 + work.change) - 1
+    return _("The times alone do not tell which is faster; the time per FLOP changed by {change}.").format(
+        change=signed(per_flop)
+    )

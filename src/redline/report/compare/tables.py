@@ -6,6 +6,7 @@ from fractions import Fraction
 from redline.analysis.accounts import Account
 from redline.analysis.rank.host_phases import Phase
 from redline.findings.pages import page_of
+from redline.report.compare.context_messages import collective_size, context_name, context_value, memory_name
 from redline.report.compare.sentences import signed
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.table_messages import phase
@@ -13,8 +14,8 @@ from redline.report.diagnose.tables import shapes
 from redline.report.language import _, marked, spoken
 from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
-from redline.trials.recordings import AmountChange, CountedChange, FindingChange, RecordingDifference
-from redline.units import format_ns
+from redline.trials.recordings import AmountChange, CountedChange, FindingChange, MemoryChange, RecordingDifference
+from redline.units import format_bytes, format_ns
 
 FEW_ROWS = 8  # of operators and collectives, unless all are asked for
 FEW_RANKS = 16
@@ -27,6 +28,8 @@ def tables_of(difference: RecordingDifference, *, verbose: bool) -> Iterator[Rep
     yield _accounts(difference)
     if difference.phases:
         yield _phases(difference)
+    if difference.memory:
+        yield _memory(difference.memory)
     if difference.findings:
         yield _findings(difference.findings)
     if len(difference.ranks) > 1:
@@ -123,7 +126,7 @@ def _counted(
         rows=tuple(
             (
                 clipped(row.name, _DETAIL_LETTERS),
-                shapes(row.detail) or clipped(row.detail, _DETAIL_LETTERS) or "-",
+                shapes(row.detail) or collective_size(row.detail) or "-",
                 f"{float(row.before_calls):,.3g} -> {float(row.after_calls):,.3g}",
                 *_amounts(row.before_ns, row.after_ns, step_ns),
             )
@@ -132,6 +135,31 @@ def _counted(
         notes=(_("and {count} more: -v").format(count=left),) if left else (),
         empty="",
     )
+
+
+def _memory(changes: tuple[MemoryChange, ...]) -> ReportTable:
+    return ReportTable(
+        title=_("peak memory of the fullest rank"),
+        head=(_("kind of memory"), _("before"), _("after"), _("difference"), ""),
+        rows=tuple(
+            (memory_name(row.name), _bytes(row.before_bytes), _bytes(row.after_bytes), *_bytes_difference(row))
+            for row in changes
+        ),
+        notes=(),
+        empty="",
+    )
+
+
+def _bytes(amount: int | None) -> str:
+    return "-" if amount is None else format_bytes(amount)
+
+
+def _bytes_difference(row: MemoryChange) -> tuple[str, str]:
+    if row.before_bytes is None or row.after_bytes is None:
+        return "-", "-"
+    difference = row.after_bytes - row.before_bytes
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
+    return sign + format_bytes(abs(difference)), signed(difference / row.before_bytes if row.before_bytes else 0.0)
 
 
 def _findings(changes: tuple[FindingChange, ...]) -> ReportTable:
@@ -162,7 +190,7 @@ def _context(difference: RecordingDifference) -> ReportTable:
         title=_("what else differs"),
         head=(_("what"), _("before"), _("after")),
         rows=tuple(
-            (row.what, clipped(row.before, _DETAIL_LETTERS) or "-", clipped(row.after, _DETAIL_LETTERS) or "-")
+            (context_name(row.what), *(context_value(row.what, value) for value in (row.before, row.after)))
             for row in difference.context
         ),
         notes=(),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.sentences import doubts, interval_sentence, median_sentence, verdict_sentence
+from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of
 from redline.report.diagnose.screen import screen_of
 from redline.report.display import Style, styled
@@ -27,13 +27,13 @@ def _head(result: CompareResult) -> Iterator[str]:
     verdict = verdict_sentence(result.difference)
     style = _STYLES.get(result.difference.judgement)
     headed = styled(verdict, style) if style else verdict
-    said = sentences([headed, median_sentence(result.difference), interval_sentence(result.difference)])
+    said = sentences([headed, *spread_sentences(result)])
     labels = (_("before"), _("after"))
     for label, name, found in zip(labels, result.names, (result.before, result.after), strict=True):
         yield from labelled(label, f"{name}: {screen_of(found).headline}", _LABEL_WIDTH)
     yield from labelled(_("verdict"), said, _LABEL_WIDTH)
-    for doubt in doubts(result):
-        yield from labelled("", doubt, _LABEL_WIDTH)
+    for remark in remarks(result):
+        yield from labelled("", remark, _LABEL_WIDTH)
 
 
 def _table(shown: ReportTable) -> Iterator[str]:

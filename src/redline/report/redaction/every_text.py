@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from functools import cache
 from pathlib import PurePath
 from typing import Any, TypeVar, cast
@@ -78,7 +79,7 @@ def _text_fields(record: type) -> tuple[str, ...]:
 
 
 def _without_text(value: Any) -> Any:
-    if value is None or isinstance(value, int | float | bytes | Enum | np.number | np.bool_):
+    if value is None or isinstance(value, int | float | Fraction | bytes | Enum | np.number | np.bool_):
         return value
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return value

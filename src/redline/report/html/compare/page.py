@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from redline.analysis.accounts import ACCOUNTS
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.sentences import doubts, interval_sentence, median_sentence, verdict_sentence
+from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of, time_difference
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.screen import screen_of
@@ -55,8 +55,8 @@ def render(result: CompareResult) -> str:
         ),
         titles={name: table.title for name, table in shown.items()},
         headline=verdict_sentence(difference),
-        second=sentences([median_sentence(difference), interval_sentence(difference)]),
-        doubts=list(doubts(result)),
+        second=sentences(spread_sentences(result)),
+        remarks=list(remarks(result)),
         steps=list(_steps(result)),
         rows=list(_rows(difference)),
         total=time_difference(difference.step.difference_ns),
