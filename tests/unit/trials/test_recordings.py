@@ -25,10 +25,11 @@ PAIRS = [
         "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
     ),
     ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),
-    ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz"),
     ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz"),
     ("h20_single.json.gz", "h20_ddp_2ranks_merged.json.gz"),
 ]
+
+LARGE_PAIR = ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz")
 
 
 def job(*lengths_us: float, rows: int = 64, extra: list[Event] | None = None) -> Diagnosis:
@@ -66,7 +67,11 @@ def test_differences_add_up_exactly_whatever_the_numbers_of_steps(before: list[i
     assert difference.step.after_ns == Fraction(1000 * sum(after), len(after))
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda name: name.split(".")[0])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [*PAIRS, pytest.param(*LARGE_PAIR, marks=pytest.mark.slow)],
+    ids=lambda name: name.split(".")[0],
+)
 def test_differences_of_real_recordings_add_up_exactly(before: str, after: str) -> None:
     first, second = (diagnose(REAL_TRACES / name) for name in (before, after))
     difference = difference_of(first.diagnosis, second.diagnosis, (first.findings, second.findings))
