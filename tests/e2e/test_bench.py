@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main, scored
-from bench.cases import COUNTED_JOBS, HERE, TIMED_JOBS, TIMELINES, cases_in
+from bench.cases import COUNTED_JOBS, HERE, SAMPLE, TIMED_JOBS, TIMELINES, cases_in
 from bench.scoring import Score
 
 pytest.importorskip("torch")
@@ -29,7 +29,7 @@ def test_the_cause_comes_first_and_healthy_twins_stay_silent(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "fp64" else pytest.param(name, marks=pytest.mark.slow) for name in COUNTED_JOBS]
+    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in COUNTED_JOBS]
 )
 def test_the_counted_cause_of_a_job_is_named_whatever_else_runs(name: str, tmp_path: Path) -> None:
     """And not of its healthy twin. It comes first, unless there is more to say of a machine that others use."""
