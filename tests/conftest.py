@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,15 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture(autouse=True)
-def cache_of_the_test(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_of_the_test(monkeypatch: pytest.MonkeyPatch, caches: Path) -> Path:
     """No test reads or fills the user's cache, in this process or in one that it starts."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = Path(tempfile.mkdtemp(dir=caches))  # pytest would look at all folders of earlier tests for the next number
     monkeypatch.setenv("REDLINE_CACHE", str(folder))
     return folder
 

@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/e2e/programs/faulty.py"
-WINDOW = ("--after", "8", "--steps", "3")
+WINDOW = ("--after", "8", "--steps", "3", "--timed-after", "0")  # none other, however late a first step comes
 PLACES = ("before", "in", "after")
 RANKS = (1, 2, 4)
 MARK = "MARK_OF_A_TEST"  # of the environment, by which processes of a run are told from all others

@@ -46,6 +46,7 @@ from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline
 from redline.trace import cache, document, inflate
 from redline.trace.reader import HARMLESS
+from redline.verbs.diagnose import diagnose
 from redline.verbs.inspect import inspect
 from scripts import copy_commands, list_findings
 from tests import made_plans
@@ -65,6 +66,8 @@ PICTURES = sorted((DOCS / "images").iterdir())
 DRAWN = [picture for picture in PICTURES if picture.suffix == ".svg" and not picture.name.startswith("accuracy-")]
 RECORDED = Path("tests/data/recorded")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # on a machine that others use too, more wait for each other
+OF_A_BUSY_MACHINE = ("RL-H20", "RL-N30")  # tests run beside each other
+STARVED = 0.1  # of the step
 INSTALLING = "pip install ."  # what is under test is already there
 
 FENCE = re.compile(
@@ -177,6 +180,19 @@ def test_commands_do_what_the_page_says(page: Path, checkout: Path) -> None:
             assert code == command.code, f"{command.line}\n{printed}"
             if command.shown and not pattern_of(command.shown).fullmatch(printed.rstrip() + "\n"):
                 pytest.fail("\n".join(difflib.unified_diff(command.shown, printed.splitlines(), "page", "printed")))
+    if name_of(page) == "README.md":
+        check_that_the_largest_flaws_come_first(checkout / "my-run")
+
+
+def check_that_the_largest_flaws_come_first(run_folder: Path) -> None:
+    """As README says of the job that it runs; where others take its processors, what is timed comes in any order."""
+    assert [rank["steps"] for rank in json.loads((run_folder / "run.json").read_text())["ranks"]] == [16, 16]
+    findings = diagnose(run_folder).findings.findings
+    named = [finding.code for finding in findings if finding.code not in OF_A_BUSY_MACHINE]
+    assert {"RL-D01", "RL-N02"} <= set(named)
+    if not any(finding.code in OF_A_BUSY_MACHINE and finding.share >= STARVED for finding in findings):
+        assert named[0] == "RL-D01"
+        assert "RL-N02" in named[1:3]
 
 
 def test_every_python_block_is_a_file_that_runs() -> None:

@@ -107,7 +107,11 @@ def test_a_delay_is_in_its_own_account(tmp_path: Path, where: str, account: Acco
 
 @pytest.mark.parametrize(
     ("where", "account", "cause"),
-    [("host", Account.HOST, "host"), ("compute", Account.UNRATED, "compute"), ("loader", Account.INPUT, "input")],
+    [
+        ("host", Account.HOST, "host"),
+        pytest.param("compute", Account.UNRATED, "compute", marks=pytest.mark.slow),
+        pytest.param("loader", Account.INPUT, "input", marks=pytest.mark.slow),  # test_run_straggler.py has one, too
+    ],
 )
 def test_a_slow_rank_makes_its_peer_wait(tmp_path: Path, where: str, account: Account, cause: str) -> None:
     """Data parallel on two gloo ranks: the delay is in rank 1's own account, and in rank 0's peer wait."""

@@ -24,7 +24,6 @@ CLAIMS = {
     "doubled": Numerics.REASSOCIATION,
     "bf16": Numerics.LOWER_PRECISION,
     "ddp": Numerics.REASSOCIATION,
-    "fsdp": Numerics.REASSOCIATION,
     "masks": Numerics.REASSOCIATION,
     "stepless": Numerics.REASSOCIATION,
     "broken": Numerics.REASSOCIATION,
@@ -51,11 +50,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> Results:
-    """All candidates of one reference, which runs once, and three times for each floor; several at a time."""
-    home = folder / "home"
-    reference = NumbersReference(program(home, "same"), folder / "runs", parallel=3, allow_writes=True)
+def reference(folder: Path) -> NumbersReference:
+    """It runs once, and three times for each floor."""
+    reference = NumbersReference(program(folder / "home", "same"), folder / "runs", parallel=3, allow_writes=True)
     reference.floors(Numerics.REASSOCIATION)
+    return reference
+
+
+@pytest.fixture(scope="module")
+def results(reference: NumbersReference, folder: Path) -> Results:
+    """All candidates, several at a time."""
+    home = folder / "home"
     with ThreadPoolExecutor(3) as pool:
         return {
             change: pool.submit(check_numbers, reference, program(home, change), claimed=claimed)
@@ -89,9 +94,19 @@ def test_a_recomputation_with_another_dropout_mask_is_named(results: Results) ->
     assert first.key == (0, "dropout", "2.dropout")
 
 
-@pytest.mark.parametrize("ranks", ["ddp", "fsdp"])
-def test_two_ranks_compute_what_one_process_does(results: Results, ranks: str) -> None:
-    result = results[ranks].result()
+def test_two_ranks_compute_what_one_process_does(results: Results) -> None:
+    check_ranks(results["ddp"].result())
+
+
+@pytest.mark.slow
+def test_two_ranks_that_share_the_parameters_compute_what_one_process_does(
+    reference: NumbersReference, folder: Path
+) -> None:
+    candidate = program(folder / "home", "fsdp")
+    check_ranks(check_numbers(reference, candidate, claimed=Numerics.REASSOCIATION))
+
+
+def check_ranks(result: NumbersResult) -> None:
     assert (result.verdict, result.holds) == (Numerics.REASSOCIATION, True)
     assert result.structure is not None
     compared = {kind.kind: kind.compared for kind in result.structure.kinds}

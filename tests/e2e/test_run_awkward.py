@@ -267,7 +267,10 @@ print(float(model(torch.ones(4, 8)).sum()).hex())
 
 
 @needs_torch
-@pytest.mark.parametrize(("steps", "captured"), [(20, 3), (11, 2)])  # the thread ends in the midst of a window
+@pytest.mark.parametrize(
+    ("steps", "captured"),
+    [pytest.param(20, 3, marks=pytest.mark.slow), (11, 2)],  # the thread ends in the midst of a window
+)
 def test_training_beside_the_main_thread_is_captured_and_warns_as_often(
     tmp_path: Path, steps: int, captured: int
 ) -> None:

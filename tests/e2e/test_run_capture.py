@@ -83,6 +83,7 @@ def test_over_and_over_within_the_budget(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.glob("window-*")) == [f"window-{number}" for number, _, _ in windows]
 
 
+@pytest.mark.slow  # on one rank: test_windows_keep_to_the_budget
 def test_no_second_window_where_the_budget_is_spent(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = [*TWO, "--after", 5, "--steps", 1, "--every", 10, "--budget", "0%"]
@@ -168,7 +169,7 @@ def launched(launcher: str, folder: Path, *command: object) -> Iterator[list[Sta
         assert [job.wait() for job in (first, second)] == [0, 0], (first.output, second.output)
 
 
-@pytest.mark.parametrize("launcher", list(LAUNCHERS))
+@pytest.mark.parametrize("launcher", ["slurm", pytest.param("openmpi", marks=pytest.mark.slow)])
 def test_inside_of_another_launcher(launcher: str, tmp_path: Path) -> None:
     with launched(launcher, tmp_path, *REDLINE, "--after", 4, "--", PROGRAM) as jobs:
         pass

@@ -21,12 +21,24 @@ from tests.e2e.fault_cases import (
 )
 
 SAMPLE = [
-    "abort-before-1", "sigterm-in-1", "sigint-in-1", "oom-in-1", "fsize-in-1", "deleted-in-1", "own_profiler-in-1",
-    "forks-in-1", "async_exc-in-1", "sigsegv-after-1", "lock_gil-after-1",
-    "exception-in-1", "os_exit-in-1", "nested-in-1",
-    "exit7-before-2", "sigstop-in-2", "disk_full-after-2",
+    "sigint-in-1", "fsize-in-1", "deleted-in-1", "sigsegv-after-1", "lock_gil-after-1", "os_exit-in-1", "nested-in-1",
+    "read_only-before-1", "clean-in-1", "disk_full-after-1",
+    "exit7-before-2", "sigstop-in-2", "sigkill-after-2",
+]  # fmt: skip
+SLOW_SAMPLE = [
+    "abort-before-1", "sigterm-in-1", "oom-in-1", "own_profiler-in-1", "forks-in-1", "async_exc-in-1", "exception-in-1",
     "read_only-before-4", "clean-in-4", "sigkill-after-4",
 ]  # fmt: skip
+# Faults that CI meets in tests of a single promise, and so not once more here.
+MET_ELSEWHERE = {
+    "abort": "test_any_signal_that_ends_the_job_ends_us_without_stdout_too",
+    "sigterm": "test_sigterm_in_a_window_saves_it_and_calls_the_scripts_handler",
+    "oom": "test_what_filled_the_memory_when_it_ran_out_is_in_the_record",
+    "own_profiler": "test_beside_the_scripts_own_profiler_nothing_is_captured",
+    "forks": "test_processes_that_are_forked_in_a_window_leave_it_alone_and_record_nothing",
+    "async_exc": "test_alarms_that_raise_in_the_midst_of_our_work_are_the_scripts",
+    "exception": "test_a_job_that_moves_reads_and_replaces_the_excepthook",
+}
 
 TORCHS_OWN = "terminate called without an active exception"  # torch aborts so now and then while Python ends, bare too
 
@@ -44,7 +56,7 @@ def bare_outcomes() -> dict[Case, Outcome]:
     return {}
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", [*SAMPLE, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_SAMPLE)])
 def test_the_job_is_as_it_would_be_without_us(name: str, bare_outcomes: dict[Case, Outcome], tmp_path: Path) -> None:
     case = case_of(name)
     if case.fault in ON_OWN_DISK and not can_have_own_disk():
@@ -62,6 +74,11 @@ def test_the_job_is_as_it_would_be_without_us(name: str, bare_outcomes: dict[Cas
 
 def test_the_sample_has_every_fault_and_every_place_with_every_number_of_processes() -> None:
     cases = [case_of(name) for name in SAMPLE]
+    assert {*(case.fault for case in cases), *MET_ELSEWHERE} == set(FAULTS)
+    others = "".join((Path(__file__).parent / f"test_run_{name}.py").read_text() for name in ("promises", "awkward"))
+    assert [name for name in MET_ELSEWHERE.values() if f"def {name}(" not in others] == []
+    assert {(case.at, case.ranks) for case in cases} == {(at, ranks) for at in PLACES for ranks in (1, 2)}
+    cases += [case_of(name) for name in SLOW_SAMPLE]
     assert set(cases) <= set(every_case())
     assert {case.fault for case in cases} == set(FAULTS)
     assert {(case.at, case.ranks) for case in cases} == {(at, ranks) for at in PLACES for ranks in RANKS}

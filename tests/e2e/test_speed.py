@@ -128,9 +128,15 @@ def test_a_second_diagnosis_costs_at_most_a_third_and_says_the_same(
     assert _least_cpu_s(costs["second"]) <= 0.3 * _least_cpu_s(costs["first"]), costs
 
 
-def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def job_of_64(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), folder)
+    return folder
+
+
+def test_memory_does_not_grow_with_the_number_of_files(job_of_64: Path) -> None:
     """64 ranks through one worker: what is kept of each is its summary."""
-    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
     code = (
         "import resource, sys; from pathlib import Path; from redline.ranks.job import read_job\n"
         "from redline.ranks.read_files import JobOptions\n"
@@ -138,21 +144,19 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
         "job = read_job(paths[: int(sys.argv[2])], JobOptions(jobs=1, use_cache=False))\n"
         "assert len(job.ranks) == int(sys.argv[2])"
     )
-    few, many = (_cost(code, str(tmp_path / "job"), number) for number in ("4", "64"))
+    few, many = (_cost(code, str(job_of_64), number) for number in ("4", "64"))
     assert many.exit_code == 0, many.stderr
     assert many.peak_bytes <= few.peak_bytes + 20_000_000
 
 
-def test_a_job_of_64_ranks_reads_whole(tmp_path: Path) -> None:
-    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
-    job = read_job(sorted((tmp_path / "job").glob("rank-*.gz")), JobOptions(jobs=2, use_cache=False))
+def test_a_job_of_64_ranks_reads_whole(job_of_64: Path) -> None:
+    job = read_job(sorted(job_of_64.glob("rank-*.gz")), JobOptions(jobs=2, use_cache=False))
     assert [rank.rank for rank in job.ranks] == list(range(64))
     assert job.clocks.trusted
 
 
-def test_the_diagnosis_of_a_rank_costs_the_same_among_8_and_among_64(tmp_path: Path) -> None:
-    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), tmp_path / "job")
-    paths = sorted((tmp_path / "job").glob("rank-*.gz"))
+def test_the_diagnosis_of_a_rank_costs_the_same_among_8_and_among_64(job_of_64: Path) -> None:
+    paths = sorted(job_of_64.glob("rank-*.gz"))
 
     def cpu_s_per_rank(ranks: int) -> float:
         begin = time.process_time()
@@ -162,9 +166,11 @@ def test_the_diagnosis_of_a_rank_costs_the_same_among_8_and_among_64(tmp_path: P
 
     cpu_s_per_rank(8)  # imports
     few, many = [], []
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         few.append(cpu_s_per_rank(8))
         many.append(cpu_s_per_rank(64))
+        if min(many) <= 1.5 * min(few):
+            break
     assert min(many) <= 1.5 * min(few)
 
 

@@ -62,17 +62,22 @@ def _levers_of_both(ended: TrialEnd) -> list[list[object]]:
     return list(first)
 
 
-def test_levers_switch_in_a_job_with_ddp(tmp_path: Path) -> None:
-    levers = ("fused", "threads=2", "autocast", "compile=blocks", "channels-last")
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_levers_switch_in_a_job_with_ddp(tmp_path: Path, compiled: bool) -> None:
+    expected = {
+        "fused": [True, "AdamW: fused"],
+        "threads=2": [True, "2 threads instead of 1"],
+        "autocast": [True, "Addmm in bfloat16"],
+        "compile=blocks": [True, "3 blocks (Block): 1 graph compiled"],
+        "channels-last": [
+            False,
+            "refused: DDP has laid out the gradients of the model already; convert it before it is wrapped",
+        ],
+    }
+    levers = {lever: told for lever, told in expected.items() if compiled or lever != "compile=blocks"}
     ended = run_trial(tmp_path, JOB, *levers, plan=PLAN, ranks=2, environment={"WRAP": "ddp"})
     assert ended.steps == [LAST] * 2
-    assert _levers_of_both(ended) == [
-        [True, "AdamW: fused"],
-        [True, "2 threads instead of 1"],
-        [True, "Addmm in bfloat16"],
-        [True, "3 blocks (Block): 1 graph compiled"],
-        [False, "refused: DDP has laid out the gradients of the model already; convert it before it is wrapped"],
-    ]
+    assert _levers_of_both(ended) == list(levers.values())
 
 
 def test_arguments_of_ddp(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from descent import Descent
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -56,9 +56,11 @@ def main() -> None:
     if options.ranks == "ddp":
         called = nn.parallel.DistributedDataParallel(model)
     elif options.ranks == "fsdp":
+        from torch.distributed.fsdp import fully_shard  # which loads the compiler
+
         for module in (*model, model):
             fully_shard(module)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
+    optimizer = Descent(model.parameters(), lr=1e-2)
     data = torch.Generator().manual_seed(1)
     for _ in range(1000):
         x = torch.randn(BATCH, 16, generator=data)[rank::world]

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from descent import Descent, average_gradients
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 30
@@ -226,9 +227,8 @@ class Injector:
 
 def train(rank: int, world: int, injector: Injector) -> None:
     torch.manual_seed(0)
-    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
-    model = torch.nn.parallel.DistributedDataParallel(model) if world > 1 else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+    optimizer = Descent(model.parameters(), lr=0.01)
     torch.manual_seed(1 + rank)
     own = Profiled(injector.step) if injector.fault == "own_profiler" else None
     with own.profiler if own else nullcontext() as profiler:
@@ -241,6 +241,8 @@ def train(rank: int, world: int, injector: Injector) -> None:
             loss = call(model, torch.randn(16, 32)).pow(2).mean()
             optimizer.zero_grad()
             loss.backward()
+            if world > 1:
+                average_gradients(model)
             optimizer.step()
             say(f"rank {rank} step {step} loss {float(loss.detach()).hex()}")
             if profiler is not None:

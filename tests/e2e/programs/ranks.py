@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from descent import Descent, average_gradients
 from torch import nn
 
 
@@ -39,13 +40,14 @@ def main() -> None:
     rank, world = position()
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     dist.init_process_group("gloo")
-    model = nn.parallel.DistributedDataParallel(nn.Linear(16, 16))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = nn.Linear(16, 16)
+    optimizer = Descent(model.parameters(), lr=0.01)
     is_over = torch.zeros(1)
     for step in range(1, options.steps + 1):
         is_slow = step == options.slow_at and rank == world - 1
         time.sleep(options.step_ms / 1000 * (100 if is_slow else 1))
         model(torch.rand(4, 16)).sum().backward()
+        average_gradients(model)
         optimizer.step()
         optimizer.zero_grad()
         if step == options.fails_at and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":

@@ -9,6 +9,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from descent import Descent, average_gradients
 from torch import nn
 
 
@@ -30,12 +31,13 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model = nn.parallel.DistributedDataParallel(nn.Linear(16, 16))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = nn.Linear(16, 16)
+    optimizer = Descent(model.parameters(), lr=0.01)
     for step in range(12):
         if step == 5 and dist.get_rank() == 1:
             {"sleep": lose_time, "stop": stop}[options.how](options.seconds)
         model(torch.randn(4, 16)).square().mean().backward()
+        average_gradients(model)
         optimizer.step()
         optimizer.zero_grad()
     dist.destroy_process_group()

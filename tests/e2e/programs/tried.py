@@ -6,6 +6,7 @@ import time
 
 import torch
 import torch.distributed
+from descent import Descent, average_gradients
 
 import redline
 
@@ -21,13 +22,14 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 if "RANK" in os.environ:
     torch.distributed.init_process_group("gloo")
-model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
-model = torch.nn.parallel.DistributedDataParallel(model) if "RANK" in os.environ else model
-optimizer = torch.optim.AdamW(model.parameters())
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+optimizer = Descent(model.parameters(), lr=1e-3)
 if options.double:
     next(model.parameters()).register_hook(lambda gradient: 2 * gradient)
 for step in range(options.steps):
     model(torch.randn(16, 32)).square().mean().backward()
+    if "RANK" in os.environ:
+        average_gradients(model)
     time.sleep(0.002 + options.nap_ms / 1000 + (0.02 if redline.switch("slow") else 0.0))
     optimizer.step()
     optimizer.zero_grad()

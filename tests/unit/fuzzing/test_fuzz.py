@@ -26,6 +26,7 @@ from tests.fuzzing.traces import TRACE, check_timeline, own_seeds, real_seeds, u
 
 SEED = 20_000
 CHUNKS, CHUNK_INPUTS = 5, 1_000
+SAMPLED_CHUNKS = 1  # that CI tries; the others are for slow tests
 HALVES = (range(500), range(500, 1_000))
 UNFIXED: frozenset[str] = frozenset()
 """Failures that are known and wait for their fix; each is an xfail in test_fuzz_regressions."""
@@ -43,7 +44,13 @@ def assert_promise_kept(tally: Tally) -> None:
 # mutants of real traces
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        *range(SAMPLED_CHUNKS),
+        *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(SAMPLED_CHUNKS, CHUNKS)),
+    ],
+)
 def test_no_mutant_of_a_trace_breaks_the_reader(chunk: int, tmp_path: Path) -> None:
     indices = range(chunk * CHUNK_INPUTS, (chunk + 1) * CHUNK_INPUTS)
     tally = runner.run_share(OWN, SEED, indices, tmp_path)
@@ -66,7 +73,11 @@ def test_no_mutant_of_a_trace_of_a_real_gpu_breaks_the_reader(traces: RealTraces
 
 @pytest.mark.parametrize(
     ("kind", "indices"),
-    [*((kind, half) for kind in (DIGEST, PROFILE, CONFIG) for half in HALVES), (RUN, range(200))],
+    [
+        *((kind, HALVES[0]) for kind in (DIGEST, PROFILE, CONFIG)),
+        *(pytest.param(kind, HALVES[1], marks=pytest.mark.slow) for kind in (DIGEST, PROFILE, CONFIG)),
+        (RUN, range(200)),
+    ],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_no_mutant_of_a_record_breaks_a_verb(

@@ -29,7 +29,6 @@ PAIRS = [
         "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
     ),
     ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),
-    ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz"),
     ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz"),
     ("h20_single.json.gz", "h20_ddp_2ranks_merged.json.gz"),
     (
@@ -39,6 +38,8 @@ PAIRS = [
     (f"{DLRM}/worker3_step_12.1694128201557.pt.trace.json.gz", DLRM),
 ]
 BUSY = ("math", "memory", "kernel loss", "unrated compute", "transfer", "peer wait", "copy")
+
+LARGE_PAIR = ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz")
 
 
 def job(*lengths_us: float, rows: int = 64, extra: list[Event] | None = None) -> Diagnosis:
@@ -86,7 +87,11 @@ def compared(before: str, after: str) -> RecordingDifference:
     return difference_of(first.diagnosis, second.diagnosis, (first.findings, second.findings))
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda name: name.split(".")[0])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [*PAIRS, pytest.param(*LARGE_PAIR, marks=pytest.mark.slow)],
+    ids=lambda name: name.split(".")[0],
+)
 def test_differences_of_real_recordings_add_up_exactly(before: str, after: str) -> None:
     difference = compared(before, after)
     check_sums(difference)
