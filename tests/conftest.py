@@ -49,14 +49,16 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("caches")
 
 
 @pytest.fixture(autouse=True)
-def cache_of_the_test(monkeypatch: pytest.MonkeyPatch, caches: Path) -> Path:
+def cache_of_the_test(monkeypatch: pytest.MonkeyPatch, cache_folders: Path) -> Path:
     """No test reads or fills the user's cache, in this process or in one that it starts."""
-    folder = Path(tempfile.mkdtemp(dir=caches))  # pytest would look at all folders of earlier tests for the next number
+    folder = Path(
+        tempfile.mkdtemp(dir=cache_folders)
+    )  # pytest would look at all folders of earlier tests for the next number
     monkeypatch.setenv("REDLINE_CACHE", str(folder))
     return folder
 

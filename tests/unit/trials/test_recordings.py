@@ -19,27 +19,25 @@ from tests.conftest import REAL_TRACES, Event, document, op, region
 from tests.unit.findings.conftest import FP32, described, digest, step
 
 DLRM = "dlrm_8rank_v100"
-PAIRS = [
-    (
-        "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
-        "tb_resnet50_num_workers_4_1623212756351.pt.trace.json.gz",
-    ),
-    (
-        "tb_resnet50_num_workers_0_1623143566756.pt.trace.json.gz",
-        "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
-    ),
-    ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),
-    ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz"),
-    ("h20_single.json.gz", "h20_ddp_2ranks_merged.json.gz"),
-    (
-        f"{DLRM}/worker1_step_12.1694128201556.pt.trace.json.gz",
-        f"{DLRM}/worker7_step_12.1694128201553.pt.trace.json.gz",
-    ),
-    (f"{DLRM}/worker3_step_12.1694128201557.pt.trace.json.gz", DLRM),
-]
+LOADER_WORKERS = (
+    "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
+    "tb_resnet50_num_workers_4_1623212756351.pt.trace.json.gz",
+)
+LOADER_WORKERS_AGAIN = (
+    "tb_resnet50_num_workers_0_1623143566756.pt.trace.json.gz",
+    "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
+)
+SAM = ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz")
+LARGE_SAM = ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz")
+OTHER_MACHINE = ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz")
+SECOND_CARD = ("h20_single.json.gz", "h20_ddp_2ranks_merged.json.gz")
+LAST_RANK = (
+    f"{DLRM}/worker1_step_12.1694128201556.pt.trace.json.gz",
+    f"{DLRM}/worker7_step_12.1694128201553.pt.trace.json.gz",
+)
+WHOLE_JOB = (f"{DLRM}/worker3_step_12.1694128201557.pt.trace.json.gz", DLRM)
+PAIRS = (LOADER_WORKERS, LOADER_WORKERS_AGAIN, SAM, OTHER_MACHINE, SECOND_CARD, LAST_RANK, WHOLE_JOB)
 BUSY = ("math", "memory", "kernel loss", "unrated compute", "transfer", "peer wait", "copy")
-
-LARGE_PAIR = ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz")
 
 
 def job(*lengths_us: float, rows: int = 64, extra: list[Event] | None = None) -> Diagnosis:
@@ -89,7 +87,7 @@ def compared(before: str, after: str) -> RecordingDifference:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [*PAIRS, pytest.param(*LARGE_PAIR, marks=pytest.mark.slow)],
+    [*PAIRS, pytest.param(*LARGE_SAM, marks=pytest.mark.slow)],
     ids=lambda name: name.split(".")[0],
 )
 def test_differences_of_real_recordings_add_up_exactly(before: str, after: str) -> None:
@@ -99,7 +97,7 @@ def test_differences_of_real_recordings_add_up_exactly(before: str, after: str) 
 
 
 def test_more_workers_made_the_step_shorter_by_what_was_waiting_for_data() -> None:
-    difference = compared(*PAIRS[0])
+    difference = compared(*LOADER_WORKERS)
     loading = next(row for row in difference.accounts if row.name == "input")
     assert loading.difference_ns < 0
     before_ns, after_ns = difference.medians_ns
@@ -112,13 +110,13 @@ def test_more_workers_made_the_step_shorter_by_what_was_waiting_for_data() -> No
 
 
 def test_more_workers_a_second_time() -> None:
-    before_ns, after_ns = compared(*PAIRS[1]).medians_ns
+    before_ns, after_ns = compared(*LOADER_WORKERS_AGAIN).medians_ns
     assert before_ns == pytest.approx(152.5e6, rel=0.001)
     assert after_ns == pytest.approx(125.1e6, rel=0.001)
 
 
 def test_a_compiled_model_shortens_what_computes_and_not_what_waits() -> None:
-    difference = compared(*PAIRS[2])
+    difference = compared(*SAM)
     busy = [row for row in difference.accounts if row.name in BUSY]
     assert sum(row.before_ns for row in busy) == pytest.approx(1257.1e6, rel=0.001)
     assert sum(row.after_ns for row in busy) == pytest.approx(383.9e6, rel=0.001)
@@ -127,13 +125,13 @@ def test_a_compiled_model_shortens_what_computes_and_not_what_waits() -> None:
 
 
 def test_a_rank_that_comes_last_is_shorter_by_what_the_others_wait() -> None:
-    difference = compared(*PAIRS[6])
+    difference = compared(*LAST_RANK)
     assert sum(row.before_ns for row in difference.collectives) == 11_336_000
     assert sum(row.after_ns for row in difference.collectives) == 1_746_000
 
 
 def test_a_second_card_adds_its_exchange_of_gradients() -> None:
-    difference = compared(*PAIRS[5])
+    difference = compared(*SECOND_CARD)
     (gradients,) = (row for row in difference.collectives if row.name == "all_reduce")
     assert gradients.before_calls == 0
     assert gradients.after_calls == 1
@@ -142,7 +140,7 @@ def test_a_second_card_adds_its_exchange_of_gradients() -> None:
 
 
 def test_a_longer_step_on_another_machine_with_other_work_is_not_called_slower() -> None:
-    assert compared(*PAIRS[4]).judgement is Judgement.OTHER_WORK
+    assert compared(*OTHER_MACHINE).judgement is Judgement.OTHER_WORK
 
 
 def test_a_small_difference_is_no_proof_of_anything() -> None:
