@@ -125,6 +125,7 @@ def is_first_right(case: NumbersCase, outcome: NumbersOutcome) -> bool:
     if outcome.first is None:
         return False
     kind, name = outcome.first
+    name = name.partition("#")[0]  # which of several calls of a module it was
     if kind == "loss":  # there is one
         name = ""
     if kind == "unclipped gradient":

@@ -21,21 +21,22 @@ def main() -> int:
     parser.add_argument("--busy", type=int, default=0, help="loops that keep the machine busy meanwhile")
     parser.add_argument("--extra", type=int, nargs="+", default=[0, 1, 2, 5, 10], help="percent of extra work")
     parser.add_argument("--trials", type=int, default=50, help="of each")
+    parser.add_argument("--seed", type=int, default=1, help="of the orders within pairs")
     parser.add_argument("--part", choices=("blocks", "processes", "beside"), default="blocks", help="what is compared")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with _busy(options.busy):
         for extra in options.extra:
             name = f"{options.part}-{extra}-busy{options.busy}.jsonl"
-            _fill(options.out / name, options.part, extra, options.trials)
+            _fill(options.out / name, options.part, extra, options.trials, options.seed)
     _print_counts(options.out)
     return 0
 
 
-def _fill(path: Path, part: str, extra: int, trials: int) -> None:
+def _fill(path: Path, part: str, extra: int, trials: int, first_seed: int) -> None:
     """Up to so many trials, in several processes."""
     while (done := _lines(path)) < trials:
-        seed = 1 + done + 1000 * extra
+        seed = first_seed + done + 1000 * extra
         if part == "blocks":
             keep(path, record_trials(extra, min(_OF_A_PROCESS, trials - done), seed))
         elif part == "processes":

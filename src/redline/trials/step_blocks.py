@@ -8,10 +8,10 @@ from redline.launch.outside.trial_job import TrialJob
 from redline.launch.shared_state import BLOCK_STEPS, BLOCK_TURNS, ENTRIES, FIRST_BLOCK, PLANNED_AT
 from redline.trials.trial_result import TimedPair
 
-BLOCK_S = 0.02  # that the steps of a block which count should last
+BLOCK_S = 0.004  # that the steps of a block which count should last: the sooner both ways meet again, the better
 LEAST_KEPT, MOST_KEPT = 2, 32
 PAIR_S = 1.0  # that a pair should last, so that one hiccup is not all of it
-MOST_TURNS = 8
+MOST_TURNS = 100
 _MARGIN_S = 0.2  # in which all ranks learn of the plan
 _MARGIN_STEPS = 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +68,11 @@ class RunNumbers:
         """The first tensor that is of lower precision."""
         low = (key for key, copies in self.tensors.items() if any(copy.is_low_precision for copy in copies))
         return next(low, None)
+
+    def first_steps(self, steps: int) -> RunNumbers:
+        """As if it had ended then."""
+        kept = {key: copies for key, copies in self.tensors.items() if key.step < steps}
+        return replace(self, steps=steps, tensors=kept)
 
 
 def read_run(folder: Path) -> RunNumbers:

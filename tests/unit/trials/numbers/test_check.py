@@ -107,6 +107,15 @@ def test_another_number_of_steps_is_refused() -> None:
         checked(fewer, Numerics.REASSOCIATION)
 
 
+def test_what_differs_before_one_of_them_ends_is_told() -> None:
+    fewer = {name: values for name, values in REFERENCE.items() if name.step == 0}
+    wrong = {**fewer, key("gradient", "b.weight"): 2 * fewer[key("gradient", "b.weight")]}
+    result, _ = checked(wrong, Numerics.REASSOCIATION)
+    assert (result.verdict, result.steps) == (Numerics.SEMANTICS, 1)
+    assert result.first is not None
+    assert result.first.key.name == "b.weight"
+
+
 def test_an_optimizer_in_one_of_them_only_is_refused() -> None:
     other = replace(run(REFERENCE), by_optimizer=False)
     with pytest.raises(InputError, match="an optimizer steps in the reference only"):
