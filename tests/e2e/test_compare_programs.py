@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -140,6 +141,21 @@ def test_rubbish_is_told_in_a_line(tmp_path: Path, words: list[str], why: str) -
     assert code == 2, said
     assert why in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("asked", [(), ("--numbers-only",)], ids=["timed", "checked"])
+def test_what_was_started_ends_with_the_one_who_asked(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    endless, told = home / "endless.py", tmp_path / "pid"
+    endless.write_text(f"import os, time, torch\nopen('{told}', 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    with started(
+        home, sys.executable, "-m", "redline", "compare", "-q", *asked, "--with", "fused", "--", endless
+    ) as job:
+        job.wait_until(lambda: told.exists() and bool(told.read_text()))
+        job.process.terminate()
+        assert job.wait() == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{told.read_text()}").exists()
 
 
 def test_a_job_that_is_too_short_is_told(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from redline.trials.trial_result import TrialResult
 
 def render(trial: TrialResult | None, numbers: NumbersResult | None = None) -> str:
     commands = ((_("before"), trial.before), (_("after"), trial.after)) if trial else ()
+    first = headline(trial, numbers)
+    rest = [sentence for sentence in everything(trial, numbers) if sentence not in first]
     return as_text(
         [
-            [f"## {escaped(headline(trial, numbers))}"],
-            [escaped(sentences(everything(trial, numbers)))],
+            [f"## {escaped(first)}"],
+            [escaped(sentences(rest))],
             [f"- {label}: `{command.replace('`', chr(39))}`" for label, command in commands],
         ]
     )
