@@ -4,12 +4,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.trial_times.record import TrialOutcome
+from bench.trial_times.record import TrialOutcome, outcome_of
 from redline.launch.outside.trial_command import trial_command
 from redline.launch.outside.trial_job import start_trial
 from redline.launch.settings import Settings
 from redline.trials.decision import MOST_PAIRS, TrialVerdict, decide
-from redline.trials.paired_sequence import excludes
 from redline.trials.step_blocks import BlockTimer
 from redline.trials.trial_result import TimedPair
 
@@ -41,17 +40,7 @@ def record_trials(extra: int, trials: int, seed: int) -> list[TrialOutcome]:
 
 def trial_end(pairs: Sequence[TimedPair], extra: int, steps: int) -> TrialOutcome | None:
     """None while the trial would go on."""
-    before, after = [pair.before_s for pair in pairs], [pair.after_s for pair in pairs]
-    decision = decide(before, after)
+    decision = decide([pair.before_s for pair in pairs], [pair.after_s for pair in pairs])
     if decision.verdict is TrialVerdict.UNDECIDED and len(pairs) < MOST_PAIRS:
         return None
-    return TrialOutcome(
-        extra=extra,
-        verdict=str(decision.verdict),
-        change=decision.estimate.change,
-        low=decision.estimate.low,
-        high=decision.estimate.high,
-        covered=not excludes(before, after, extra / 100),
-        pairs=tuple(zip(before, after, strict=True)),
-        steps=steps,
-    )
+    return outcome_of(extra, decision, pairs, steps)

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from redline.trials.decision import TrialVerdict
+from redline.trials.decision import Decision, TrialVerdict
+from redline.trials.paired_sequence import excludes
+from redline.trials.trial_result import TimedPair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,20 @@ class TrialCounts:
     covered: int
     pairs: float  # median
     steps: float  # median
+
+
+def outcome_of(extra: int, decision: Decision, pairs: Sequence[TimedPair], steps: int) -> TrialOutcome:
+    before, after = [pair.before_s for pair in pairs], [pair.after_s for pair in pairs]
+    return TrialOutcome(
+        extra=extra,
+        verdict=str(decision.verdict),
+        change=decision.estimate.change,
+        low=decision.estimate.low,
+        high=decision.estimate.high,
+        covered=not excludes(before, after, extra / 100),
+        pairs=tuple(zip(before, after, strict=True)),
+        steps=steps,
+    )
 
 
 def keep(path: Path, outcomes: Iterable[TrialOutcome]) -> None:

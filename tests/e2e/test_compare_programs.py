@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import redline
 from redline.launch.outside.trial_command import trial_command
 from redline.launch.outside.trial_job import start_trial
 from redline.launch.settings import Settings
+from redline.trials.decision import TrialVerdict
 from tests.running import PROGRAMS, TORCHRUN, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -39,6 +41,19 @@ def test_a_switch_of_the_script_is_timed_in_one_process(tmp_path: Path) -> None:
     assert time["levers"] == [{"lever": "switch=slow", "took": True, "what": "switch 'slow'"}]
     assert 6 <= len(time["pairs"]) <= 60
     assert time["wall_time"]["low"] > 0
+
+
+def test_a_trial_of_more_steps_than_are_kept_goes_on_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redline.trials.step_blocks.ENTRIES", 200)  # of 32,768, which take minutes
+    monkeypatch.setattr("redline.trials.step_blocks.MOST_TURNS", 5)
+    monkeypatch.chdir(tmp_path)
+    trial = redline.compare_programs(str(TRIED), levers=["switch=slow"]).trial
+    assert trial is not None
+    assert trial.decision is not None
+    assert trial.decision.verdict is TrialVerdict.SLOWER
+    assert trial.processes > 1
 
 
 def test_ranks_switch_together(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ class BlockPlan:
 
     def counted(self, pair: int) -> tuple[list[int], list[int]]:
         """The steps of a pair that count, without and with the change."""
-        first = self.first + pair * self.pair
-        counted = [step for step in range(first, first + self.pair) if (step - first) % self.block >= DROPPED]
-        changed = [step for step in counted if self.is_changed(step)]
-        return [step for step in counted if step not in changed], changed
+        begins = range(self.first + pair * self.pair, self.last(pair) + 1, self.block)
+        blocks = [range(begin + DROPPED, begin + self.block) for begin in begins]
+        earlier, later = ([step for block in blocks[at::2] for step in block] for at in (0, 1))
+        return (later, earlier) if self._changed_first(pair) else (earlier, later)
 
     def _changed_first(self, pair: int) -> bool:
         return Random(self.seed * 1_000_003 + pair).random() < 0.5

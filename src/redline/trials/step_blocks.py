@@ -58,15 +58,16 @@ class BlockTimer:
             else:
                 self._end(steps)
             return
-        if self._plan.last(self._next) > ENTRIES:  # of more steps not every one is kept
-            self._end(steps)
-            return
-        while steps >= self._plan.last(self._next):
+        is_enough = False
+        while not is_enough and self._has_room() and steps >= self._plan.last(self._next):
             is_enough = self._time(self._plan, self._next)
             self._next += 1
-            if is_enough:
-                self._end(steps)
-                return
+        if is_enough or not self._has_room():
+            self._end(steps)
+
+    def _has_room(self) -> bool:
+        """For the next pair: of more steps not every one is kept, and another process has to go on."""
+        return self._plan is not None and self._plan.last(self._next) <= ENTRIES
 
     def _planned(self, steps: int) -> BlockPlan:
         step_s = self._seconds(range(steps - LEAST_KEPT + 1, steps + 1))

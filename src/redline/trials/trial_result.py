@@ -52,7 +52,7 @@ class TrialResult:
     decision: Decision | None  # None without a pair
     pairs: tuple[TimedPair, ...]
     cpu: Decision | None = None  # by the CPU time of whole processes
-    block_steps: int = 0  # that count, in a block or a process
+    block_steps: int = 0  # that count: of a pair each way, or of a process
     steps: int = 0  # of the job that all of it took
     processes: int = 0
     ranks: int = 1
