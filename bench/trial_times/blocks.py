@@ -31,8 +31,15 @@ def record_trials(extra: int, trials: int, seed: int) -> list[TrialOutcome]:
         return len(outcomes) >= trials
 
     with start_trial(command, settings) as job:
-        timer = BlockTimer(job, seed, lambda _: True, timed)
-        ended = job.wait(timer.look)
+        timer = BlockTimer(job, seed, lambda: True, timed)
+
+        def goes_on() -> bool:
+            timer.look()
+            if timer.is_over:
+                job.end_after(job.steps() + 1)
+            return True
+
+        ended = job.wait(goes_on)
         if ended is None or ended.exit_code:
             raise RuntimeError(job.last_error())
     return outcomes

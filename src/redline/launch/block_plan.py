@@ -23,6 +23,7 @@ class BlockPlan:
     first: int  # step of the first pair
     kept: int  # steps of a block that count
     turns: int = 1  # blocks of a pair each way
+    begun: int = 1  # the step with which the trial of this change began
 
     @property
     def block(self) -> int:
@@ -36,7 +37,7 @@ class BlockPlan:
     def is_changed(self, step: int) -> bool:
         """Whether this step runs with the change."""
         if step < self.first:
-            return warms_up_changed(step)
+            return warms_up_changed(step - self.begun + 1)
         pair, at = divmod(step - self.first, self.pair)
         return self._changed_first(pair) ^ bool(at // self.block % 2)
 
@@ -56,5 +57,5 @@ class BlockPlan:
 
 
 def warms_up_changed(step: int) -> bool:
-    """Whether a step before the first pair runs with the change."""
+    """Whether a step before the first pair runs with the change, counted from the beginning of the trial."""
     return WARM_UP < step <= 2 * WARM_UP

@@ -45,6 +45,7 @@ class Settings:
     memory: bool = False
     fork: bool = True  # write in a forked child; otherwise in the process itself, which then stands still meanwhile
     flush_s: float = 5.0  # after SIGTERM
+    kept_levers: Sequence[str] = ()  # changes that are made from the beginning on
     levers: Sequence[str] = ()  # changes that are tried
     on_trial: bool = False  # the process ends when it is told to
     block_seed: int = 0  # by which levers are switched on and off in blocks of steps; 0 where they stay on

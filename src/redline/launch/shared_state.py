@@ -44,6 +44,8 @@ TIMED_NS = 2  # when a window of fixed duration begins on every rank, as no step
 # Of a job on trial: the step with whose end it ends; the first step of its first pair of blocks; how many steps of each
 # block count; how many blocks of a pair there are each way. 0 until they are known.
 LAST_STEP, FIRST_BLOCK, BLOCK_STEPS, BLOCK_TURNS = 3, 4, 5, 6
+# Where levers are tried one after the other: the number of the one on trial, and the step with which that began.
+LEVER_NUMBER, LEVER_FROM = 7, 8
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)

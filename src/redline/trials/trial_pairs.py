@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from secrets import randbelow
 from typing import Any
 
-from redline.trials.decision import MOST_PAIRS, Decision, TrialVerdict, decide
+from redline.trials.decision import LEAST_PAIRS, MOST_PAIRS, NEGLIGIBLE, Decision, TrialVerdict, decide
 from redline.trials.machine_load import MachineLoad
 from redline.trials.trial_result import Stopped, TimedPair, TrialResult
 
@@ -24,6 +25,9 @@ class TrialOptions:
     steps: int = PROCESS_STEPS
     seed: int = field(default_factory=lambda: 1 + randbelow(1 << 30))  # of the random order within pairs
     allow_writes: bool = False  # to files of the user
+    negligible: float = NEGLIGIBLE  # a change that is smaller for certain is none
+    gains_only: bool = False  # it ends once nothing can be gained that is worth it
+    stall_s: float = inf  # without a step, after which a job hangs
 
 
 class TrialPairs:
@@ -35,40 +39,43 @@ class TrialPairs:
         self._load = MachineLoad()
         self._started_s = time.perf_counter()
         self.until_s = self._started_s + options.max_time_s
-        self._cpu_s = 0.0
         self.pairs: list[TimedPair] = []
         self.stopped: Stopped | None = None
-
-    def used_cpu(self, cpu_s: float) -> None:
-        """Of our own: what else the machine did was done by others."""
-        self._cpu_s += cpu_s
 
     def add(self, pair: TimedPair) -> bool:
         """Whether that was enough."""
         self.pairs.append(pair)
-        decision = decided(self.pairs)
+        decision = decided(self.pairs, self._options.negligible)
         if decision is not None:
             self._tell(decision)
         if decision is not None and decision.verdict is not TrialVerdict.UNDECIDED:
             self.stopped = Stopped.DECIDED
+        elif decision is not None and self._options.gains_only and self._gains_nothing(decision):
+            self.stopped = Stopped.NO_GAIN
         elif len(self.pairs) >= self._options.pairs:
             self.stopped = Stopped.PAIRS_SPENT
         elif time.perf_counter() > self.until_s:
             self.stopped = Stopped.TIME_SPENT
         return self.stopped is not None
 
-    def result(self, **known: Any) -> TrialResult:
+    def _gains_nothing(self, decision: Decision) -> bool:
+        known = decision.estimate
+        return known.pairs >= LEAST_PAIRS and known.low > -self._options.negligible
+
+    def result(self, own_cpu_s: float = 0.0, **known: Any) -> TrialResult:
+        """With the CPU time of our own: what else the machine did was done by others."""
         return TrialResult(
             stopped=self.stopped or Stopped.PAIRS_SPENT,
-            decision=decided(self.pairs),
+            decision=decided(self.pairs, self._options.negligible),
             pairs=tuple(self.pairs),
             wall_s=time.perf_counter() - self._started_s,
-            others_share=self._load.of_others(self._cpu_s),
+            others_share=self._load.of_others(own_cpu_s),
             seed=self._options.seed,
             **known,
         )
 
 
-def decided(pairs: Sequence[TimedPair]) -> Decision | None:
+def decided(pairs: Sequence[TimedPair], negligible: float = NEGLIGIBLE) -> Decision | None:
     """None without a pair."""
-    return decide([pair.before_s for pair in pairs], [pair.after_s for pair in pairs]) if pairs else None
+    before, after = ([pair.before_s for pair in pairs], [pair.after_s for pair in pairs])
+    return decide(before, after, negligible) if pairs else None

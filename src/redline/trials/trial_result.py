@@ -29,7 +29,9 @@ class Stopped(StrEnum):
     DECIDED = "decided"
     PAIRS_SPENT = "pairs spent"
     TIME_SPENT = "time spent"
+    NO_GAIN = "no gain possible"  # that is worth it, where only that is looked for
     NOTHING_CHANGED = "nothing changed"  # the lever did not take
+    FAILED = "failed"  # the job did, with the change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,10 @@ class LeverOutcome:
     lever: str
     took: bool
     what: str
+
+
+def changed_nothing(outcomes: tuple[LeverOutcome, ...]) -> bool:
+    return bool(outcomes) and not any(outcome.took for outcome in outcomes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +66,6 @@ class TrialResult:
     others_share: float | None = None  # of the machine's cores, used by others
     seed: int = 0
     levers: tuple[LeverOutcome, ...] = ()
+    error: str = ""  # why it failed
+    before_peak_bytes: int = 0  # of the memory of a process; 0 where both ways share one
+    after_peak_bytes: int = 0

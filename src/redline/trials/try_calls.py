@@ -33,8 +33,8 @@ def try_calls(before: Call, after: Call, options: TrialOptions, tell: Tell = lam
     finally:
         if was_on:
             gc.enable()
-    trial.used_cpu(time.process_time() - started_cpu_s)
     return trial.result(
+        time.process_time() - started_cpu_s,
         before=_name(before),
         after=_name(after),
         timed=Timed.CALLS,

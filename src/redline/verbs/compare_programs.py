@@ -11,7 +11,8 @@ from redline.progress import Progress, ProgressStage, silent
 from redline.report.trial.trial_report import TrialReport
 from redline.trials.decision import Decision
 from redline.trials.trial_pairs import TrialOptions
-from redline.trials.try_programs import try_commands, try_lever
+from redline.trials.try_levers import try_lever
+from redline.trials.try_programs import try_commands
 
 Program = str | Sequence[str]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from redline.launch.outside.guardian import SCRATCH
 from redline.launch.outside.trial_command import TrialCommand
 
 _COPIED_BYTES = 1 << 20  # of a file at most: logs and tables of results, not data
@@ -19,12 +20,12 @@ def guarded_folders(command: TrialCommand) -> list[Path]:
 
 
 @contextmanager
-def make_scratch(original: Path) -> Iterator[Path]:
+def make_scratch(original: Path, mark: str = "") -> Iterator[Path]:
     """Looks like the original folder: small files are copies, which a job may overwrite, all else are links.
 
     New files go into the new folder, which is removed afterwards.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="redline-trial-")).resolve()
+    scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}")).resolve()
     try:
         for entry in sorted(original.resolve().iterdir()):
             if _is_copied(entry):

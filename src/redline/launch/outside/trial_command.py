@@ -18,13 +18,21 @@ class TrialCommand:
 
     words: tuple[str, ...]  # as they were typed, without the environment
     environment: tuple[tuple[str, str], ...] = ()  # in addition to that of this process
-    levers: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # levers that are on all the time, on both sides of a comparison
+    levers: tuple[str, ...] = ()  # those that are tried
     python: Command | None = None  # None where it cannot be watched: then it has neither steps nor numbers
     why_unwatched: str = ""
     folder: Path = field(default_factory=Path.cwd)  # where a user would start it
 
     def __str__(self) -> str:
-        return shlex.join([*(f"{name}={value}" for name, value in self.environment), *self.words])
+        typed = shlex.join([*(f"{name}={value}" for name, value in self.environment), *self.words])
+        return f"{typed} with {' '.join(self.kept)}" if self.kept else typed
+
+    @property
+    def with_levers(self) -> str:
+        """As it is told where its levers are on."""
+        joined = " ".join(self.levers)
+        return f"{self} {'and' if self.kept else 'with'} {joined}" if joined else str(self)
 
 
 def trial_command(words: Sequence[str], levers: Sequence[str] = (), folder: Path | None = None) -> TrialCommand:

@@ -19,6 +19,7 @@ from typing import IO
 from redline.errors import InputError, UsageError
 from redline.launch.levers import environment_of, parse_lever
 from redline.launch.outside.command import Command
+from redline.launch.outside.guardian import VARIABLE, Guardian, end_processes, processes_of
 from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
 from redline.launch.outside.supervise import facts_of, make_shared_state
 from redline.launch.outside.trial_command import TrialCommand
@@ -27,6 +28,7 @@ from redline.launch.shared_state import LAST_STEP, PID, RANK, STEPS, ProcessSlot
 
 _TICK_S = 0.02
 _GRACE_S = 5.0  # that a job gets to end after SIGTERM
+_HELPERS_GRACE_S = 3.0  # that helpers of a job, such as a resource tracker, get to see that it has ended
 _OFFSPRING = 64  # ranks that a script may start by itself
 _LOG_BYTES = 64 << 10
 _MOST_LETTERS = 300
@@ -56,17 +58,20 @@ class TrialJob:
         self.command = command
         self.shared = shared  # None where it is not watched
         self.ended: Finished | None = None
+        self.left_processes = 0  # that outlived it, known once it is over; they were ended then
         self._process = process
         self._log = log
         self._cpu_s = _children_cpu_s()
         self._started_s = started_s
 
-    def wait(self, look: Callable[[], None] = lambda: None, until_s: float = inf) -> Finished | None:
-        """Until it has ended, looking from time to time; None where that was not before this time of `perf_counter`."""
+    def wait(self, goes_on: Callable[[], bool] = lambda: True, until_s: float = inf) -> Finished | None:
+        """Until it has ended; None where that was not before this time of `perf_counter`, or it is not to go on.
+
+        The latter is asked from time to time.
+        """
         while self._process.poll() is None:
-            if time.perf_counter() > until_s:
+            if time.perf_counter() > until_s or not goes_on():
                 return None
-            look()
             time.sleep(_TICK_S)
         self.ended = Finished(
             exit_code=self._process.returncode,
@@ -98,9 +103,13 @@ class TrialJob:
         slots = self.ranks()
         return facts_of(slots[0]) if slots else {}
 
+    def wrote(self) -> str | None:
+        """The file of the user that it was about to write when it was ended."""
+        return next((str(facts["wrote"]) for facts in map(facts_of, self.ranks()) if facts.get("wrote")), None)
+
     def raise_if_it_wrote(self, otherwise: str) -> None:
         """It was ended before it wrote to a file of the user, who can do `otherwise`."""
-        wrote = next((facts["wrote"] for facts in map(facts_of, self.ranks()) if facts.get("wrote")), None)
+        wrote = self.wrote()
         if wrote is not None:
             raise InputError(
                 f"{self.command}: it was about to write {wrote}, and it is run several times; "
@@ -121,18 +130,21 @@ class TrialJob:
 @contextmanager
 def start_trial(command: TrialCommand, settings: Settings, *, allow_writes: bool = False) -> Iterator[TrialJob]:
     """A job with these settings. Nothing of it is left afterwards but its output, where `settings.folder` is given."""
-    with make_scratch(command.folder) as scratch, _log(settings.folder) as log:
+    mark = Guardian.of_this_process().next_mark()
+    with make_scratch(command.folder, mark) as scratch, _log(settings.folder) as log:
         settings.scratch = str(scratch)
         settings.guarded = () if allow_writes else tuple(map(str, guarded_folders(command)))
-        settings.levers = command.levers
+        settings.kept_levers, settings.levers = command.kept, command.levers
         shared = _shared(command.python, settings)
         started_s = time.perf_counter()
         try:
-            process = _started(command, settings, log, is_watched=shared is not None)
+            process = _started(command, settings, log, mark, is_watched=shared is not None)
+            job = TrialJob(command, process, shared, log, started_s)
             try:
-                yield TrialJob(command, process, shared, log, started_s)
+                yield job
             finally:
-                _end(process, is_alone=bool(settings.numbers))
+                _end(process)
+                job.left_processes = _end_helpers(mark)
         finally:
             if shared is not None:
                 shared.close()
@@ -153,10 +165,12 @@ def _shared(python: Command | None, settings: Settings) -> SharedState | None:
     return shared
 
 
-def _started(command: TrialCommand, settings: Settings, log: IO[bytes], *, is_watched: bool) -> subprocess.Popen[bytes]:
+def _started(
+    command: TrialCommand, settings: Settings, log: IO[bytes], mark: str, *, is_watched: bool
+) -> subprocess.Popen[bytes]:
     repeatable = {"PYTHONHASHSEED": "0"} if settings.numbers else {}
-    environment = {**os.environ, **repeatable, **dict(command.environment)}
-    for lever in command.levers:
+    environment = {**os.environ, **repeatable, **dict(command.environment), VARIABLE: mark}
+    for lever in (*command.kept, *command.levers):
         environment |= environment_of(parse_lever(lever), environment)
     try:
         return subprocess.Popen(
@@ -166,24 +180,34 @@ def _started(command: TrialCommand, settings: Settings, log: IO[bytes], *, is_wa
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            # So that all it started can be ended with it. Not where it is timed: cores are shared among sessions.
-            start_new_session=bool(settings.numbers),
         )
     except OSError as error:
         raise UsageError(f"compare: {command.words[0]}: {error.strerror}") from None
 
 
-def _end(process: subprocess.Popen[bytes], *, is_alone: bool) -> None:
-    """Without a process that is left, as far as those of its session are."""
+def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
-    if is_alone:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
+
+
+def _end_helpers(mark: str) -> int:
+    """How many processes were left after all others had time to see that the job is over."""
+    until_s = time.perf_counter() + _HELPERS_GRACE_S
+    while (left := [pid for pid in processes_of(mark) if not _is_of_compiler(pid)]) and time.perf_counter() < until_s:
+        time.sleep(_TICK_S)
+    end_processes(mark, quiet_ticks=1)
+    return len(left)
+
+
+def _is_of_compiler(pid: int) -> bool:
+    """Of torch.compile, whose workers look only now and then whether they are still needed."""
+    with suppress(OSError):
+        return b"torch/_inductor/compile_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def _children_cpu_s() -> float:

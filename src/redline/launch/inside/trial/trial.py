@@ -10,7 +10,17 @@ from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.levers.guarded_lever import GuardedLever
 from redline.launch.process import peak_bytes
-from redline.launch.shared_state import BLOCK_STEPS, BLOCK_TURNS, FIRST_BLOCK, LAST_STEP, LEFT, PEAK_BYTES, PLANNED_AT
+from redline.launch.shared_state import (
+    BLOCK_STEPS,
+    BLOCK_TURNS,
+    FIRST_BLOCK,
+    LAST_STEP,
+    LEFT,
+    LEVER_FROM,
+    LEVER_NUMBER,
+    PEAK_BYTES,
+    PLANNED_AT,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +41,15 @@ class JobTrial:
         self._roots = roots
         self._seed = settings.block_seed
         self._plan: BlockPlan | None = None
+        self._number = 0  # of the lever on trial, counted from 1; 0 for all of them together
+        self._begun = 1  # the step with which its trial began
         self._is_on = False
+        self._kept = [GuardedLever(text) for text in settings.kept_levers]
         self._levers = [GuardedLever(text) for text in settings.levers]
-        for lever in self._levers:
+        for lever in (*self._kept, *self._levers):
             lever.install(job)
+        for lever in self._kept:
+            lever.switch(True)
         if not self._seed:
             self._switch(True)
 
@@ -50,15 +65,20 @@ class JobTrial:
             self._tell()
 
     def _go_on(self, step: int) -> None:
+        if self._told[LEVER_NUMBER] != self._number:
+            self._switch(False)
+            self._number, self._begun, self._plan = self._told[LEVER_NUMBER], self._told[LEVER_FROM], None
         if self._plan is None and self._told[BLOCK_STEPS]:
             self._plan = BlockPlan(
                 seed=self._seed,
                 first=self._told[FIRST_BLOCK],
                 kept=self._told[BLOCK_STEPS],
                 turns=self._told[BLOCK_TURNS],
+                begun=self._begun,
             )
             self._words[PLANNED_AT] = step
-        changed = warms_up_changed(step) if self._plan is None else self._plan.is_changed(step)
+        since = step - self._begun + 1
+        changed = warms_up_changed(since) if self._plan is None else self._plan.is_changed(step)
         if changed != self._is_on:
             if self._is_on and (self._plan is None or step <= self._plan.first):
                 self._tell()
@@ -66,12 +86,13 @@ class JobTrial:
 
     def _tell(self) -> None:
         """What the levers did, for the one who watches."""
-        effects = [lever.took() for lever in self._levers]
-        self._notes.tell("levers", [[effect.took, effect.what] for effect in effects])
+        for name, levers in (("levers", self._levers), ("kept levers", self._kept)):
+            effects = [lever.took() for lever in levers]
+            self._notes.tell(name, [[effect.took, effect.what] for effect in effects])
 
     def _switch(self, on: bool) -> None:
         self._is_on = on
-        for lever in self._levers:
+        for lever in self._levers[self._number - 1 : self._number] if self._number else self._levers:
             lever.switch(on)
 
     def _end(self) -> None:
