@@ -134,9 +134,8 @@ def test_an_unknown_lever_is_answered_with_those_near_it(
     word: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", word]) == 2
-    assert (
-        capsys.readouterr().err == f"redline: explain: no finding or lever matches {word!r}. Similar levers: {near}\n"
-    )
+    error = capsys.readouterr().err
+    assert error == f"redline: explain: no finding or lever matches {word!r}. Similar levers: {near}\n"
 
 
 def test_an_unknown_language_in_the_environment(
