@@ -42,7 +42,8 @@ def finding_sections() -> list[dict[str, list[str]]]:
 
 def whole_nav(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The navigation of mkdocs.yml with the pages of findings and levers."""
-    added = {FINDINGS: finding_sections(), LEVERS: [f"levers/{short_name(kind)}.md" for kind in KINDS]}
+    levers = [f"levers/{short_name(kind)}.md" for kind in KINDS]
+    added: dict[str, list[Any]] = {FINDINGS: finding_sections(), LEVERS: levers}
     return [
         {name: [inner[0], *added[name]] if name in added else inner}
         for section in nav
