@@ -1,4 +1,4 @@
-"""What mkdocs.yml leaves to code: findings in the navigation, links to the source, anchors as GitHub makes them."""
+"""What mkdocs.yml leaves to code: findings and levers in the navigation, links to the source, anchors as on GitHub."""
 
 import re
 import tomllib
@@ -10,11 +10,14 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.launch.levers import KINDS
 from redline.report.explain.text import HEADINGS
 from redline.report.language import _, speaking
+from redline.trials.lever_pages import short_name
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = "Findings"
+LEVERS = "Levers"
 CHINESE = "zh-CN"
 TRANSLATED = f".{CHINESE}.md"
 HOMES = ("index.md", f"index{TRANSLATED}")
@@ -38,9 +41,11 @@ def finding_sections() -> list[dict[str, list[str]]]:
 
 
 def whole_nav(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The navigation of mkdocs.yml with the pages of findings."""
+    """The navigation of mkdocs.yml with the pages of findings and levers."""
+    levers = [f"levers/{short_name(kind)}.md" for kind in KINDS]
+    added: dict[str, list[Any]] = {FINDINGS: finding_sections(), LEVERS: levers}
     return [
-        {name: [inner[0], *finding_sections()] if name == FINDINGS else inner}
+        {name: [inner[0], *added[name]] if name in added else inner}
         for section in nav
         for name, inner in section.items()
     ]

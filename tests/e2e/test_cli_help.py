@@ -105,7 +105,7 @@ FLAGS = {
     "explain": [
         "--lang LANG",
         "-h --help",
-        "CODE|WORD",
+        "CODE|LEVER|WORD",
     ],
     "hardware": [
         "--force",

@@ -27,6 +27,7 @@ CASES = [
     ("redline plan train --accept", "redline plan train --accept-chance "),
     ("redline diagnose --format m", "redline diagnose --format md "),
     ("redline explain RL-H0", "redline explain RL-H0"),  # there are several
+    ("redline explain channels", "redline explain channels-last "),
     ("redline inspect a_tra", "redline inspect a_trace.json "),
 ]
 

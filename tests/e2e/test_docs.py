@@ -8,7 +8,7 @@ How pages are written, so that they can be run:
   line is shown, what is printed is not checked.
 - `<!-- file: NAME -->` before a `python` block makes it a file of that name in the folder. Every `python` block is one.
   A page with a file that imports torch is skipped where there is no torch.
-- Blocks of any other kind are only to be read, and so are those of the pages of findings.
+- Blocks of any other kind are only to be read, and so are those of the pages of findings and levers.
 - Translated pages are not run: their blocks are those of the English page.
 """
 
@@ -57,7 +57,7 @@ from tests.unit.report.run.test_text import run as run_record
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
-FINDINGS = DOCS / "findings"  # tests/unit/findings/test_pages.py holds their code and their sources
+PASTED = (DOCS / "findings", DOCS / "levers")  # tests/unit: findings/test_pages.py, trials/test_lever_pages.py
 PAGES = [*READMES, *sorted(DOCS.rglob("*.md"))]
 TRANSLATIONS = copy_commands.translations()  # show the commands of their English pages, which are the ones that run
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -196,7 +196,7 @@ def check_that_the_largest_flaws_come_first(run_folder: Path) -> None:
 
 
 def test_every_python_block_is_a_file_that_runs() -> None:
-    for page in (one for one in PAGES if one.parent != FINDINGS):
+    for page in (one for one in PAGES if one.parent not in PASTED):
         blocks = blocks_of(page)
         commands = [command.line for block in blocks if block.kind == "console" for command in commands_of(block)]
         for block in blocks:

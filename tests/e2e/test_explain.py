@@ -5,12 +5,14 @@ import pytest
 from redline.cli import arguments, main
 from redline.findings import pages
 from redline.findings.rule_modules import FOLDERS
+from redline.launch.levers import KINDS
 from redline.report.explain.text import HEADINGS
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
 
 PAGES = ROOT / "docs" / "findings"
+LEVERS = ROOT / "docs" / "levers"
 
 
 @pytest.mark.parametrize("word", ["RL-H01", "rl-h01", "h01", "H01"])
@@ -44,21 +46,22 @@ def listed_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("language", "first", "line"),
+    ("language", "first", "last", "line"),
     [
-        ("en", "Loading data", "  RL-H01   Replay the launches of a step as a CUDA graph"),
-        ("zh", "数据加载", "  RL-H03   不要每个 step 都从设备读取数值"),
+        ("en", "Loading data", "Levers", "  RL-H01   Replay the launches of a step as a CUDA graph"),
+        ("zh", "数据加载", "可切换的改动", "  RL-H03   不要每个 step 都从设备读取数值"),
     ],
 )
 def test_without_a_code_all_are_listed_by_what_limits(
-    language: str, first: str, line: str, capsys: pytest.CaptureFixture[str]
+    language: str, first: str, last: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "--lang", language]) == 0
     shown = capsys.readouterr().out
-    assert sorted(listed_in(shown)) == pages.codes()
+    assert sorted(listed_in(shown)) == sorted([*pages.codes(), *KINDS])
     headings = [each for each in shown.splitlines() if each and not each.startswith("  ")]
     assert headings[0] == first
-    assert len(headings) == len(FOLDERS)
+    assert headings[-1] == last
+    assert len(headings) == len(FOLDERS) + 1
     assert line in shown.splitlines()
     assert max(map(width_of, shown.splitlines())) <= 80
 
@@ -101,7 +104,7 @@ def test_a_word_of_one_finding_shows_it(word: str, code: str, capsys: pytest.Cap
 def test_an_unknown_code_is_answered_with_those_near_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "H99"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("redline: explain: no finding matches 'H99'. Similar codes: RL-H01, RL-H02")
+    assert error.startswith("redline: explain: no finding or lever matches 'H99'. Similar codes: RL-H01, RL-H02")
     assert "RL-D" not in error
 
 
@@ -109,7 +112,30 @@ def test_an_unknown_code_is_answered_with_those_near_it(capsys: pytest.CaptureFi
 def test_an_unknown_word_is_answered_with_what_to_do(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", word]) == 2
     error = capsys.readouterr().err
-    assert error == f"redline: explain: no finding matches {word!r}. `redline explain` lists all findings\n"
+    assert error == (
+        f"redline: explain: no finding or lever matches {word!r}. `redline explain` lists all findings and levers\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("fused", "fused"), ("Fused", "fused"), ("workers=4", "workers"), ("env", "env"), ("env:OMP_PROC_BIND=a", "env")],
+)
+@pytest.mark.parametrize(("language", "ending"), [("en", ".md"), ("zh", ".zh-CN.md")])
+def test_a_lever_as_people_type_it(
+    word: str, name: str, language: str, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", word, "--lang", language]) == 0
+    assert capsys.readouterr().out == (LEVERS / f"{name}{ending}").read_text()
+
+
+@pytest.mark.parametrize(("word", "near"), [("fuzed", "fused"), ("Channel-last", "channels-last")])
+def test_an_unknown_lever_is_answered_with_those_near_it(
+    word: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", word]) == 2
+    error = capsys.readouterr().err
+    assert error == f"redline: explain: no finding or lever matches {word!r}. Similar levers: {near}\n"
 
 
 def test_an_unknown_language_in_the_environment(

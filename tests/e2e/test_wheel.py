@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT
 
 NOT_SHIPPED = ("damage", "mutate", "fuzz", "tests/")  # generators that only the tests need
-PARTS = ("src", "docs/findings", "README.md", "LICENSE", "pyproject.toml")
+PARTS = ("src", "docs/findings", "docs/levers", "README.md", "LICENSE", "pyproject.toml")
 
 
 def built(folder: Path, mtime_s: int, mode: int) -> Path:
@@ -55,6 +55,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
         names = wheel.namelist()
     assert "redline/cli/__init__.py" in names
     assert "redline/testing/synthetic.py" in names
+    assert {"redline/findings/documents/RL-H01.md", "redline/trials/lever_documents/fused.zh-CN.md"} <= set(names)
     assert {f"redline/cli/completions/redline.{shell}" for shell in ("bash", "zsh", "fish")} <= set(names)
     assert [name for name in names if any(word in name for word in NOT_SHIPPED)] == []
 

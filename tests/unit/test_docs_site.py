@@ -32,9 +32,11 @@ def test_lines_of_chinese_are_joined_without_a_space() -> None:
     )
 
 
-def test_findings_are_in_the_navigation_without_being_listed() -> None:
-    nav = docs_site.whole_nav([{"Findings": [{"All findings": "reference/findings.md"}]}])
+def test_findings_and_levers_are_in_the_navigation_without_being_listed() -> None:
+    nav = docs_site.whole_nav([{"Findings": [{"All findings": "reference/findings.md"}]}, {"Levers": ["levers.md"]}])
     assert nav == docs_site.whole_nav(nav)
     sections = nav[0]["Findings"]
     assert sections[0] == {"All findings": "reference/findings.md"}
     assert "findings/RL-D01.md" in sections[1]["Loading data"]
+    assert nav[1]["Levers"][:3] == ["levers.md", "levers/switch.md", "levers/fused.md"]
+    assert nav[1]["Levers"][-1] == "levers/env.md"

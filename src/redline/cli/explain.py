@@ -14,8 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words",
         nargs="*",
-        metavar="CODE|WORD",
-        help="a finding such as RL-H01 or h01, or words to search for, such as idle (default: list all)",
+        metavar="CODE|LEVER|WORD",
+        help="a finding such as RL-H01 or h01, a lever such as fused, or words to search for, such as idle "
+        "(default: list all)",
     )
     add_language(parser)
 
@@ -40,16 +41,27 @@ def _everything() -> str:
 def _tell_about(text: str) -> None:
     """The page, which a terminal shows without its markup, or a list where there are several."""
     from redline.findings.page_search import find_pages
-    from redline.report.display import is_terminal
     from redline.report.explain.text import render_several
     from redline.report.language import spoken
+    from redline.trials.lever_pages import kind_meant, lever_page_of
 
+    kind = kind_meant(text)
+    if kind is not None:
+        _show_page(lever_page_of(kind, spoken()).text)
+        return
     pages = find_pages(text, spoken())
     if len(pages) > 1:
         show(render_several(pages))
-    elif is_terminal():
+    else:
+        _show_page(pages[0].text)
+
+
+def _show_page(text: str) -> None:
+    from redline.report.display import is_terminal
+
+    if is_terminal():
         from redline.cli.paint import painted_page
 
-        show(painted_page(pages[0].text), is_safe=True)
+        show(painted_page(text), is_safe=True)
     else:
-        show(pages[0].text)
+        show(text)

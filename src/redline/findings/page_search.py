@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from redline.errors import UsageError
 from redline.findings.pages import Page, codes, page_of
+from redline.launch.levers import KINDS
 
 _CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{1,2}")
 
@@ -23,11 +25,17 @@ def find_pages(text: str, language: str = "en") -> list[Page]:
     about = [pair for pair in pages if _mentions(words, map(_summary, pair))]
     matching = about or [pair for pair in pages if _mentions(words, (page.text for page in pair))]
     if not matching:
-        near = [known_code for known_code in known if known_code.startswith(code[:4])] if _CODE.fullmatch(code) else []
-        instead = f"Similar codes: {', '.join(near)}" if near else "`redline explain` lists all findings"
-        raise UsageError(f"explain: no finding matches {text!r}. {instead}")
+        raise UsageError(f"explain: no finding or lever matches {text!r}. {_instead(text, code, known)}")
     in_title = [pair for pair in matching if _mentions(words, (page.title for page in pair))]
     return [page for _english, page in (*in_title, *(pair for pair in matching if pair not in in_title))]
+
+
+def _instead(text: str, code: str, known: Iterable[str]) -> str:
+    near = [known_code for known_code in known if known_code.startswith(code[:4])] if _CODE.fullmatch(code) else []
+    if near:
+        return f"Similar codes: {', '.join(near)}"
+    levers = get_close_matches(text.lower(), KINDS)
+    return f"Similar levers: {', '.join(levers)}" if levers else "`redline explain` lists all findings and levers"
 
 
 def _summary(page: Page) -> str:

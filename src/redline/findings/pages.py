@@ -3,9 +3,10 @@
 They are documents under docs/findings; the wheel carries them beside this module.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from redline.findings.page_sections import ENDINGS, split_page
 
 SECTIONS = {
     "symptom": ("What is seen", "现象"),
@@ -20,11 +21,8 @@ SECTIONS = {
 }
 """Parts of a page in their order, with their headings in English and in Chinese."""
 
-_ENDING = {"en": ".md", "zh": ".zh-CN.md"}
 _IN_WHEEL = Path(__file__).with_name("documents")
 _IN_CHECKOUT = Path(__file__).parents[3] / "docs" / "findings"
-_TITLE = re.compile(r"^# (?P<code>RL-\w+)[:\uff1a] ?(?P<title>.+)$", re.MULTILINE)
-_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class Page:
 
 def page_of(code: str, language: str = "en") -> Page:
     """In English where the page has not been translated."""
-    path = folder() / f"{code}{_ENDING[language]}"
+    path = folder() / f"{code}{ENDINGS[language]}"
     if language != "en" and not path.exists():
         return page_of(code)
     return parsed(path.read_text(encoding="utf-8"), language)
@@ -60,18 +58,11 @@ def folder() -> Path:
 
 def codes(language: str = "en") -> list[str]:
     """Of all findings that have a page in this language."""
-    paths = folder().glob(f"RL-*{_ENDING[language]}")
-    return sorted(path.name.split(".")[0] for path in paths if path.name.count(".") == _ENDING[language].count("."))
+    paths = folder().glob(f"RL-*{ENDINGS[language]}")
+    return sorted(path.name.split(".")[0] for path in paths if path.name.count(".") == ENDINGS[language].count("."))
 
 
 def parsed(text: str, language: str) -> Page:
     """Raises ValueError where a part is missing or out of order."""
-    title = _TITLE.match(text)
-    headings = [names[list(_ENDING).index(language)] for names in SECTIONS.values()]
-    pieces = _HEADING.split(text)
-    if title is None or pieces[1::2] != headings:
-        raise ValueError(f"a page is '# RL-X01: Title' and the parts {', '.join(headings)}; found {pieces[1::2]}")
-    parts = dict(zip(SECTIONS, (part.strip() for part in pieces[2::2]), strict=True))
-    if not all(parts.values()):
-        raise ValueError(f"{title['code']}: empty: {[name for name, part in parts.items() if not part]}")
-    return Page(code=title["code"], title=title["title"].strip(), text=text, **parts)
+    page = split_page(text, language, SECTIONS, "RL-X01")
+    return Page(code=page.name, title=page.title, text=text, **page.parts)

@@ -28,6 +28,7 @@ class LeverKind:
     findings: tuple[str, ...] = ()  # whose fix it is
     environment: tuple[tuple[str, str], ...] = ()  # variables, for a change that is made there; `{}` is the value
     added_to: tuple[str, ...] = ()  # names of a variable that holds several settings; the first that is set is read
+    conflicts: tuple[str, ...] = ()  # levers that must not be on together with it; they say so too
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-H07", "RL-H08"),
+        conflicts=("foreach",),
     ),
     LeverKind(
         name="foreach",
@@ -62,6 +64,7 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-H07",),
+        conflicts=("fused",),
     ),
     LeverKind(
         name="workers",

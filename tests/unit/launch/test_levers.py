@@ -7,6 +7,7 @@ import pytest
 from redline.errors import UsageError
 from redline.findings.registry import RULES
 from redline.launch.levers import KINDS, environment_of, parse_lever
+from redline.trials.lever_pages import lever_page_of
 from tests.conftest import ROOT
 
 GROWING = "expandable_segments:True"
@@ -104,3 +105,11 @@ def test_the_page_has_the_table_of_the_code() -> None:
         assert row[3] == ("yes" if kind.switchable else "no"), kind.name
         assert row[4] == kind.numerics, kind.name
         assert re.findall(r"\[(RL-\w+)\]", row[5]) == list(kind.findings), kind.name
+
+
+def test_conflicts_are_said_on_both_sides_and_on_their_pages() -> None:
+    for name, kind in KINDS.items():
+        assert name not in kind.conflicts
+        for other in kind.conflicts:
+            assert name in KINDS[other].conflicts, (name, other)
+            assert f"`{other}`" in lever_page_of(name).order, (name, other)

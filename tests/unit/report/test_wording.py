@@ -12,7 +12,10 @@ from tests.conftest import ROOT
 
 SOURCES = ROOT / "src" / "redline"
 CATALOGUE = SOURCES / "report" / "locale" / "zh_CN" / "LC_MESSAGES" / "redline.po"
-PAGES = [*sorted((ROOT / "docs" / "findings").glob("*.zh-CN.md")), ROOT / "README.zh-CN.md"]
+PAGES = [
+    *(page for folder in ("findings", "levers") for page in sorted((ROOT / "docs" / folder).glob("*.zh-CN.md"))),
+    ROOT / "README.zh-CN.md",
+]
 
 ENGLISH = (
     "told by",

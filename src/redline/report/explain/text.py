@@ -1,11 +1,13 @@
-"""Findings listed by code and title: all of them by what limits, or those that a word was found in."""
+"""Findings listed by code and title: all of them by what limits, or those that a word was found in; and levers."""
 
 from collections.abc import Iterable
 
 from redline.findings.pages import Page, page_of
 from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.launch.levers import KINDS
 from redline.report.language import _, marked, spoken
 from redline.report.terminal import as_text, fitted, left
+from redline.trials.lever_pages import lever_page_of
 
 HEADINGS = {
     "input": marked("Loading data"),
@@ -17,12 +19,14 @@ HEADINGS = {
     "remarks": marked("Before you act"),
 }
 """Of the folders of rules."""
+LEVERS = marked("Levers")
 
 
 def render_all() -> str:
-    return as_text(
+    findings = (
         [_(HEADINGS[folder]), *_lines(page_of(code, spoken()) for code in codes_in(folder))] for folder in FOLDERS
     )
+    return as_text([*findings, [_(LEVERS), *_lever_lines()]])
 
 
 def render_several(pages: Iterable[Page]) -> str:
@@ -31,3 +35,8 @@ def render_several(pages: Iterable[Page]) -> str:
 
 def _lines(pages: Iterable[Page]) -> list[str]:
     return [line for page in pages for line in fitted(page.title, f"  {left(page.code, 7)}  ")]
+
+
+def _lever_lines() -> list[str]:
+    width = max(map(len, KINDS))
+    return [line for name in KINDS for line in fitted(lever_page_of(name, spoken()).title, f"  {left(name, width)}  ")]

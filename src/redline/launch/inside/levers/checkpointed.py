@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.checkpoint import checkpoint
 
 from redline.launch.inside.levers.call_chain import CHECKPOINT
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
     from redline.launch.inside.levers.call_chain import Call, CallChain
 
 _CACHES = ("past_key_value", "past_key_values", "layer_past", "cache_params")  # a second pass would fill them twice
+_WHY_GATHERING = "left alone: a second pass would update running statistics twice"
 
 
 class CheckpointedBlocks:
-    """Those that are called with a cache are left alone."""
+    """Those that are called with a cache, or gather running statistics, are left alone."""
 
     def __init__(self, value: str) -> None:
         self._chains: list[CallChain] = []
         self._is_on = False
         self._recomputed = 0
+        self._gathering = 0  # blocks that are left alone for it
         self._is_traced = False  # torch.compile has made it a part of its graphs
         self._why_not = "no module with parameters was called outside of compiled code"
         self._link = self._around  # one object, by which chains know it
@@ -35,6 +38,9 @@ class CheckpointedBlocks:
             blocks = repeated_blocks(unwrapped(root))
             self._why_not = "no block was computed again" if blocks else f"{type(root).__name__} repeats no blocks"
             for block in blocks:
+                if _gathers_statistics(block):
+                    self._gathering += 1
+                    continue
                 self._chains.append(job.chains.of(block))
                 if self._is_on:
                     self._chains[-1].put(CHECKPOINT, self._link)
@@ -51,11 +57,11 @@ class CheckpointedBlocks:
                 chain.take(CHECKPOINT)
 
     def took(self) -> LeverEffect:
-        if self._recomputed:
-            return LeverEffect(True, f"{len(self._chains)} blocks, computed again in the backward pass")
-        if self._is_traced:
-            return LeverEffect(True, f"{len(self._chains)} blocks, in compiled graphs")
-        return LeverEffect(False, self._why_not)
+        left = [f"{self._gathering} blocks {_WHY_GATHERING}"] if self._gathering else []
+        if self._recomputed or self._is_traced:
+            how = "computed again in the backward pass" if self._recomputed else "in compiled graphs"
+            return LeverEffect(True, "; ".join([f"{len(self._chains)} blocks, {how}", *left]))
+        return LeverEffect(False, "; ".join(left if left and not self._chains else [self._why_not, *left]))
 
     def _around(self, call: Call) -> Call:
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -75,3 +81,11 @@ class CheckpointedBlocks:
             return checkpoint(computed, *args, use_reentrant=False, **kwargs)
 
         return checkpointed
+
+
+def _gathers_statistics(block: torch.nn.Module) -> bool:
+    """As batch norm does in training mode; frozen, it only reads them."""
+    return any(
+        isinstance(module, _NormBase) and module.training and module.running_mean is not None
+        for module in block.modules()
+    )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _OF_CUDA = ("PYTORCH_CUDA_", "PYTORCH_HIP_", "PYTORCH_ALLOC_")
 _PRELOADED = ("jemalloc", "tcmalloc", "mimalloc")
+_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"  # such as `always [madvise] never`
+_MEMORY = "/proc/self/smaps_rollup"
 
 
 class EnvironmentVariables:
@@ -49,7 +51,24 @@ def _began_with() -> dict[str, str]:
 def _why_not(variables: dict[str, str], began: dict[str, str]) -> str:
     if any(name.startswith(_OF_CUDA) for name in variables) and not torch.cuda.is_initialized():
         return "the process uses no CUDA device"
+    if "THP_MEM_ALLOC_ENABLE" in variables:
+        return _why_no_huge_pages()
     preloaded = [name for name in _PRELOADED if name in began.get("LD_PRELOAD", "")]
     if preloaded and any(name.startswith("MALLOC_") for name in variables):
         return f"memory is allocated by {preloaded[0]}, which does not read it"
     return ""
+
+
+def _why_no_huge_pages() -> str:
+    if "[never]" in _text(_HUGE_PAGES, missing="[never]"):
+        return f"the kernel gives no huge pages: see {_HUGE_PAGES}"
+    used = [line.split()[1] for line in _text(_MEMORY, missing="").splitlines() if line.startswith("AnonHugePages:")]
+    return "no memory of the process is in huge pages" if used == ["0"] else ""
+
+
+def _text(path: str, *, missing: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 (as above)
+            return file.read()
+    except OSError:
+        return missing

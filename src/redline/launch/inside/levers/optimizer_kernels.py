@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch.optim.optimizer import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FLAGS = ("fused", "foreach")
+_set_by: WeakKeyDictionary[Optimizer, str] = WeakKeyDictionary()  # the lever whose flag it has: one at a time
 
 
 @dataclass
@@ -83,6 +84,9 @@ class OptimizerKernels:
         if self._is_on:
             if not known.is_set and not known.why_not:
                 known.why_not = "steps with a closure" if has_closure else self._why_not(optimizer)
+                other = _set_by.get(optimizer, self._flag)
+                if other != self._flag:
+                    known.why_not = f"has lever {other} on: each would set the other's flag back"
             if not known.why_not:
                 self._set(optimizer, known)
         elif known.is_set:
@@ -141,6 +145,7 @@ class OptimizerKernels:
                 if self._flag == "fused":
                     _move_counters(optimizer, group, to_device=True)
         known.is_set = True
+        _set_by[optimizer] = self._flag
 
     def _set_back(self, optimizer: Optimizer, known: _Known) -> None:
         for group, flags in zip(optimizer.param_groups, known.was, strict=False):
@@ -149,6 +154,7 @@ class OptimizerKernels:
                 _move_counters(optimizer, group, to_device=False)
         known.was.clear()
         known.is_set = False
+        _set_by.pop(optimizer, None)
 
 
 def _move_counters(optimizer: Optimizer, group: dict[str, Any], *, to_device: bool) -> None:

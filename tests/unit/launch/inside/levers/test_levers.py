@@ -146,6 +146,51 @@ for step in range(4):
     assert ended.levers == [(False, why)]
 
 
+@pytest.mark.parametrize(("first", "second"), [("fused", "foreach"), ("foreach", "fused")])
+def test_a_second_lever_on_the_kernels_of_an_optimizer_is_refused(
+    jobs: TrialRunner, tmp_path: Path, first: str, second: str
+) -> None:
+    script = LOOP.replace("print(", "print(*(optimizer.param_groups[0][flag] for flag in ('fused', 'foreach')), ")
+    ended = jobs.run(tmp_path, script, first, second, plan=PLAN)
+    assert _is_sound(ended), ended
+    why = f"AdamW has lever {first} on: each would set the other's flag back"
+    assert ended.levers == [(True, f"AdamW: {first}"), (False, why)]
+    on = f"{first == 'fused'} {first == 'foreach'}"
+    flags = [line.rpartition(" ")[0] for line in ended.output.splitlines()]
+    assert flags == [on if PLAN.is_changed(step) else "None None" for step in range(1, len(flags) + 1)]
+
+
+NORMED = (
+    MODEL.replace("torch.nn.Linear(16, 32)", "torch.nn.Sequential(torch.nn.Linear(16, 32), NORM)")
+    + """
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+for step in range(6):
+    ((model(x) - y) ** 2).mean().backward()
+    optimizer.step()
+    print(*(buffer.double().sum().item().hex() for buffer in model.buffers()))
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("norm", "effect"),
+    [
+        ("BatchNorm1d(32)", (False, "2 blocks left alone: a second pass would update running statistics twice")),
+        ("BatchNorm1d(32).eval()", (True, "2 blocks, computed again in the backward pass")),
+        ("LayerNorm(32)", (True, "2 blocks, computed again in the backward pass")),
+    ],
+)
+def test_checkpoint_leaves_blocks_alone_that_gather_statistics(
+    jobs: TrialRunner, tmp_path: Path, norm: str, effect: tuple[bool, str]
+) -> None:
+    script = NORMED.replace("NORM", f"torch.nn.{norm}")
+    plain = jobs.run(tmp_path, script, last_step=5)
+    ended = jobs.run(tmp_path, script, "checkpoint", last_step=5)
+    assert _is_sound(ended), ended
+    assert ended.levers == [effect]
+    assert ended.output == plain.output
+
+
 def test_counters_of_adam_and_several_optimizers_survive_switching(jobs: TrialRunner, tmp_path: Path) -> None:
     script = (
         MODEL
