@@ -27,11 +27,14 @@ class Decision:
     verdict: TrialVerdict
     estimate: PairedEstimate
 
+    @classmethod
+    def of(cls, known: PairedEstimate, negligible: float = NEGLIGIBLE) -> "Decision":
+        return cls(verdict=_verdict(known, negligible), estimate=known)
+
 
 def decide(before: Sequence[float], after: Sequence[float], negligible: float = NEGLIGIBLE) -> Decision:
     """By the times of the pairs so far; it may be asked after every pair."""
-    known = estimate(before, after)
-    return Decision(verdict=_verdict(known, negligible), estimate=known)
+    return Decision.of(estimate(before, after), negligible)
 
 
 def _verdict(known: PairedEstimate, negligible: float) -> TrialVerdict:

@@ -71,6 +71,7 @@ class TrialPairs:
             wall_s=time.perf_counter() - self._started_s,
             others_share=self._load.of_others(own_cpu_s),
             seed=self._options.seed,
+            negligible=self._options.negligible,
             **known,
         )
 

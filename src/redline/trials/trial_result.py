@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redline.trials.decision import Decision
+from redline.trials.decision import NEGLIGIBLE, Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,7 @@ class TrialResult:
     wall_s: float = 0.0
     others_share: float | None = None  # of the machine's cores, used by others
     seed: int = 0
+    negligible: float = NEGLIGIBLE  # a change that is smaller for certain is none
     levers: tuple[LeverOutcome, ...] = ()
     error: str = ""  # why it failed
     before_peak_bytes: int = 0  # of the memory of a process; 0 where both ways share one

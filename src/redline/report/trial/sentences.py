@@ -7,7 +7,7 @@ from redline.report.compare.sentences import signed
 from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import percent
 from redline.report.trial.numbers_sentences import numbers_sentence, numbers_sentences
-from redline.trials.decision import NEGLIGIBLE, TrialVerdict
+from redline.trials.decision import TrialVerdict
 from redline.trials.machine_load import BUSY
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.paired_sequence import PairedEstimate
@@ -16,10 +16,8 @@ from redline.units import format_ns
 
 
 def verdict_sentence(trial: TrialResult) -> str:
-    if trial.stopped is Stopped.NOTHING_CHANGED:
-        return _("Nothing was changed: {why}.").format(why=listed(_why_not(trial)))
-    if trial.decision is None:
-        return _("Undecided: the time was spent before a pair was over.")
+    if trial.decision is None or trial.stopped in (Stopped.NOTHING_CHANGED, Stopped.FAILED):
+        return _unmeasured_sentence(trial)
     known = trial.decision.estimate
     values = {"change": percent(abs(known.change)), "interval": interval_of(known)}
     if trial.decision.verdict is TrialVerdict.FASTER:
@@ -28,11 +26,19 @@ def verdict_sentence(trial: TrialResult) -> str:
         return _("Slower: {change} more time ({interval}).").format(**values)
     if trial.decision.verdict is TrialVerdict.SAME:
         return _("No measurable change: less than {limit} either way ({interval}).").format(
-            limit=percent(NEGLIGIBLE), **values
+            limit=percent(trial.negligible), **values
         )
     return _("Undecided: the change of the time is between {low} and {high}.").format(
         low=signed_or_open(known.low), high=signed_or_open(known.high)
     )
+
+
+def _unmeasured_sentence(trial: TrialResult) -> str:
+    if trial.stopped is Stopped.NOTHING_CHANGED:
+        return _("Nothing was changed: {why}.").format(why=listed(_why_not(trial)))
+    if trial.stopped is Stopped.FAILED:
+        return _("The job failed with it: {error}").format(error=trial.error)
+    return _("Undecided: the time was spent before a pair was over.")
 
 
 def interval_of(known: PairedEstimate) -> str:
@@ -100,6 +106,10 @@ def effort_sentence(trial: TrialResult) -> str:
 def stop_sentence(trial: TrialResult) -> str:
     if trial.stopped is Stopped.PAIRS_SPENT:
         return _("It ended because all pairs were spent; more of them (`--pairs`) narrow the interval.")
+    if trial.stopped is Stopped.NO_GAIN:
+        return _("It ended as soon as the interval had no gain of {limit} in it.").format(
+            limit=percent(trial.negligible)
+        )
     if trial.stopped is Stopped.TIME_SPENT:
         return _("It ended because the time was spent; more of it (`--max-time`) narrows the interval.")
     return _("It ended as soon as the interval had decided.")

@@ -1,0 +1,125 @@
+"""Starts the jobs of a trial and waits for them, as far as they may take and as long as they get on."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from statistics import fmean
+
+from redline.errors import InputError
+from redline.launch.outside.trial_command import TrialCommand
+from redline.launch.outside.trial_job import Finished, TrialJob, start_trial
+from redline.launch.settings import Settings
+from redline.launch.shared_state import PEAK_BYTES
+from redline.trials.trial_pairs import TrialOptions
+from redline.trials.trial_result import LeverOutcome
+
+WARM_UP = 10  # first steps of a process that do not count, where whole processes are compared
+_LEAST_STEPS = 3  # of a process that count
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessRun:
+    """One process of a command, or all ranks of it."""
+
+    ended: Finished
+    step_s: float | None  # None where it took too few steps
+    ranks: int
+    peak_bytes: int  # of the rank that had most
+    levers: tuple[LeverOutcome, ...]
+
+    def seconds(self, has_steps: bool) -> float:
+        return self.step_s if has_steps and self.step_s is not None else self.ended.wall_s
+
+
+class TrialJobs:
+    """The jobs of a trial, each in a folder of its own."""
+
+    def __init__(self, options: TrialOptions) -> None:
+        self._options = options
+        self.processes = 0
+        self.cpu_s = 0.0  # of all that have ended
+
+    def started(self, command: TrialCommand, seed: int = 0) -> AbstractContextManager[TrialJob]:
+        """With its levers switched on and off in blocks where there is a seed for that."""
+        self.processes += 1
+        settings = Settings({"capture": False, "on_trial": True, "block_seed": seed, "timed_after_s": 0.0})
+        return start_trial(command, settings, allow_writes=self._options.allow_writes)
+
+    def wait(self, job: TrialJob, goes_on: Callable[[], bool], until_s: float) -> Finished | None:
+        """None where it was ended before it had come to its end. InputError where it hangs."""
+        known, since_s = 0, time.perf_counter()
+
+        def gets_on() -> bool:
+            nonlocal known, since_s
+            if job.steps() != known:
+                known, since_s = job.steps(), time.perf_counter()
+            if time.perf_counter() - since_s > self._options.stall_s:
+                raise InputError(f"{job.command}: it hangs: it took no step for {self._options.stall_s:g} s")
+            return goes_on()
+
+        ended = job.wait(gets_on, until_s)
+        if ended is not None:
+            self.cpu_s += ended.cpu_s
+        return ended
+
+    def run(self, command: TrialCommand, until_s: float) -> ProcessRun:
+        """A whole process, up to the last step that is asked for."""
+        with self.started(command) as job:
+            job.end_after(self._options.steps)
+            ended = self.wait(job, lambda: True, until_s)
+            if ended is None:
+                raise InputError(f"{command}: it did not end within the time of the trial; give it fewer steps")
+            raise_if_failed(job, ended, _before_it_writes(job.steps()))
+            run = ProcessRun(
+                ended=ended,
+                step_s=_step_s(job),
+                ranks=max(len(job.ranks()), 1),
+                peak_bytes=max((slot.words[PEAK_BYTES] for slot in job.ranks()), default=0),
+                levers=outcomes(job),
+            )
+        raise_if_left_behind(job)
+        return run
+
+
+def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
+    """A job that ended in another way than it should is no measurement."""
+    if ended.exit_code:
+        job.raise_if_it_wrote(otherwise)
+        raise InputError(f"{job.command.with_levers}: it ended with {ended.exit_code}: {job.last_error()}")
+
+
+def raise_if_left_behind(job: TrialJob) -> None:
+    """Once it is over."""
+    if job.left_processes:
+        raise InputError(
+            f"{job.command.with_levers}: {job.left_processes} of its processes went on after its end, and were ended"
+        )
+
+
+def outcomes(job: TrialJob) -> tuple[LeverOutcome, ...]:
+    """What the levers that are tried have done, as far as it is known."""
+    return _told(job, "levers", job.command.levers)
+
+
+def _told(job: TrialJob, name: str, levers: tuple[str, ...]) -> tuple[LeverOutcome, ...]:
+    told = job.facts().get(name, [])
+    known = told if isinstance(told, list) else []
+    return tuple(
+        LeverOutcome(lever=lever, took=bool(took), what=str(what))
+        for lever, (took, what) in zip(levers, known, strict=False)
+    )
+
+
+def _before_it_writes(steps: int) -> str:
+    """What to do about a file that a process would write after so many steps: it may end before, if enough count."""
+    is_enough = steps >= WARM_UP + _LEAST_STEPS
+    return f"let it write nothing, end it before (`steps={steps}`)" if is_enough else "let it write nothing"
+
+
+def _step_s(job: TrialJob) -> float | None:
+    """The average step of a process, over its ranks, without the first ones."""
+    counted = [slot.steps()[0][WARM_UP:] for slot in job.ranks()]
+    if not counted or min(map(len, counted)) < _LEAST_STEPS:
+        return None
+    return fmean(fmean(lengths) for lengths in counted) / 1e9

@@ -1,0 +1,1 @@
+"""Finds the levers that make an unchanged script faster, one proven step at a time."""

@@ -1,0 +1,138 @@
+"""Which levers are worth a trial on a job: those that its findings suggest first, then what is cheap to try."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from redline.launch.levers import KINDS, Lever, LeverKind, parse_lever
+from redline.numerics import Numerics
+
+BY_DEFAULT = (Numerics.BITWISE, Numerics.REASSOCIATION)
+_MOST_VALUES = 3
+_NEVER_ASKED = ("switch", "env:NAME")  # they have names that only a user knows
+_OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
+_OF_LOADERS = ("workers", "prefetch")
+_OF_DDP = ("bucket-mb", "bucket-view", "static-graph")
+_UNLIKELY = ("malloc-arenas",)  # alone, for time
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedJob:
+    """What is known of a job before anything is tried."""
+
+    shares: Mapping[str, float]  # of the step that each finding can gain at most, by its code
+    ranks: int = 1  # on this machine
+    loader_share: float = 0.0  # of the step that the job waits for data
+    cores: int = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeverCandidate:
+    """A lever that is to be tried."""
+
+    lever: Lever
+    finding: str = ""  # that suggests it; "" where it is tried as it costs little
+    share: float = 0.0  # of the step that it can gain at most, as far as a finding says
+
+    @property
+    def name(self) -> str:
+        return str(self.lever)
+
+    @property
+    def is_switchable(self) -> bool:
+        return self.lever.kind.switchable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What a change may do to the numbers without being asked for, and what was asked for by name."""
+
+    lower_precision: bool = False
+    semantics: tuple[str, ...] = ()  # levers
+    tried: tuple[str, ...] = ()  # levers in addition, whose numbers must hold
+    never: tuple[str, ...] = ()  # names of levers to leave out
+
+    def allows(self, lever: Lever) -> bool:
+        if str(lever) in (*self.semantics, *self.tried):
+            return True
+        return lever.kind.numerics in BY_DEFAULT or (
+            self.lower_precision and lever.kind.numerics is Numerics.LOWER_PRECISION
+        )
+
+    def claim(self, levers: Iterable[Lever]) -> Numerics:
+        """What these may do to the numbers together, at least other orders of sums."""
+        lowers = any(
+            lever.kind.numerics is Numerics.LOWER_PRECISION and str(lever) not in self.tried for lever in levers
+        )
+        return Numerics.LOWER_PRECISION if lowers else Numerics.REASSOCIATION
+
+    def is_semantic(self, lever: Lever) -> bool:
+        """Whether the user has agreed to other numbers."""
+        return str(lever) in self.semantics
+
+
+def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False) -> list[LeverCandidate]:
+    """The most promising first; the same for the same facts."""
+    asked = [LeverCandidate(lever=parse_lever(text), finding="") for text in (*consent.tried, *consent.semantics)]
+    known = {candidate.name for candidate in asked}
+    found = [
+        candidate
+        for candidate in _all(facts, for_memory)
+        if candidate.name not in known and candidate.lever.kind.name not in consent.never
+    ]
+    return [*asked, *sorted(found, key=lambda candidate: -candidate.share)]
+
+
+def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:
+    for kind in KINDS.values():
+        if not _is_of_interest(kind, facts, for_memory):
+            continue
+        finding = max(
+            (code for code in kind.findings if code in facts.shares), key=facts.shares.__getitem__, default=""
+        )
+        for value in _values(kind, facts):
+            share = facts.shares.get(finding, 0.0)
+            if kind.name in _OF_LOADERS:
+                share = max(share, facts.loader_share)
+            yield LeverCandidate(lever=Lever(kind, value), finding=finding, share=share)
+
+
+def _is_of_interest(kind: LeverKind, facts: TunedJob, for_memory: bool) -> bool:
+    if kind.name in _NEVER_ASKED or kind.numerics is Numerics.SEMANTICS:
+        return False
+    if kind.name in _OF_MEMORY or kind.name in _UNLIKELY:
+        return for_memory
+    if for_memory and kind.name in _OF_LOADERS:
+        return False
+    if kind.name in _OF_DDP:
+        return facts.ranks > 1
+    if kind.name in _OF_LOADERS:
+        return facts.loader_share > 0.0 or any(code in facts.shares for code in kind.findings)
+    return True
+
+
+def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:
+    """That are tried: few, over the range that makes sense on this machine."""
+    own_cores = max(facts.cores // facts.ranks, 1)
+    ranges = {
+        "workers": _doublings(1, own_cores),
+        "threads": sorted({1, max(own_cores // 2, 1), own_cores}, reverse=True),
+        "prefetch": [4],
+        "bucket-mb": [5, 100],
+        "malloc-arenas": [1],
+        "gc-every": [100],
+    }
+    if kind.name in ranges:
+        return [str(value) for value in ranges[kind.name][:_MOST_VALUES]]
+    if kind.values and kind.values.islower():
+        return kind.values.split("|")
+    return [kind.default] if kind.default or not kind.values else []
+
+
+def _doublings(least: int, most: int) -> list[int]:
+    """The most first, halved down to the least."""
+    values = []
+    while most >= least:
+        values.append(most)
+        most //= 2
+    return values
