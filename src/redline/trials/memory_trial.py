@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 
+from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
 from redline.trials.trial_jobs import TrialJobs
 from redline.trials.trial_pairs import TrialOptions, TrialPairs
@@ -46,7 +47,10 @@ def try_memory(before: TrialCommand, after: TrialCommand, options: TrialOptions)
     steps_s: tuple[list[float], list[float]] = ([], [])
     for _ in range(RUNS):
         for at in order.sample((0, 1), 2):
-            run = jobs.run((before, after)[at], until_s)
+            command = (before, after)[at]
+            run = jobs.run(command, until_s)
+            if run is None:
+                raise InputError(f"{command.with_levers}: it did not end within the time of the trial")
             peaks[at].append(run.peak_bytes)
             if run.step_s is not None:
                 steps_s[at].append(run.step_s)

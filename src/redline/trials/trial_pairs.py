@@ -27,6 +27,7 @@ class TrialOptions:
     allow_writes: bool = False  # to files of the user
     negligible: float = NEGLIGIBLE  # a change that is smaller for certain is none
     gains_only: bool = False  # it ends once nothing can be gained that is worth it
+    after_work: float = 1.0  # of a step with the change, in steps without it: a batch may be larger
     stall_s: float = inf  # without a step, after which a job hangs
 
 
@@ -44,7 +45,8 @@ class TrialPairs:
 
     def add(self, pair: TimedPair) -> bool:
         """Whether that was enough."""
-        self.pairs.append(pair)
+        work = self._options.after_work
+        self.pairs.append(pair if work == 1 else TimedPair(before_s=pair.before_s, after_s=pair.after_s / work))
         decision = decided(self.pairs, self._options.negligible)
         if decision is not None:
             self._tell(decision)

@@ -31,6 +31,7 @@ class Stopped(StrEnum):
     TIME_SPENT = "time spent"
     NO_GAIN = "no gain possible"  # that is worth it, where only that is looked for
     NOTHING_CHANGED = "nothing changed"  # the lever did not take
+    TOO_SHORT = "too few steps"  # of the job, for blocks
     FAILED = "failed"  # the job did, with the change
 
 

@@ -70,9 +70,9 @@ class _LeverTrial:
         self._pairs = self._pairs or TrialPairs(self._options, self._tell)
         return self._pairs
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: str, stopped: Stopped = Stopped.FAILED) -> None:
         self.error = error
-        self.pairs.stopped = Stopped.FAILED
+        self.pairs.stopped = stopped
 
     def look_at_levers(self, job: TrialJob) -> bool:
         """Whether there is something to be timed."""
@@ -147,7 +147,7 @@ class _Race:
             if ended is not None and not (turn.has_pairs and job.wrote() is not None):
                 raise_if_failed(job, ended, "let it write nothing, or end by itself before that")
             if not turn.trial.pairs.stopped and not turn.has_pairs:
-                raise InputError(_too_short(self._command, turn))
+                turn.trial.fail(_too_short(self._command, turn), Stopped.TOO_SHORT)
         if ended is not None:
             raise_if_left_behind(job)
 

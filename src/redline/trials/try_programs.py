@@ -1,9 +1,11 @@
 """Times programs in turns, in pairs of whole processes."""
 
+from collections.abc import Sequence
 from random import Random
 
+from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
-from redline.trials.trial_jobs import WARM_UP, TrialJobs
+from redline.trials.trial_jobs import WARM_UP, ProcessRun, TrialJobs
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs, decided
 from redline.trials.trial_result import Stopped, Timed, TimedPair, TrialResult, changed_nothing
 
@@ -16,15 +18,18 @@ def try_commands(
     jobs = TrialJobs(options)
     order = Random(options.seed)
     commands = (before, after)
-    runs = [jobs.run(command, trial.until_s) for command in commands]
+    cpu: list[TimedPair] = []
+    runs = _both(jobs, commands, (0, 1), trial)
+    if not runs:
+        raise InputError(f"{before}: it did not end within the time of the trial; give it fewer steps")
     has_steps = all(run.step_s is not None for run in runs)
     outcomes = runs[1].levers
     if changed_nothing(outcomes):
         trial.stopped = Stopped.NOTHING_CHANGED
-    cpu: list[TimedPair] = []
     while not trial.stopped:
-        for at in order.sample((0, 1), 2):
-            runs[at] = jobs.run(commands[at], trial.until_s)
+        runs = _both(jobs, commands, order.sample((0, 1), 2), trial) or runs
+        if trial.stopped:
+            break
         cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
         trial.add(TimedPair(before_s=runs[0].seconds(has_steps), after_s=runs[1].seconds(has_steps)))
     return trial.result(
@@ -41,3 +46,17 @@ def try_commands(
         before_peak_bytes=runs[0].peak_bytes,
         after_peak_bytes=runs[1].peak_bytes,
     )
+
+
+def _both(
+    jobs: TrialJobs, commands: Sequence[TrialCommand], order: Sequence[int], trial: TrialPairs
+) -> list[ProcessRun]:
+    """One run of each; none where the time was spent before both were over."""
+    runs: dict[int, ProcessRun] = {}
+    for at in order:
+        run = jobs.run(commands[at], trial.until_s)
+        if run is None:
+            trial.stopped = Stopped.TIME_SPENT
+            return []
+        runs[at] = run
+    return [runs[0], runs[1]]

@@ -85,7 +85,11 @@ class CompiledModules:
         return [root]
 
     def _around(self, call: Call) -> Call:
-        compiled = torch.compile(call)
+        def inlined(*args: Any, **kwargs: Any) -> Any:
+            # As it is, the call of a module of torch itself, such as Sequential, is passed over by the compiler.
+            return call(*args, **kwargs)
+
+        compiled = torch.compile(inlined)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._failed:

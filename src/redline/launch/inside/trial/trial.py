@@ -9,6 +9,7 @@ import sys
 from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.levers.guarded_lever import GuardedLever
+from redline.launch.inside.trial.file_guard import FileGuard
 from redline.launch.process import peak_bytes
 from redline.launch.shared_state import (
     BLOCK_STEPS,
@@ -98,6 +99,9 @@ class JobTrial:
     def _end(self) -> None:
         """All steps that were asked for are done: the script does nothing more, neither evaluate nor save."""
         self._words[LEFT] = 1
+        with tolerated(BaseException):
+            if FileGuard.here is not None:
+                self._notes.tell("wrote elsewhere", FileGuard.here.written_elsewhere())
         with tolerated(BaseException):
             self._words[PEAK_BYTES] = peak_bytes()
             for child in multiprocessing.active_children():  # workers of loaders would see it only after seconds

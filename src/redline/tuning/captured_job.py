@@ -1,0 +1,64 @@
+"""One run of the job with some steps captured: what it is limited by, and what it does besides."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.errors import InputError
+from redline.launch.outside.trial_command import TrialCommand
+from redline.launch.outside.trial_job import TrialJob, start_trial
+from redline.launch.settings import Settings
+from redline.trials.trial_jobs import raise_if_failed
+
+_AFTER = 8  # steps before those that are captured
+_STEPS = 3
+_MORE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedJob:
+    """What is known of it beside its traces."""
+
+    traces: tuple[Path, ...]
+    loader_share: float  # of its steps that it waits for data, before any is captured
+    ranks: int
+    wrote_elsewhere: tuple[str, ...]  # files outside of its folders
+
+
+def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_writes: bool = False) -> CapturedJob:
+    """Run it for some steps. InputError where it fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    settings = Settings({
+        "on_trial": True, "fork": False, "after": _AFTER, "steps": _STEPS, "folder": str(folder.resolve()),
+        "timed_after_s": 0.0,
+    })  # fmt: skip
+    with start_trial(command, settings, allow_writes=allow_writes) as job:
+        job.end_after(_AFTER + _STEPS + _MORE)
+        ended = job.wait(until_s=time.perf_counter() + most_s)
+        if ended is None:
+            raise InputError(f"{command.with_levers}: it took no {_AFTER + _STEPS} steps within {most_s:g} s")
+        raise_if_failed(job, ended, "let it write nothing in its first steps")
+        return CapturedJob(
+            traces=tuple(sorted(folder.glob("window-*/*.json*"))),
+            loader_share=_loader_share(job),
+            ranks=max(len(job.ranks()), 1),
+            wrote_elsewhere=_wrote_elsewhere(job),
+        )
+
+
+def _loader_share(job: TrialJob) -> float:
+    """Of the rank that waits longest."""
+    shares = []
+    for slot in job.ranks():
+        lengths, waits, _ = slot.steps()
+        counted, waited = lengths[1:_AFTER], waits[1:_AFTER]
+        if sum(counted) > 0:
+            shares.append(sum(waited) / sum(counted))
+    return max(shares, default=0.0)
+
+
+def _wrote_elsewhere(job: TrialJob) -> tuple[str, ...]:
+    told = job.facts().get("wrote elsewhere", [])
+    return tuple(map(str, told)) if isinstance(told, list) else ()

@@ -1,0 +1,271 @@
+"""The search: each lever is kept once it is proven to be faster, right, and within the memory.
+
+Levers that can be switched are tried first, in one process, as they are decided there in seconds. Nothing is dropped by
+its rank: only where its interval has no gain in it, or its numbers are wrong. A lever that gained nothing alone is
+tried once more on top of what was kept, as a step that has become shorter has other bottlenecks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from redline.trials.decision import TrialVerdict
+from redline.trials.memory_trial import MemoryTrial
+from redline.trials.trial_result import Stopped, TrialResult
+from redline.tuning.candidates import Consent, LeverCandidate
+from redline.tuning.measurements import BudgetSpentError, TrialMeasurements
+from redline.tuning.trial_folder import Answer
+from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung
+
+_RESERVED = 0.15  # of the budget, for the trial of all that was kept
+_TRIED_AGAIN = (Rejection.NO_GAIN, Rejection.SLOWER, Rejection.UNDECIDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What the search is for."""
+
+    objective: Objective = Objective.TIME
+    memory_limit_bytes: int = 0  # 0 for none
+    budget_s: float = 1200.0
+
+
+Told = Callable[[Rung | Rejected], None]
+
+
+def search(
+    measure: TrialMeasurements,
+    candidates: Mapping[Objective, Sequence[LeverCandidate]],
+    consent: Consent,
+    goal: Goal,
+    told: Told,
+) -> Ladder:
+    """The candidates for either objective are in the order of their promise."""
+    measure.reserved_s = _RESERVED * goal.budget_s
+    climb = _Climb(measure, consent, goal, told)
+    start_bytes = measure.start().peak_bytes
+    if goal.objective is Objective.MEMORY or 0 < goal.memory_limit_bytes < start_bytes:
+        climb.less_memory(climb.allowed(candidates[Objective.MEMORY]))
+    if goal.objective is Objective.TIME:
+        climb.less_time(climb.allowed(candidates[Objective.TIME]))
+    stack = climb.stack
+    return Ladder(
+        rungs=tuple(climb.rungs),
+        rejected=tuple(climb.rejected.values()),
+        whole=measure.whole(stack) if stack else None,
+        whole_memory=measure.memory((), stack) if stack and goal.objective is Objective.MEMORY else None,
+    )
+
+
+@dataclass
+class _Climb:
+    """The ladder so far."""
+
+    measure: TrialMeasurements
+    consent: Consent
+    goal: Goal
+    told: Told
+    rungs: list[Rung] = field(default_factory=list)
+    rejected: dict[str, Rejected] = field(default_factory=dict)
+    alone: dict[str, TrialResult] = field(default_factory=dict)
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        return tuple(candidate.name for candidate in self._kept())
+
+    def _kept(self) -> list[LeverCandidate]:
+        replaced = {rung.replaced for rung in self.rungs}
+        return [rung.candidate for rung in self.rungs if rung.candidate.name not in replaced]
+
+    def reject(self, rejected: Rejected) -> None:
+        self.rejected[rejected.candidate.name] = rejected
+        self.told(rejected)
+
+    def allowed(self, candidates: Sequence[LeverCandidate]) -> list[LeverCandidate]:
+        """Those that may be tried; the others are told."""
+        for candidate in candidates:
+            if not self.consent.allows(candidate.lever):
+                self.reject(Rejected(candidate=candidate, why=Rejection.NO_CONSENT))
+        kept = self.stack
+        return [one for one in candidates if self.consent.allows(one.lever) and one.name not in kept]
+
+    def less_time(self, candidates: Sequence[LeverCandidate]) -> None:
+        switchable = [candidate for candidate in candidates if candidate.is_switchable]
+        others = [candidate for candidate in candidates if not candidate.is_switchable]
+        self._race(switchable)
+        for candidate in others:
+            self._try(candidate)
+        again = [one for one in switchable if one.name in self.rejected and self._may_gain_now(one)]
+        if again:
+            self._race(again)
+
+    def _may_gain_now(self, candidate: LeverCandidate) -> bool:
+        """It was tried on other rungs than there are now."""
+        known = self.rejected[candidate.name]
+        return known.why in _TRIED_AGAIN and known.kept != self.stack
+
+    def _race(self, candidates: Sequence[LeverCandidate]) -> None:
+        """All on the same rungs first; then those that won, the best first, each on top of those before."""
+        stack = self.stack
+        results = self.measure.race(stack, [candidate.name for candidate in candidates])
+        winners: list[tuple[float, LeverCandidate]] = []
+        for candidate in candidates:
+            trial = results.get(candidate.name)
+            if trial is None:
+                self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
+                continue
+            if not stack:
+                self.alone[candidate.name] = trial
+            why = _why_not(trial)
+            if why is None and trial.decision is not None:
+                winners.append((trial.decision.estimate.change, candidate))
+            elif why is not None:
+                self.reject(Rejected(candidate=candidate, why=why, kept=stack, trial=trial))
+        for _, candidate in sorted(winners, key=lambda one: one[0]):
+            self._try(candidate)
+
+    def _try(self, candidate: LeverCandidate) -> None:
+        """Time, then numbers, then memory."""
+        stack, rival = self.stack, self._rival(candidate)
+        try:
+            if rival is not None and self._is_beaten(candidate, rival):
+                beaten = self.alone[candidate.name]
+                rejected = Rejected(
+                    candidate=candidate, why=Rejection.CONFLICT, kept=stack, trial=beaten, text=rival.name
+                )
+                self.reject(rejected)
+                return
+            replaced = rival.name if rival is not None else ""
+            trial = self.measure.timed(stack, candidate.name, replaced)
+            why = _why_not(trial)
+            if why is not None:
+                self.reject(Rejected(candidate=candidate, why=why, kept=stack, trial=trial))
+                return
+            self._prove(candidate, trial, replaced)
+        except BudgetSpentError:
+            self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
+
+    def _rival(self, candidate: LeverCandidate) -> LeverCandidate | None:
+        """The rung that cannot be together with it: of the same kind with another value, or in conflict."""
+        kind = candidate.lever.kind
+        for kept in self._kept():
+            if kept.lever.kind.name == kind.name or kept.lever.kind.name in kind.conflicts:
+                return kept
+        return None
+
+    def _is_beaten(self, candidate: LeverCandidate, rival: LeverCandidate) -> bool:
+        """For certain, by what both gain alone."""
+        mine, others = self.alone.get(candidate.name), self.alone.get(rival.name)
+        if mine is None or others is None or mine.decision is None or others.decision is None:
+            return False
+        return others.decision.estimate.high < mine.decision.estimate.low
+
+    def _prove(
+        self, candidate: LeverCandidate, trial: TrialResult | None, replaced: str, memory: MemoryTrial | None = None
+    ) -> None:
+        """It is a rung if its numbers are right and its memory is within the limit."""
+        kept = [one for one in self._kept() if one.name != replaced]
+        stack = (*(one.name for one in kept), candidate.name)
+        rejected = self._wrong_numbers(candidate, trial, kept)
+        if rejected is not None:
+            self.reject(rejected)
+            return
+        numbers = None
+        if not self.consent.is_semantic(candidate.lever):
+            numbers = self._numbers([*kept, candidate]).numbers
+        peak_bytes = trial.after_peak_bytes if trial is not None else 0
+        peak_bytes = peak_bytes or self.measure.peak(stack).peak_bytes
+        limit = self.goal.memory_limit_bytes
+        if limit and peak_bytes > limit and peak_bytes > self._peak_before():
+            self.reject(
+                Rejected(
+                    candidate=candidate, why=Rejection.MORE_MEMORY, kept=self.stack, trial=trial, text=str(peak_bytes)
+                )
+            )
+            return
+        self.rejected.pop(candidate.name, None)
+        rung = Rung(
+            candidate=candidate,
+            trial=trial,
+            numbers=numbers,
+            peak_bytes=peak_bytes,
+            replaced=replaced,
+            alone=self.alone.get(candidate.name) if self.rungs else None,
+            memory=memory,
+        )
+        self.rungs.append(rung)
+        self.told(rung)
+
+    def _peak_before(self) -> int:
+        return self.rungs[-1].peak_bytes if self.rungs else self.measure.start().peak_bytes
+
+    def _wrong_numbers(
+        self, candidate: LeverCandidate, trial: TrialResult | None, kept: Sequence[LeverCandidate]
+    ) -> Rejected | None:
+        """Of it on all rungs; and alone, where a rung has lower precision, in which a mistake would not be seen."""
+        if self.consent.is_semantic(candidate.lever):
+            return None
+        looks = [[*kept, candidate]]
+        own, of_all = self.consent.claim([candidate.lever]), self.consent.claim(one.lever for one in looks[0])
+        if own != of_all:
+            looks.insert(0, [*(one for one in kept if self.consent.is_semantic(one.lever)), candidate])
+        for stack in looks:
+            answer = self._numbers(stack)
+            if answer.numbers is None or not answer.numbers.holds:
+                why = Rejection.UNCHECKED_NUMBERS if answer.numbers is None else Rejection.WRONG_NUMBERS
+                return Rejected(
+                    candidate=candidate,
+                    why=why,
+                    kept=self.stack,
+                    trial=trial,
+                    numbers=answer.numbers,
+                    text=answer.error,
+                )
+        return None
+
+    def _numbers(self, stack: Sequence[LeverCandidate]) -> Answer:
+        semantic = tuple(one.name for one in stack if self.consent.is_semantic(one.lever))
+        claimed = self.consent.claim(one.lever for one in stack)
+        return self.measure.numbers(tuple(one.name for one in stack), semantic, claimed)
+
+    def less_memory(self, candidates: Sequence[LeverCandidate]) -> None:
+        for candidate in candidates:
+            self._try_memory(candidate)
+            if self.goal.memory_limit_bytes and self._peak_before() <= self.goal.memory_limit_bytes:
+                return
+
+    def _try_memory(self, candidate: LeverCandidate) -> None:
+        """Memory, then numbers; what it costs in time is told."""
+        stack = self.stack
+        rival = self._rival(candidate)
+        if rival is not None:
+            self.reject(Rejected(candidate=candidate, why=Rejection.CONFLICT, kept=stack, text=rival.name))
+            return
+        try:
+            known = self.measure.memory(stack, (candidate.name,))
+            if known.error:
+                self.reject(
+                    Rejected(candidate=candidate, why=Rejection.FAILED, kept=stack, memory=known, text=known.error)
+                )
+            elif not known.is_less:
+                self.reject(Rejected(candidate=candidate, why=Rejection.NO_GAIN, kept=stack, memory=known))
+            else:
+                self._prove(candidate, None, "", memory=known)
+        except BudgetSpentError:
+            self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
+
+
+def _why_not(trial: TrialResult) -> Rejection | None:
+    """None where it is faster for certain."""
+    by_stop = {
+        Stopped.FAILED: Rejection.FAILED,
+        Stopped.NOTHING_CHANGED: Rejection.NOTHING_CHANGED,
+        Stopped.NO_GAIN: Rejection.NO_GAIN,
+    }
+    by_verdict = {TrialVerdict.SLOWER: Rejection.SLOWER, TrialVerdict.SAME: Rejection.NO_GAIN}
+    if trial.stopped in by_stop:
+        return by_stop[trial.stopped]
+    if trial.decision is None:
+        return Rejection.UNDECIDED
+    if trial.decision.verdict is TrialVerdict.FASTER:
+        return None if trial.decision.estimate.change <= -trial.negligible else Rejection.NO_GAIN
+    return by_verdict.get(trial.decision.verdict, Rejection.UNDECIDED)
