@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redline.verbs.inspect import inspect
     from redline.verbs.merge import merge
     from redline.verbs.plan import plan_serving, plan_training, validate_plans
+    from redline.verbs.tune import tune
 
 __version__ = "0.1.0.dev0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "region",
     "step",
     "switch",
+    "tune",
     "validate_plans",
 ]
 
@@ -58,6 +60,7 @@ _HOME_OF = {
     "region": "redline.launch.inside.api",
     "step": "redline.launch.inside.api",
     "switch": "redline.launch.inside.api",
+    "tune": "redline.verbs.tune",
     "validate_plans": "redline.verbs.plan",
 }
 

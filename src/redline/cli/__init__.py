@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130  # as shells report Ctrl-C
 EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE: the reader of our output left early
 
-PLANNED = ("tune",)
 INTRODUCTION = "Accounts for every microsecond of a PyTorch job, from its traces."
 EXIT_CODES = """\
 exit codes:
@@ -168,8 +167,6 @@ def _unknown(word: str) -> str:
 
     if word.startswith("-"):
         return f"{word} is not an option of redline itself; options follow the verb\nsee: redline --help"
-    if word in PLANNED:
-        return f"{word!r} is planned, but not there yet; there are: {', '.join(VERBS)}"
     near = difflib.get_close_matches(word, VERBS, n=1)
     if near:
         return f"there is no verb {word!r}; did you mean {near[0]!r}?"
@@ -203,6 +200,7 @@ VERBS = {
     "merge": _verb("merge", "merge the ranks of a job on one clock, into one trace for Perfetto"),
     "diagnose": _verb("diagnose", "show where the time went, why, and what to change"),
     "compare": _verb("compare", "say whether a change helped: two recordings, two programs in turns, or a lever"),
+    "tune": _verb("tune", "find the levers that make a script faster and keep its numbers right, each proven"),
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),

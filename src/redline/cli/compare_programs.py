@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 from redline.cli.arguments import format_of, language, positive
+from redline.cli.ended_jobs import jobs_end_with_us
 from redline.cli.output import deliver, for_stdout, remark
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
@@ -12,8 +11,6 @@ from redline.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-
     from redline.report.trial.trial_report import TrialReport
     from redline.trials.limits import DifferenceLimit
     from redline.trials.trial_pairs import TrialOptions
@@ -65,27 +62,12 @@ def run_trial(options: argparse.Namespace) -> int:
     set_limits = [limits.parse(text) for text in options.fail_on or ()]
     for limit in set_limits:
         limits.refuse_account(limit)
-    with _jobs_end_with_us():
+    with jobs_end_with_us():
         report = _report(options)
     with speaking(language(options)), for_stdout(options.output if form == "text" else form):
         text = report.rendered(form)
     deliver(text, options.output, force=options.force)
     return _limited(set_limits, report)
-
-
-@contextmanager
-def _jobs_end_with_us() -> Iterator[None]:
-    """SIGTERM, as schedulers and `timeout` send it, ends what was started too."""
-    import signal
-
-    def leave(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    former = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
 
 
 def _report(options: argparse.Namespace) -> TrialReport:

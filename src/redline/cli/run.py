@@ -39,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="folder of the run (default: a new one in redline-runs)"
     )
+    parser.add_argument(
+        "--with",
+        action="append",
+        dest="levers",
+        metavar="LEVER",
+        help="run the job with this change, such as fused, or with all of a tuned.toml of `redline tune`",
+    )
     _add_windows(parser.add_argument_group("what to capture"))
     _add_limits(parser.add_argument_group("limits"))
     _add_afterwards(parser.add_argument_group("after the run"))
@@ -227,8 +234,11 @@ def _for_stderr() -> AbstractContextManager[None]:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
+    from redline.tuning.tuned_file import levers_of
+
     return Settings(
         {
+            "kept_levers": levers_of(options.levers or ()),
             "capture": not options.watch_only,
             "after": options.after,
             "timed_after_s": options.timed_after,

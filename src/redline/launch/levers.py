@@ -9,7 +9,7 @@ from redline.numerics import Numerics
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _NUMBER = "N"
 _OF_ENVIRONMENT = "env:"
@@ -253,6 +253,14 @@ def parse_lever(text: str) -> Lever:
         raise UsageError(f"lever {name} needs a value: {name}={kind.values}")
     _check_value(kind, value)
     return Lever(kind, value)
+
+
+def environment_of_all(levers: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """All variables of a process that begins with these levers."""
+    environment = dict(inherited)
+    for lever in levers:
+        environment |= environment_of(parse_lever(lever), environment)
+    return environment
 
 
 def environment_of(lever: Lever, inherited: Mapping[str, str]) -> dict[str, str]:

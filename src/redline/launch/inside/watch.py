@@ -74,8 +74,8 @@ def watch(context: ProcessContext) -> None:
 
 
 def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> JobTrial | None:
-    """None where no change is tried."""
-    if not context.settings.on_trial:
+    """None where nothing is changed."""
+    if not context.settings.on_trial and not context.settings.kept_levers:
         return None
     from redline.launch.inside.levers.call_chain import CallChains
     from redline.launch.inside.levers.lever import JobView

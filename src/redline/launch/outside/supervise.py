@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from redline.launch.levers import environment_of_all
 from redline.launch.outside.command import Command
 from redline.launch.process import is_alive
 from redline.launch.settings import Settings, environment_for
@@ -104,7 +105,8 @@ class Supervisor:
         return job.pid
 
     def _environment(self) -> Mapping[str, str]:
-        return os.environ if self._shared is None else environment_for(os.environ, self._settings)
+        changed = environment_of_all(self._settings.kept_levers, os.environ)
+        return changed if self._shared is None else environment_for(changed, self._settings)
 
     def _stay(self, job: int) -> int:
         last_s = 0.0

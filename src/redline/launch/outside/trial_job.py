@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from redline.errors import InputError, UsageError
-from redline.launch.levers import environment_of, parse_lever
+from redline.launch.levers import environment_of_all
 from redline.launch.outside.command import Command
 from redline.launch.outside.guardian import VARIABLE, Guardian, end_processes, processes_of
 from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
@@ -170,8 +170,7 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     repeatable = {"PYTHONHASHSEED": "0"} if settings.numbers else {}
     environment = {**os.environ, **repeatable, **dict(command.environment), VARIABLE: mark}
-    for lever in (*command.kept, *command.levers):
-        environment |= environment_of(parse_lever(lever), environment)
+    environment = environment_of_all((*command.kept, *command.levers), environment)
     try:
         return subprocess.Popen(
             command.words if command.python is None else command.python.arguments,

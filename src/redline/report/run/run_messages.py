@@ -9,7 +9,7 @@ from typing import Any
 from redline.launch.captured import TIMED
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
-from redline.report.run.screen import NoteSeen, RunScreen, SlowRank, WindowSeen
+from redline.report.run.screen import NoteSeen, RunLever, RunScreen, SlowRank, WindowSeen
 from redline.report.text_parts import clipped, interval, percent, rank_list
 from redline.units import format_bytes, format_ns
 
@@ -187,9 +187,23 @@ TOLD: Sequence[str] = (
 """What processes and the watcher say."""
 
 
+def levers(known: Sequence[RunLever]) -> str:
+    """Those that changed something."""
+    return clauses(
+        _("{lever}: {what}").format(lever=lever.name, what=clipped(lever.what, _NAME_LIMIT))
+        for lever in known
+        if lever.took
+    )
+
+
 def notes(screen: RunScreen) -> Iterator[str]:
     """Everything that is not as one might wish, the gravest first."""
     yield from (translated_note(text) for text in screen.of_the_run)
+    for lever in screen.levers:
+        if not lever.took:
+            yield _("lever {lever} changed nothing: {why}").format(
+                lever=lever.name, why=clipped(lever.what, _NAME_LIMIT)
+            )
     if screen.ranks:
         yield from _of_ranks(screen)
     elif not screen.of_the_run:

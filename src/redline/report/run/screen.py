@@ -59,6 +59,16 @@ class NoteSeen:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunLever:
+    """A change that the job was to run with."""
+
+    name: str
+    took: bool
+    what: str
+    """It did, or why it did nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunScreen:
     """What the summary says, in the order in which it says it. Ranks are those of the last attempt."""
 
@@ -99,6 +109,7 @@ class RunScreen:
     notes: tuple[NoteSeen, ...]
     of_the_run: tuple[str, ...]
     stalls: tuple[dict[str, Any], ...]
+    levers: tuple[RunLever, ...] = ()
 
 
 def run_screen(record: RunRecord) -> RunScreen:
@@ -145,7 +156,19 @@ def run_screen(record: RunRecord) -> RunScreen:
         notes=tuple(_notes(record.ranks)),
         of_the_run=record.notes,
         stalls=record.stalls,
+        levers=tuple(_levers(record, last)),
     )
+
+
+def _levers(record: RunRecord, ranks: Sequence[RankRecord]) -> Iterable[RunLever]:
+    """As the first rank tells of them."""
+    asked = record.settings.get("kept_levers") or ()
+    told = ranks[0].facts.get("kept levers", ()) if ranks else ()
+    for at, name in enumerate(asked):
+        known = at < len(told)
+        yield RunLever(
+            name=str(name), took=known and bool(told[at][0]), what=str(told[at][1]) if known else "no step was taken"
+        )
 
 
 def _last_attempt(ranks: Iterable[RankRecord]) -> list[RankRecord]:

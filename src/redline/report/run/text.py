@@ -33,6 +33,8 @@ def render(record: RunRecord, folder: Path | None) -> str:
 def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
     if screen.steps[1]:
         yield _("steps"), say.steps(screen)
+    if any(lever.took for lever in screen.levers):
+        yield _("levers"), say.levers(screen.levers)
     if screen.waiting_share is not None:
         yield _("input"), say.waiting(screen.waiting_share)
     if screen.slow:

@@ -1,0 +1,53 @@
+"""Which levers are tried: by findings, by the machine, and by what the user allows."""
+
+from redline.launch.levers import KINDS, parse_lever
+from redline.numerics import Numerics
+from redline.tuning.candidates import Consent, TunedJob, candidates_of
+
+PLAIN = TunedJob(shares={}, cores=4)
+
+
+def names(job: TunedJob, consent: Consent | None = None, *, for_memory: bool = False) -> list[str]:
+    return [candidate.name for candidate in candidates_of(job, consent or Consent(), for_memory=for_memory)]
+
+
+def test_what_a_finding_suggests_comes_first_with_what_it_can_gain() -> None:
+    found = candidates_of(TunedJob(shares={"RL-H09": 0.1, "RL-H07": 0.3}, cores=4), Consent())
+    assert [(one.finding, one.share) for one in found[:2]] == [("RL-H07", 0.3)] * 2
+    assert {one.name for one in found[:2]} == {"fused", "foreach"}
+
+
+def test_workers_are_tried_where_the_job_waits_for_data_up_to_its_cores() -> None:
+    assert not any(name.startswith("workers") for name in names(PLAIN))
+    waiting = names(TunedJob(shares={}, loader_share=0.4, cores=4))
+    assert waiting[:3] == ["workers=4", "workers=2", "workers=1"]
+    assert "workers=2" not in names(TunedJob(shares={}, loader_share=0.4, cores=2, ranks=2))
+
+
+def test_options_of_ddp_are_tried_with_several_ranks() -> None:
+    assert "bucket-view" not in names(PLAIN)
+    assert "bucket-view" in names(TunedJob(shares={}, ranks=2, cores=4))
+
+
+def test_what_costs_time_is_tried_for_memory_only() -> None:
+    assert "checkpoint=blocks" not in names(PLAIN)
+    assert "checkpoint=blocks" in names(PLAIN, for_memory=True)
+
+
+def test_other_semantics_are_tried_only_by_name() -> None:
+    semantic = {kind.name for kind in KINDS.values() if kind.numerics is Numerics.SEMANTICS}
+    assert not semantic & {name.partition("=")[0] for name in names(PLAIN)}
+    assert names(PLAIN, Consent(semantics=("switch=fast",)))[0] == "switch=fast"
+    assert names(PLAIN, Consent(tried=("env:A=1",)))[0] == "env:A=1"
+
+
+def test_what_is_left_out_is_not_tried() -> None:
+    assert "fused" in names(PLAIN)
+    assert "fused" not in names(PLAIN, Consent(never=("fused",)))
+
+
+def test_levers_that_must_hold_claim_no_lower_precision() -> None:
+    autocast, fused = parse_lever("autocast"), parse_lever("fused")
+    assert Consent(lower_precision=True).claim([autocast, fused]) is Numerics.LOWER_PRECISION
+    assert Consent(tried=(str(autocast),)).claim([autocast]) is Numerics.REASSOCIATION
+    assert Consent().claim([fused]) is Numerics.REASSOCIATION

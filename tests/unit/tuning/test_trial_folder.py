@@ -1,0 +1,114 @@
+"""The folder of a search: what was measured is read back as it was, and rubbish is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redline.errors import InputError
+from redline.numerics import Numerics
+from redline.report.trial import text
+from redline.trials.decision import decide
+from redline.trials.memory_trial import MemoryTrial
+from redline.trials.numbers.check import NumbersResult
+from redline.trials.numbers.differences import TensorDifference
+from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
+from redline.trials.numbers.run_numbers import TensorKey
+from redline.trials.trial_record import read_trial
+from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult
+from redline.tuning.trial_folder import Answer, Asked, Question, TrialFolder
+
+PAIRS = tuple(TimedPair(before_s=1.0, after_s=0.8 + 0.001 * number) for number in range(8))
+TRIAL = TrialResult(
+    before="python train.py",
+    after="python train.py with fused",
+    timed=Timed.STEP_IN_BLOCKS,
+    stopped=Stopped.DECIDED,
+    decision=decide([pair.before_s for pair in PAIRS], [pair.after_s for pair in PAIRS]),
+    pairs=PAIRS,
+    cpu=decide([1.0, 1.0], [0.9, 0.8]),
+    levers=(LeverOutcome(lever="fused", took=True, what="AdamW: fused"),),
+    after_peak_bytes=123,
+)
+QUESTION = Question(asked=Asked.TIME, kept=("gc-freeze",), levers=("fused",))
+
+
+def numbers() -> NumbersResult:
+    curves = CurveDifference(loss=float("nan"), gradient_norm=0.5)
+    first = TensorDeviation(
+        key=TensorKey(step=0, kind="gradient", name="blocks.0.weight"),
+        score=float("inf"),
+        difference=TensorDifference(error=1.0, norm=1.0, gain=2.0, cosine=1.0),
+        deviating=2,
+        compared=7,
+    )
+    judged = NumbersJudgement(
+        holds=False, same_bits=False, score=float("inf"), worst=first.key, first=first, deviating=2, compared=20,
+        kinds=(), skipped=(), only_reference=(), only_candidate=(), names_match=True, curves=curves,
+    )  # fmt: skip
+    return NumbersResult(
+        claimed=Numerics.BITWISE,
+        verdict=Numerics.SEMANTICS,
+        structure=judged,
+        precision=None,
+        curves=curves,
+        steps=4,
+        by_optimizer=True,
+        notes=("a note",),
+    )
+
+
+def test_what_was_answered_is_known_when_the_search_goes_on(tmp_path: Path) -> None:
+    memory = MemoryTrial(before_bytes=(3, 4), after_bytes=(1, 2), before_step_s=(0.1,), after_step_s=(0.2,))
+    answer = Answer(trial=TRIAL, memory=memory, error="none", peak_bytes=5, step_s=0.5)
+    TrialFolder(tmp_path / "of", {"command": "a"}).keep(QUESTION, answer)
+    again = TrialFolder(tmp_path / "of", {"command": "a"})
+    assert again.known(QUESTION) == answer
+    assert again.known_before == 1
+    assert again.known(Question(asked=Asked.TIME, levers=("fused",))) is None
+
+
+def test_numbers_are_told_in_the_same_words_again(tmp_path: Path) -> None:
+    TrialFolder(tmp_path / "of", {}).keep(QUESTION, Answer(numbers=numbers()))
+    known = TrialFolder(tmp_path / "of", {}).known(QUESTION)
+    assert known is not None
+    assert known.numbers is not None
+    assert text.render(None, known.numbers) == text.render(None, numbers())
+    assert not known.numbers.holds
+
+
+def test_every_trial_is_a_file_that_compare_reads(tmp_path: Path) -> None:
+    TrialFolder(tmp_path / "of", {}).keep(QUESTION, Answer(trial=TRIAL))
+    (file,) = (tmp_path / "of" / "trials").iterdir()
+    assert file.name == "001-time-fused.json"
+    assert read_trial(file) == (TRIAL, None)
+
+
+def test_a_folder_of_another_command_is_refused(tmp_path: Path) -> None:
+    TrialFolder(tmp_path / "of", {"command": "a", "machine": "x"})
+    with pytest.raises(InputError, match="is a search with another command; give another folder"):
+        TrialFolder(tmp_path / "of", {"command": "b", "machine": "x"})
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(InputError, match="has files that are not of a search; give another folder"):
+        TrialFolder(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"question": 1}'])
+def test_a_damaged_trial_says_what_to_do(tmp_path: Path, damage: str) -> None:
+    TrialFolder(tmp_path / "of", {}).keep(QUESTION, Answer(trial=TRIAL))
+    (file,) = (tmp_path / "of" / "trials").iterdir()
+    file.write_text(damage)
+    with pytest.raises(InputError, match="is damaged; remove it, and what it held is measured again"):
+        TrialFolder(tmp_path / "of", {})
+
+
+def test_what_is_no_trial_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    for content in ("[1]", "{}", "x", json.dumps({"kind": "plan", "schema_version": 1})):
+        path.write_text(content)
+        with pytest.raises(InputError):
+            read_trial(path)
