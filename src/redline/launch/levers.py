@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NUMBER = "N"
+_LEAST = {"workers": 0, "batch-times": 2}  # otherwise 1
 _OF_ENVIRONMENT = "env:"
 
 
@@ -67,6 +68,13 @@ _KINDS: tuple[LeverKind, ...] = (
         conflicts=("fused",),
     ),
     LeverKind(
+        name="clip-foreach",
+        summary="`foreach=True` where the script clips gradients with `foreach=False`",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-H26",),
+    ),
+    LeverKind(
         name="workers",
         summary="`num_workers` of every DataLoader of a map-style dataset, which then stay between epochs",
         numerics=Numerics.BITWISE,
@@ -88,6 +96,14 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.BITWISE,
         switchable=False,
         findings=("RL-D03",),
+    ),
+    LeverKind(
+        name="batch-times",
+        summary="`batch_size` of every DataLoader of a map-style dataset, times N",
+        numerics=Numerics.SEMANTICS,
+        switchable=False,
+        values=_NUMBER,
+        findings=("RL-C06",),
     ),
     LeverKind(
         name="autocast",
@@ -158,6 +174,14 @@ _KINDS: tuple[LeverKind, ...] = (
         summary="`gc.freeze()`: the garbage collector looks at new objects only",
         numerics=Numerics.BITWISE,
         switchable=True,
+        findings=("RL-H09",),
+    ),
+    LeverKind(
+        name="gc-every",
+        summary="garbage is collected every N steps; of N calls of `gc.collect` in the script, one collects",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        values=_NUMBER,
         findings=("RL-H09",),
     ),
     LeverKind(
@@ -288,7 +312,7 @@ def _of_environment(name: str, value: str, *, is_given: bool) -> Lever:
 
 def _check_value(kind: LeverKind, value: str) -> None:
     if kind.values == _NUMBER:
-        least = 0 if kind.name == "workers" else 1
+        least = _LEAST.get(kind.name, 1)
         if not (value.isascii() and value.isdecimal() and int(value) >= least):
             raise UsageError(f"lever {kind.name} needs a whole number from {least} on, not {value!r}")
     elif kind.values.islower() and value not in kind.values.split("|"):
