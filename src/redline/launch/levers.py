@@ -131,6 +131,7 @@ _KINDS: tuple[LeverKind, ...] = (
         values="blocks|root",
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
+        conflicts=("sdpa",),
     ),
     LeverKind(
         name="checkpoint",
@@ -153,6 +154,15 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-C19",),
+    ),
+    LeverKind(
+        name="sdpa",
+        summary="the implementation that `scaled_dot_product_attention` takes",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        values="flash|efficient|math|cudnn",
+        findings=("RL-C07",),
+        conflicts=("compile",),
     ),
     LeverKind(
         name="threads",
@@ -205,6 +215,20 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=False,
         findings=("RL-N20",),
+    ),
+    LeverKind(
+        name="no-broadcast-buffers",
+        summary="DistributedDataParallel does not broadcast buffers before a forward pass",
+        numerics=Numerics.SEMANTICS,
+        switchable=True,
+        findings=("RL-N04",),
+    ),
+    LeverKind(
+        name="bf16-hook",
+        summary="DistributedDataParallel sends gradients in bfloat16",
+        numerics=Numerics.LOWER_PRECISION,
+        switchable=False,
+        findings=("RL-N05",),
     ),
     LeverKind(
         name="malloc-arenas",

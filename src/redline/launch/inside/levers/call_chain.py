@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Any]
     Link = Callable[[Call], Call]
 
-CHECKPOINT, COMPILE, AUTOCAST, LAYOUT = range(4)  # from the inside out
+CHECKPOINT, COMPILE, AUTOCAST, LAYOUT, LOOK = range(5)  # from the inside out
 
 
 class CallChain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redline.launch.inside.levers.attention_backend import AttentionBackend
 from redline.launch.inside.levers.autocast import Autocast
 from redline.launch.inside.levers.batch_times import LargerBatches
 from redline.launch.inside.levers.channels_last import ChannelsLast
@@ -10,6 +11,8 @@ from redline.launch.inside.levers.clip_foreach import ForeachClipping
 from redline.launch.inside.levers.compiled import CompiledModules
 from redline.launch.inside.levers.cudnn_benchmark import CudnnBenchmark
 from redline.launch.inside.levers.data_loaders import LoaderPinning, LoaderPrefetch, LoaderWorkers
+from redline.launch.inside.levers.ddp_bf16 import GradientsInBf16
+from redline.launch.inside.levers.ddp_buffers import OwnBuffers
 from redline.launch.inside.levers.ddp_options import DdpOption
 from redline.launch.inside.levers.environment_variable import EnvironmentVariables
 from redline.launch.inside.levers.gc_every import ScheduledGarbage
@@ -43,6 +46,7 @@ MADE: dict[str, Callable[[str], JobLever]] = {
     "checkpoint": CheckpointedBlocks,
     "channels-last": ChannelsLast,
     "cudnn-benchmark": CudnnBenchmark,
+    "sdpa": AttentionBackend,
     "threads": ThreadCount,
     "zero-grad-none": ZeroGradToNone,
     "gc-freeze": FrozenGarbage,
@@ -50,6 +54,8 @@ MADE: dict[str, Callable[[str], JobLever]] = {
     "bucket-mb": lambda value: DdpOption("bucket_cap_mb", "bucket_cap_bytes", int(value)),
     "bucket-view": lambda _: DdpOption("gradient_as_bucket_view", "gradient_as_bucket_view", True),
     "static-graph": lambda _: DdpOption("static_graph", "static_graph", True),
+    "no-broadcast-buffers": OwnBuffers,
+    "bf16-hook": GradientsInBf16,
 }
 
 
