@@ -151,7 +151,7 @@ def test_buffers_are_those_of_each_rank_while_it_is_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_levers_switch_in_a_job_with_fsdp2(tmp_path: Path) -> None:
-    levers = ("fused", "threads=2", "autocast", "compile=blocks", "channels-last")
+    levers = ("fused", "threads=2", "autocast", "compile=blocks", "channels-last", "fsdp-keep", "fsdp-prefetch=2")
     ended = run_trial(tmp_path, JOB, *levers, plan=PLAN, ranks=2, environment={"WRAP": "fsdp"})
     assert ended.steps == [LAST] * 2
     assert _levers_of_both(ended) == [
@@ -160,4 +160,6 @@ def test_levers_switch_in_a_job_with_fsdp2(tmp_path: Path) -> None:
         [True, "Addmm in bfloat16"],
         [True, "3 blocks (FSDPBlock): 1 graph compiled"],
         [False, "refused: the parameters are sharded; convert the model before it is sharded"],
+        [True, "3 units stay gathered until the backward pass"],
+        [True, "3 units are gathered up to 2 ahead"],
     ]

@@ -140,6 +140,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values="blocks",
         default="blocks",
+        conflicts=("fsdp-prefetch",),
     ),
     LeverKind(
         name="channels-last",
@@ -229,6 +230,22 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.LOWER_PRECISION,
         switchable=False,
         findings=("RL-N05",),
+    ),
+    LeverKind(
+        name="fsdp-prefetch",
+        summary="each unit of FSDP2 has the next N gathered ahead, in both passes",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        values=_NUMBER,
+        findings=("RL-N06",),
+        conflicts=("checkpoint",),
+    ),
+    LeverKind(
+        name="fsdp-keep",
+        summary="gathered parameters of FSDP2 stay until the backward pass: `reshard_after_forward=False`",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        findings=("RL-N07",),
     ),
     LeverKind(
         name="malloc-arenas",

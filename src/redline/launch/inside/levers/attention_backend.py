@@ -7,7 +7,7 @@ from collections import Counter
 import torch
 from torch.overrides import TorchFunctionMode
 
-from redline.launch.inside.levers.call_chain import LOOK
+from redline.launch.inside.levers.call_chain import ATTENTION_SEEN
 from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ class AttentionBackend:
             self._why_not = self._why_not or self._why_refused(root, job.chains)
             if not self._why_not:
                 chain = job.chains.of(root)
-                chain.put(LOOK, self._looking(chain))
+                chain.put(ATTENTION_SEEN, self._looking(chain))
             self.switch(self._is_on)
 
         job.each_root(found)
@@ -79,7 +79,7 @@ class AttentionBackend:
             def looked_at(*args: Any, **kwargs: Any) -> Any:
                 if not self._is_on or self._why_not or torch.compiler.is_compiling():
                     return call(*args, **kwargs)
-                chain.take(LOOK)
+                chain.take(ATTENTION_SEEN)
                 with _Attention(self._scripts, self._seen):
                     output = call(*args, **kwargs)
                 self._judge()

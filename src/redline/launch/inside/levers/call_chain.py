@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     Call = Callable[..., Any]
     Link = Callable[[Call], Call]
 
-CHECKPOINT, COMPILE, AUTOCAST, LAYOUT, LOOK = range(5)  # from the inside out
+CHECKPOINT, COMPILE, AUTOCAST, LAYOUT = range(4)  # from the inside out
+ATTENTION_SEEN, SHARDS_SEEN, ORDER_SEEN = range(4, 7)  # they only look
 
 
 class CallChain:

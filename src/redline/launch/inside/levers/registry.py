@@ -15,6 +15,8 @@ from redline.launch.inside.levers.ddp_bf16 import GradientsInBf16
 from redline.launch.inside.levers.ddp_buffers import OwnBuffers
 from redline.launch.inside.levers.ddp_options import DdpOption
 from redline.launch.inside.levers.environment_variable import EnvironmentVariables
+from redline.launch.inside.levers.fsdp_keep import KeptParameters
+from redline.launch.inside.levers.fsdp_prefetch import PrefetchedUnits
 from redline.launch.inside.levers.gc_every import ScheduledGarbage
 from redline.launch.inside.levers.gc_freeze import FrozenGarbage
 from redline.launch.inside.levers.matmul_precision import MatmulPrecision
@@ -56,6 +58,8 @@ MADE: dict[str, Callable[[str], JobLever]] = {
     "static-graph": lambda _: DdpOption("static_graph", "static_graph", True),
     "no-broadcast-buffers": OwnBuffers,
     "bf16-hook": GradientsInBf16,
+    "fsdp-prefetch": PrefetchedUnits,
+    "fsdp-keep": KeptParameters,
 }
 
 
