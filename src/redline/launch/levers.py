@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _NUMBER = "N"
+_LEAST = {"workers": 0, "batch-times": 2}  # otherwise 1
 _OF_ENVIRONMENT = "env:"
 
 
@@ -67,6 +68,13 @@ _KINDS: tuple[LeverKind, ...] = (
         conflicts=("fused",),
     ),
     LeverKind(
+        name="clip-foreach",
+        summary="`foreach=True` where the script clips gradients with `foreach=False`",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-H26",),
+    ),
+    LeverKind(
         name="workers",
         summary="`num_workers` of every DataLoader of a map-style dataset, which then stay between epochs",
         numerics=Numerics.BITWISE,
@@ -88,6 +96,14 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.BITWISE,
         switchable=False,
         findings=("RL-D03",),
+    ),
+    LeverKind(
+        name="batch-times",
+        summary="`batch_size` of every DataLoader of a map-style dataset, times N",
+        numerics=Numerics.SEMANTICS,
+        switchable=False,
+        values=_NUMBER,
+        findings=("RL-C06",),
     ),
     LeverKind(
         name="autocast",
@@ -115,6 +131,7 @@ _KINDS: tuple[LeverKind, ...] = (
         values="blocks|root",
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
+        conflicts=("sdpa",),
     ),
     LeverKind(
         name="checkpoint",
@@ -123,6 +140,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values="blocks",
         default="blocks",
+        conflicts=("fsdp-prefetch",),
     ),
     LeverKind(
         name="channels-last",
@@ -137,6 +155,15 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-C19",),
+    ),
+    LeverKind(
+        name="sdpa",
+        summary="the implementation that `scaled_dot_product_attention` takes",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        values="flash|efficient|math|cudnn",
+        findings=("RL-C07",),
+        conflicts=("compile",),
     ),
     LeverKind(
         name="threads",
@@ -161,6 +188,14 @@ _KINDS: tuple[LeverKind, ...] = (
         findings=("RL-H09",),
     ),
     LeverKind(
+        name="gc-every",
+        summary="garbage is collected every N steps; of N calls of `gc.collect` in the script, one collects",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        values=_NUMBER,
+        findings=("RL-H09",),
+    ),
+    LeverKind(
         name="bucket-mb",
         summary="`bucket_cap_mb` of DistributedDataParallel",
         numerics=Numerics.REASSOCIATION,
@@ -181,6 +216,36 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=False,
         findings=("RL-N20",),
+    ),
+    LeverKind(
+        name="no-broadcast-buffers",
+        summary="DistributedDataParallel does not broadcast buffers before a forward pass",
+        numerics=Numerics.SEMANTICS,
+        switchable=True,
+        findings=("RL-N04",),
+    ),
+    LeverKind(
+        name="bf16-hook",
+        summary="DistributedDataParallel sends gradients in bfloat16",
+        numerics=Numerics.LOWER_PRECISION,
+        switchable=False,
+        findings=("RL-N05",),
+    ),
+    LeverKind(
+        name="fsdp-prefetch",
+        summary="each unit of FSDP2 has the next N gathered ahead, in both passes",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        values=_NUMBER,
+        findings=("RL-N06",),
+        conflicts=("checkpoint",),
+    ),
+    LeverKind(
+        name="fsdp-keep",
+        summary="gathered parameters of FSDP2 stay until the backward pass: `reshard_after_forward=False`",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        findings=("RL-N07",),
     ),
     LeverKind(
         name="malloc-arenas",
@@ -296,7 +361,7 @@ def _of_environment(name: str, value: str, *, is_given: bool) -> Lever:
 
 def _check_value(kind: LeverKind, value: str) -> None:
     if kind.values == _NUMBER:
-        least = 0 if kind.name == "workers" else 1
+        least = _LEAST.get(kind.name, 1)
         if not (value.isascii() and value.isdecimal() and int(value) >= least):
             raise UsageError(f"lever {kind.name} needs a whole number from {least} on, not {value!r}")
     elif kind.values.islower() and value not in kind.values.split("|"):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     Link = Callable[[Call], Call]
 
 CHECKPOINT, COMPILE, AUTOCAST, LAYOUT = range(4)  # from the inside out
+ATTENTION_SEEN, SHARDS_SEEN, ORDER_SEEN = range(4, 7)  # they only look
 
 
 class CallChain:

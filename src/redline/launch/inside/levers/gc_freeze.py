@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+from redline.launch.inside.levers.gc_every import collect_now, is_scheduled
 from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 _FEW = 10_000  # objects that a collection looks at in a millisecond or less
@@ -21,7 +22,7 @@ class FrozenGarbage:
 
     def switch(self, on: bool) -> None:
         if on:
-            gc.collect()
+            collect_now()
             before = gc.get_freeze_count()
             gc.freeze()
             self._frozen = gc.get_freeze_count() - (0 if self._is_on else before)
@@ -30,7 +31,7 @@ class FrozenGarbage:
         self._is_on = on
 
     def took(self) -> LeverEffect:
-        if not gc.isenabled():
+        if not gc.isenabled() and not is_scheduled():
             return LeverEffect(False, "the script has switched the collector off")
         if self._frozen < _FEW:
             return LeverEffect(False, f"only {self._frozen:,} objects were there to freeze")
