@@ -97,11 +97,22 @@ class ModelPlaces:
         for index, (caller, site) in enumerate(zip(known.callers, sites, strict=True)):
             is_itself = index == 0 and known.is_direct and _makes(site, known.kind, caller.scope)
             target = _target(site.statement)
-            if target is not None and (is_itself or _holds(target, model, caller, frame)):
-                return site, ast.unparse(target), self._why_not(known, caller)
+            holder = _holder(target, model, caller, frame) if target is not None else None
+            if target is not None and (is_itself or holder is not None):
+                inside = ".module" if not is_itself and self._is_wrapped_in(site, holder) else ""
+                return site, ast.unparse(target) + inside, self._why_not(known, caller)
             if is_itself and isinstance(site.statement, ast.Return):
                 returned = site, "", self._why_not(known, caller)
         return returned or (sites[0], "", "no statement there gives the model a name")
+
+    def _is_wrapped_in(self, site: SourceCall, holder: torch.nn.Module | None) -> bool:
+        """Whether the statement itself wraps the model, as `model = DistributedDataParallel(Net())` does."""
+        made = self._made.get(id(holder))
+        if holder is None or made is None or holder is unwrapped(holder):
+            return False
+        path = self._seen.files.path
+        sites = [self._seen.sites.at(one.code, one.instruction, path(one.code)) for one in made.callers]
+        return any(known.code is site.code and known.statement is site.statement for known in sites)
 
     def _why_not(self, known: _Made, caller: _Caller) -> str:
         times = self._counts.get((known.kind, caller.code, caller.instruction), 1)
@@ -140,13 +151,12 @@ def _makes(site: SourceCall, kind: type, scope: dict[str, object]) -> bool:
     return value is not None and value is site.call and is_call_of(site.call, kind, kind.__name__, scope)
 
 
-def _holds(target: ast.expr, model: torch.nn.Module, caller: _Caller, frame: FrameType | None) -> bool:
-    """Whether the name stands for the model now, in the frame that made it if that still runs, or in its file."""
-    return any(value is model or _inside(value) is model for value in _values(target, caller, frame))
-
-
-def _inside(value: object) -> object:
-    return unwrapped(value) if isinstance(value, torch.nn.Module) else None
+def _holder(
+    target: ast.expr, model: torch.nn.Module, caller: _Caller, frame: FrameType | None
+) -> torch.nn.Module | None:
+    """What the name stands for now, in the frame that made it if that still runs, or in its file: the model, or DDP."""
+    modules = (value for value in _values(target, caller, frame) if isinstance(value, torch.nn.Module))
+    return next((value for value in modules if unwrapped(value) is model), None)
 
 
 def _values(target: ast.expr, caller: _Caller, frame: FrameType | None) -> Iterator[object]:

@@ -123,3 +123,41 @@ def test_more_places_than_can_be_told_are_said_to_be_more(jobs: TrialRunner, tmp
         "it is made or called at more places than could be told",
     }
     assert any(place.kind == "script" for place in places)
+
+
+def test_the_statement_that_names_the_model(jobs: TrialRunner, tmp_path: Path) -> None:
+    start = """
+        import torch, torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        def build():
+            return torch.nn.Linear(8, 1)
+    """
+    end = """
+        optimizer = torch.optim.SGD(model.parameters())
+        for _ in range(4):
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+        import os
+        os._exit(0)
+    """
+    told = {}
+    for made in (
+        "model = build()",
+        "model = DDP(build())",
+        "model = build()\nmodel = DDP(model)",
+        "model = build().to('cpu').train()",
+        "first, model = 1, torch.nn.Linear(8, 1)",
+        "models = [build(), build()]\nmodel = models[1]",
+    ):
+        ended = jobs.run(tmp_path, dedent(start) + made + dedent(end), places=True)
+        (place,) = (place for place in places_in(ended.facts[0]) if place.kind == "model")
+        told[made] = place.details["target"], _text(place), place.why_not
+    assert list(told.values()) == [
+        ("model", "build()", ""),
+        ("model.module", "build()", ""),
+        ("model", "build()", ""),
+        ("model", "build()", ""),
+        ("", "torch.nn.Linear(8, 1)", "no statement there gives the model a name"),
+        ("", "torch.nn.Linear(8, 1)", "2 of Linear are made there"),
+    ]

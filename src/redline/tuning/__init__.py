@@ -1,0 +1,1 @@
+"""What `tune` does with levers: finding the best ones, and handing them over."""
