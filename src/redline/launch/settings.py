@@ -50,6 +50,7 @@ class Settings:
     on_trial: bool = False  # the process ends when it is told to
     block_seed: int = 0  # by which levers are switched on and off in blocks of steps; 0 where they stay on
     guarded: Sequence[str] = ()  # folders to which the job must not write
+    places: bool = False  # tell where in the user's files things are made that levers change
     scratch: str = ""  # the folder to which it may, wherever that lies
     numbers: Mapping[str, object] = {}  # of a NumberCheck; none where no numbers are recorded
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from redline.launch.inside.places.job_places import JobPlaces
     from redline.launch.inside.trial.trial import JobTrial
 
 
@@ -50,7 +51,7 @@ def watch(context: ProcessContext) -> None:
         from redline.launch.inside.numbers.job_numbers import record_numbers
 
         record_numbers(context)
-    trial = _trial(context, capture, calls)
+    trial, places = _trial(context, capture, calls)
     if context.settings.is_file_guarded:
         from redline.launch.inside.trial.file_guard import guard_torch
 
@@ -58,6 +59,8 @@ def watch(context: ProcessContext) -> None:
 
     def step_ended(steps: int, length_ns: int, at_work: bool) -> None:
         capture.step_ended(steps, length_ns, at_work)
+        if places is not None:
+            places.step_ended(steps)
         if trial is not None:
             trial.step_ended(steps)
 
@@ -73,10 +76,10 @@ def watch(context: ProcessContext) -> None:
     timed.wait()
 
 
-def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> JobTrial | None:
-    """None where nothing is changed."""
+def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tuple[JobTrial | None, JobPlaces | None]:
+    """None where nothing is changed; places only where they are asked for."""
     if not context.settings.on_trial and not context.settings.kept_levers:
-        return None
+        return None, None
     from redline.launch.inside.levers.call_chain import CallChains
     from redline.launch.inside.levers.lever import JobView
     from redline.launch.inside.levers.roots import RootModules
@@ -91,7 +94,13 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> Job
         safely=capture.safely,
         chains=CallChains(),
     )
-    return JobTrial(context, capture.notes, job, roots)
+    places = None
+    if context.settings.places:
+        from redline.launch.inside.places.job_places import JobPlaces
+
+        places = JobPlaces(context, capture.notes.tell, capture.safely)
+        capture.safely(partial(places.install, job))
+    return JobTrial(context, capture.notes, job, roots), places
 
 
 def _leave(context: ProcessContext, steps: StepCounter, capture: Capture, timed: TimedWindow) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 TYPE_CHECKING = False
@@ -9,18 +11,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@dataclass(frozen=True)
+class BlockList:
+    """A list of modules in which blocks are repeated."""
+
+    path: str  # attributes that lead to it from the root, as `named_modules` spells them
+    container: torch.nn.Module
+    blocks: tuple[torch.nn.Module, ...]
+
+
 def repeated_blocks(root: torch.nn.Module) -> list[torch.nn.Module]:
     """Modules of one class, each with parts of its own, at least twice in an outermost list; of all such lists."""
-    return list(dict.fromkeys(_blocks(root)))
+    return list(dict.fromkeys(block for known in block_lists(root) for block in known.blocks))
 
 
-def _blocks(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    children = list(module.children())
-    alike = _alike(children) if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) else []
-    yield from alike
-    for child in children:
+def block_lists(root: torch.nn.Module) -> list[BlockList]:
+    """Outermost lists that repeat blocks."""
+    return list(_lists(root, ""))
+
+
+def _lists(module: torch.nn.Module, path: str) -> Iterator[BlockList]:
+    children = dict(module.named_children())
+    is_list = isinstance(module, torch.nn.ModuleList | torch.nn.Sequential)
+    alike = _alike(list(children.values())) if is_list else []
+    if alike:
+        yield BlockList(path, module, tuple(alike))
+    for name, child in children.items():
         if not any(child is block for block in alike):
-            yield from _blocks(child)
+            yield from _lists(child, f"{path}.{name}" if path else name)
 
 
 def _alike(children: list[torch.nn.Module]) -> list[torch.nn.Module]:

@@ -1,0 +1,1 @@
+"""Where in the user's own files things are made and called that levers change."""
