@@ -12,6 +12,7 @@ from redline.cli.arguments import (
     positive,
     refuse_unknown_format,
 )
+from redline.cli.compare_kept import kept_in, run_kept
 from redline.cli.compare_profiles import are_profiles, run_profiles
 from redline.cli.compare_programs import FORMATS, add_trial_arguments, run_trial
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="RECORDING",
         help="BEFORE and AFTER: each a run folder, a trace, a digest, a plan (its .json.gz), or a folder of them; or "
-        "two profiles of `redline calibrate`",
+        "two profiles of `redline calibrate`; or a trial that was kept, or the folder of `redline tune`",
     )
     add_trial_arguments(parser)
     parser.add_argument("--against", metavar="NAME", help="compare with the baseline NAME; then give AFTER alone")
@@ -98,6 +99,8 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
         raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     if are_profiles(options.paths):
         return run_profiles(options)
+    if kept := kept_in(options.paths):
+        return run_kept(options, kept)
     folder = options.baselines or BASELINES
     if len(options.paths) == 1 and options.save_as and not options.against:
         kept = save_baseline(options.save_as, options.paths, folder, force=options.force, redactor=redactor)

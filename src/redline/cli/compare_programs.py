@@ -29,7 +29,8 @@ def add_trial_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="levers",
         metavar="LEVER",
-        help="try this change on the command after `--`, such as fused or workers=4 (docs/reference/levers.md)",
+        help="try this change on the command after `--`, such as fused or workers=4 (docs/reference/levers.md), or "
+        "all of a tuned.toml of `redline tune`",
     )
     trial.add_argument("--pairs", type=positive, metavar="N", help="pairs at most (default: 60)")
     trial.add_argument(
@@ -75,13 +76,14 @@ def _report(options: argparse.Namespace) -> TrialReport:
     from pathlib import Path
 
     from redline.report.trial.trial_report import TrialReport
+    from redline.tuning.tuned_file import levers_of
     from redline.verbs.compare_numbers import compare_kept_numbers, compare_numbers
     from redline.verbs.compare_programs import compare_programs
 
     if options.paths:
         kept, other = map(Path, options.paths)
         return compare_kept_numbers(kept, other, claims=options.claims)
-    before, levers = options.a or options.program, options.levers or ()
+    before, levers = options.a or options.program, levers_of(options.levers or ())
     numbers = timed = None
     if options.numbers or options.numbers_only:
         numbers = compare_numbers(

@@ -8,6 +8,7 @@ from pathlib import Path
 from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
 from redline.launch.outside.trial_job import TrialJob, start_trial
+from redline.launch.places import Place, places_in
 from redline.launch.settings import Settings
 from redline.trials.trial_jobs import raise_if_failed
 
@@ -24,6 +25,7 @@ class CapturedJob:
     loader_share: float  # of its steps that it waits for data, before any is captured
     ranks: int
     wrote_elsewhere: tuple[str, ...]  # files outside of its folders
+    places: tuple[Place, ...]  # in the user's own files, at which levers could be written
 
 
 def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_writes: bool = False) -> CapturedJob:
@@ -32,7 +34,7 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
     folder.mkdir(parents=True)
     settings = Settings({
         "on_trial": True, "fork": False, "after": _AFTER, "steps": _STEPS, "folder": str(folder.resolve()),
-        "timed_after_s": 0.0,
+        "timed_after_s": 0.0, "places": True,
     })  # fmt: skip
     with start_trial(command, settings, allow_writes=allow_writes) as job:
         job.end_after(_AFTER + _STEPS + _MORE)
@@ -45,6 +47,7 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
             loader_share=_loader_share(job),
             ranks=max(len(job.ranks()), 1),
             wrote_elsewhere=_wrote_elsewhere(job),
+            places=places_in(job.facts()),
         )
 
 

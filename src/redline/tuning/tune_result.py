@@ -8,6 +8,7 @@ from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 from redline.tuning.candidates import LeverCandidate
+from redline.tuning.script_diff import ScriptDiff
 
 
 class Objective(StrEnum):
@@ -90,3 +91,4 @@ class TuneResult:
     limiting_before: str = ""  # the verdict of the diagnosis, in English
     limiting_now: str = ""
     written: tuple[str, ...] = ()  # files that hold it
+    diff: ScriptDiff | None = None  # what does the same in the user's own files; None without a rung

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from redline.artifacts import write_atomic
 from redline.errors import InputError, UsageError
 from redline.findings.finding import Findings
+from redline.launch.levers import parse_lever
 from redline.launch.outside.machine import processor_name
 from redline.launch.outside.trial_command import TrialCommand
 from redline.report.diagnose.finding_messages import verdict_sentence
@@ -17,6 +19,7 @@ from redline.report.tune.tune_report import TuneReport
 from redline.tuning.candidates import Consent, LeverCandidate, TunedJob, candidates_of
 from redline.tuning.captured_job import CapturedJob, capture_job
 from redline.tuning.measurements import TrialMeasurements, TuneOptions
+from redline.tuning.script_diff import ScriptDiff, script_diff
 from redline.tuning.search import Goal, search
 from redline.tuning.trial_folder import Question, TrialFolder
 from redline.tuning.tune_result import Objective, Rejected, Rung, TuneResult
@@ -25,6 +28,7 @@ from redline.verbs.compare_programs import Program, command_of
 from redline.verbs.diagnose import diagnose
 
 FOLDER = "redline-tune"
+PATCH = "tuned.diff"
 _CAPTURE_S = 600.0
 
 
@@ -79,11 +83,14 @@ def tune(
     if not listener.planned(start.step_s, candidates[wanted.objective], before.job.wrote_elsewhere):
         raise InputError("tune: nothing was tried, as was asked for")
     ladder = search(measure, candidates, agreed, wanted, listener.told)
-    now = before.limiting
+    now, diff, written = before.limiting, None, []
     if ladder.levers:
         write_tuned(folder.path / NAME, str(command), ladder)
-        tuned = command_of(program, ladder.levers)
-        now = _diagnosed(tuned, folder.path / "tuned", chosen).limiting
+        written.append(str(folder.path / NAME))
+        diff = script_diff([parse_lever(lever) for lever in ladder.levers], before.job.places, command.folder)
+        if diff.patch:
+            written.append(_write_patch(folder.path / PATCH, diff))
+        now = _diagnosed(command_of(program, ladder.levers), folder.path / "tuned", chosen).limiting
     result = TuneResult(
         command=str(command),
         objective=wanted.objective,
@@ -96,8 +103,16 @@ def tune(
         memory_limit_bytes=wanted.memory_limit_bytes,
         limiting_before=before.limiting,
         limiting_now=now,
+        written=tuple(written),
+        diff=diff,
     )
-    return TuneReport(result)
+    return TuneReport(result=result)
+
+
+def _write_patch(path: Path, diff: ScriptDiff) -> str:
+    with write_atomic(path, force=True) as file:
+        file.write(diff.patch.encode(errors="surrogateescape"))
+    return str(path)
 
 
 def _folder_name(command: TrialCommand) -> Path:
