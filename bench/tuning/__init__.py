@@ -1,0 +1,1 @@
+"""What `redline tune` is scored on: jobs with hand-tuned twins, planted traps, and kills."""
