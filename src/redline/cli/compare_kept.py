@@ -35,7 +35,9 @@ def run_kept(options: argparse.Namespace, files: Sequence[Path]) -> int:
             text = reports[0].rendered(form)
         else:
             lines = (
-                f"{file.name}: {headline(report.trial, report.numbers)}" if report.trial or report.numbers else file.name
+                f"{file.name}: {headline(report.trial, report.numbers)}"
+                if report.trial or report.numbers
+                else file.name
                 for file, report in zip(files, reports, strict=True)
             )
             text = "\n".join([*lines, ""])

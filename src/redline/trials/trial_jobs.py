@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from redline.errors import InputError
@@ -27,6 +27,7 @@ class ProcessRun:
     ranks: int
     peak_bytes: int  # of the rank that had most
     levers: tuple[LeverOutcome, ...]
+    left_processes: int = 0  # that outlived it
 
     def seconds(self, has_steps: bool) -> float:
         return self.step_s if has_steps and self.step_s is not None else self.ended.wall_s
@@ -78,8 +79,8 @@ class TrialJobs:
                 peak_bytes=max((slot.words[PEAK_BYTES] for slot in job.ranks()), default=0),
                 levers=outcomes(job),
             )
-        raise_if_left_behind(job)
-        return run
+        raise_if_left_behind(job, self._options)
+        return replace(run, left_processes=job.left_processes)
 
 
 def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
@@ -89,9 +90,9 @@ def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
         raise InputError(f"{job.command.with_levers}: it ended with {ended.exit_code}: {job.last_error()}")
 
 
-def raise_if_left_behind(job: TrialJob) -> None:
+def raise_if_left_behind(job: TrialJob, options: TrialOptions) -> None:
     """Once it is over."""
-    if job.left_processes:
+    if options.left_processes is not None and job.left_processes > options.left_processes:
         raise InputError(
             f"{job.command.with_levers}: {job.left_processes} of its processes went on after its end, and were ended"
         )

@@ -29,6 +29,7 @@ class TrialOptions:
     gains_only: bool = False  # it ends once nothing can be gained that is worth it
     after_work: float = 1.0  # of a step with the change, in steps without it: a batch may be larger
     stall_s: float = inf  # without a step, after which a job hangs
+    left_processes: int | None = None  # that a job may leave behind; None for any number
 
 
 class TrialPairs:

@@ -107,6 +107,7 @@ class _Race:
 
     def __init__(self, command: TrialCommand, options: TrialOptions, trials: Sequence[_LeverTrial]) -> None:
         self._command = command
+        self._options = options
         self._seeds = Random(options.seed)
         self._waiting = list(trials)  # the first one is on trial
 
@@ -124,6 +125,7 @@ class _Race:
         """At its end the first trial that waits is over, or another process goes on with it."""
         seed = self._seeds.randrange(1, 1 << 30)
         jobs = self._waiting[0].jobs
+        is_alone = len(self._command.levers) == 1 or self._waiting[0].number == _TOGETHER
         with jobs.started(self._command, seed) as job:
             turn = _Turn(self._waiting[0], job, seed)
 
@@ -148,8 +150,8 @@ class _Race:
                 raise_if_failed(job, ended, "let it write nothing, or end by itself before that")
             if not turn.trial.pairs.stopped and not turn.has_pairs:
                 turn.trial.fail(_too_short(self._command, turn), Stopped.TOO_SHORT)
-        if ended is not None:
-            raise_if_left_behind(job)
+        if ended is not None and is_alone:  # otherwise nobody knows whose they are
+            raise_if_left_behind(job, self._options)
 
 
 class _Turn:

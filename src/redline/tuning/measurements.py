@@ -61,6 +61,7 @@ class TrialMeasurements:
         self._references: dict[tuple[str, ...], NumbersReference] = {}
         self._started_s = time.perf_counter()
         self.reserved_s = 0.0  # for what comes last
+        self._left_processes: int | None = None  # that the job leaves behind as it is
 
     @property
     def spent_s(self) -> float:
@@ -68,7 +69,9 @@ class TrialMeasurements:
 
     def start(self) -> Answer:
         """Of the job as it is."""
-        return self._peak(Question(asked=Asked.START))
+        known = self._peak(Question(asked=Asked.START))
+        self._left_processes = known.left_processes
+        return known
 
     def peak(self, stack: tuple[str, ...]) -> Answer:
         """Memory of the job with these levers; one process."""
@@ -174,7 +177,7 @@ class TrialMeasurements:
                 raise InputError(
                     f"{command.with_levers}: it took no {options.steps} steps in {options.max_time_s:.0f} s"
                 )
-            return Answer(peak_bytes=run.peak_bytes, step_s=run.step_s or 0.0)
+            return Answer(peak_bytes=run.peak_bytes, step_s=run.step_s or 0.0, left_processes=run.left_processes)
 
         return self._answer(question, measured)
 
@@ -233,4 +236,5 @@ class TrialMeasurements:
             negligible=options.worth,
             gains_only=True,
             stall_s=options.stall_s,
+            left_processes=self._left_processes,
         )

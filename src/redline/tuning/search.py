@@ -8,6 +8,7 @@ tried once more on top of what was kept, as a step that has become shorter has o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from redline.errors import InputError
 from redline.trials.decision import TrialVerdict
 from redline.trials.memory_trial import MemoryTrial
 from redline.trials.trial_result import Stopped, TrialResult
@@ -173,7 +174,12 @@ class _Climb:
         if not self.consent.is_semantic(candidate.lever):
             numbers = self._numbers([*kept, candidate]).numbers
         peak_bytes = trial.after_peak_bytes if trial is not None else 0
-        peak_bytes = peak_bytes or self.measure.peak(stack).peak_bytes
+        try:
+            peak_bytes = peak_bytes or self.measure.peak(stack).peak_bytes
+        except InputError as error:  # as whole processes do, what is switched on and off may leave some behind
+            failed = Rejected(candidate=candidate, why=Rejection.FAILED, kept=self.stack, trial=trial, text=str(error))
+            self.reject(failed)
+            return
         limit = self.goal.memory_limit_bytes
         if limit and peak_bytes > limit and peak_bytes > self._peak_before():
             self.reject(

@@ -56,6 +56,7 @@ class Answer:
     error: str = ""
     peak_bytes: int = 0
     step_s: float = 0.0
+    left_processes: int = 0
 
 
 class TrialFolder:
@@ -85,6 +86,7 @@ class TrialFolder:
             "error": answer.error,
             "peak_bytes": answer.peak_bytes,
             "step_s": answer.step_s,
+            "left_processes": answer.left_processes,
         }
         _write(self._trials / name, content)
         return answer
@@ -146,6 +148,7 @@ def _read(path: Path) -> tuple[Question, Answer]:
             error=str(content["error"]),
             peak_bytes=int(content["peak_bytes"]),
             step_s=float(content["step_s"]),
+            left_processes=int(content["left_processes"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{path} is damaged; remove it, and what it held is measured again") from None
