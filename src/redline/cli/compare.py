@@ -99,8 +99,8 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
         raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     if are_profiles(options.paths):
         return run_profiles(options)
-    if kept := kept_in(options.paths):
-        return run_kept(options, kept)
+    if trials := kept_in(options.paths):
+        return run_kept(options, trials)
     folder = options.baselines or BASELINES
     if len(options.paths) == 1 and options.save_as and not options.against:
         kept = save_baseline(options.save_as, options.paths, folder, force=options.force, redactor=redactor)
