@@ -1,6 +1,7 @@
 """What every page has, whatever it says: style, scripts and their data, the policy that allows no others."""
 
 import base64
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -8,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from redline import __version__
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
 from redline.report.language import _, spoken
-from redline.report.terminal import glued
+from redline.report.terminal import glued, visible_lines
 
 _FOLDER = Path(__file__).parent
+_CODE = re.compile(r"`([^`\n]+)`")
 
 
 def frame(
@@ -55,7 +57,13 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["glued"] = glued
+    environment.filters["coded"] = coded
     return environment.get_template(name)
+
+
+def coded(text: str) -> Markup:
+    """A sentence whose `names` are shown as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible_lines(glued(text))))))  # escaped before
 
 
 @cache

@@ -47,11 +47,20 @@ def class_name(numerics: Numerics) -> str:
 
 def first_sentence(first: TensorDeviation) -> str:
     """Where it begins, and how it is off."""
-    name = f"`{first.key.name}`" if first.key.name else _("the model")
-    what = _(_KINDS.get(first.key.kind, "{name}")).format(name=name)
-    values = {"what": what, "step": first.key.step + 1, "deviating": first.deviating, "compared": first.compared}
+    values = {
+        "what": tensor_name(first),
+        "step": first.key.step + 1,
+        "deviating": first.deviating,
+        "compared": first.compared,
+    }
     text = _("First seen in step {step}: {what} ({deviating} of {compared} such tensors deviate).").format(**values)
     return f"{text} {_how(first)}".rstrip()
+
+
+def tensor_name(first: TensorDeviation) -> str:
+    """What it is of the model."""
+    name = f"`{first.key.name}`" if first.key.name else _("the model")
+    return _(_KINDS.get(first.key.kind, "{name}")).format(name=name)
 
 
 def _how(first: TensorDeviation) -> str:

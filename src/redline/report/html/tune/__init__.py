@@ -1,0 +1,1 @@
+"""The page of a search for better settings."""

@@ -1,0 +1,1 @@
+"""Renderers of a search for better settings: `redline tune`."""

@@ -1,0 +1,55 @@
+"""A search for better settings as Markdown: a comment on a pull request."""
+
+from collections.abc import Iterator
+
+from redline.report.diagnose.md import escaped, markdown_table
+from redline.report.language import _, sentences
+from redline.report.report_table import ReportTable
+from redline.report.terminal import as_text
+from redline.report.tune.ladder import LadderRows, ladder_rows
+from redline.report.tune.next_steps import next_steps
+from redline.report.tune.rejection_messages import untried_sentences
+from redline.report.tune.sentences import (
+    doubts,
+    effort_sentence,
+    headline,
+    limiting_sentences,
+    memory_sentence,
+    numbers_extent,
+)
+from redline.report.tune.tables import ladder_table, rejected_table
+from redline.tuning.tune_result import TuneResult
+
+
+def render(result: TuneResult) -> str:
+    rows, label = ladder_rows(result), _("not tried")
+    return as_text(
+        [
+            [f"## {escaped(headline(result, rows))}"],
+            [escaped(sentences(_beside(result, rows)))],
+            [f"- {label}: {escaped(text)}" for label, text in limiting_sentences(result)],
+            markdown_table(ladder_table(result, rows)) if rows.rungs else [],
+            *_rejected(rejected_table(result)),
+            [f"- {label}: {escaped(sentence)}" for sentence in untried_sentences(result.ladder.rejected)],
+            [f"- {step.why}: `{step.command.replace('`', chr(39))}`" for step in next_steps(result)],
+        ]
+    )
+
+
+def _beside(result: TuneResult, rows: LadderRows) -> list[str]:
+    return [
+        memory_sentence(result, rows),
+        numbers_extent(result),
+        effort_sentence(result),
+        *doubts(result, rows),
+    ]
+
+
+def _rejected(shown: ReportTable) -> Iterator[list[str]]:
+    """Folded: a comment is read from its first lines."""
+    if not shown.rows:
+        return
+    title = _("{title} ({count})").format(title=shown.title, count=len(shown.rows))
+    yield [f"<details><summary>{escaped(title)}</summary>"]
+    yield markdown_table(shown)
+    yield ["</details>"]

@@ -1,0 +1,195 @@
+"""What a search says in words: its verdict, what weakens it, and what limits the job now."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from redline.report.compare.sentences import signed
+from redline.report.language import _, listed, ngettext, sentences
+from redline.report.text_parts import percent
+from redline.report.trial.numbers_sentences import extent_sentence, numbers_sentence
+from redline.report.trial.sentences import doubts as trial_doubts
+from redline.report.trial.sentences import verdict_sentence
+from redline.report.tune.ladder import LadderRows, MeasuredChange
+from redline.report.tune.rejection_messages import was_tried, why, with_reasons
+from redline.tuning.tune_result import Objective, TuneResult
+from redline.units import format_bytes, format_ns
+
+
+def headline(result: TuneResult, rows: LadderRows) -> str:
+    """The verdict on the whole, and on its numbers."""
+    if not rows.rungs:
+        return _nothing_sentence(result)
+    if rows.is_proven:
+        return sentences([_gain_sentence(result, rows), numbers_verdict(result)])
+    return sentences([_unproven_sentence(result, rows), numbers_verdict(result)])
+
+
+def _nothing_sentence(result: TuneResult) -> str:
+    if result.objective is Objective.MEMORY:
+        return _("Nothing was found that needs less memory and is right.")
+    return _("Nothing was found that is faster and right.")
+
+
+def _gain_sentence(result: TuneResult, rows: LadderRows) -> str:
+    count = len(result.ladder.levers)
+    values = {"change": "", "interval": "", "count": count, **_amounts(result, rows)}
+    if rows.whole and rows.whole.change:
+        values["change"] = percent(-rows.whole.change.change)
+        values["interval"] = gain_interval(rows.whole.change)
+    if result.objective is Objective.MEMORY:
+        text = ngettext(
+            "The peak memory is {after} instead of {before}: {change} less (all runs: {interval}), with {count} lever.",
+            "The peak memory is {after} instead of {before}: {change} less "
+            "(all runs: {interval}), with {count} levers.",
+            count,
+        )
+    elif rows.of_command:
+        text = ngettext(
+            "The whole command takes {after} instead of {before}: {change} less time "
+            "(95 %: {interval}), with {count} lever.",
+            "The whole command takes {after} instead of {before}: {change} less time "
+            "(95 %: {interval}), with {count} levers.",
+            count,
+        )
+    else:
+        text = ngettext(
+            "A step takes {after} instead of {before}: {change} less time (95 %: {interval}), with {count} lever.",
+            "A step takes {after} instead of {before}: {change} less time (95 %: {interval}), with {count} levers.",
+            count,
+        )
+    return text.format(**values)
+
+
+def _amounts(result: TuneResult, rows: LadderRows) -> dict[str, str]:
+    after = rows.whole.amount if rows.whole else rows.start.amount
+    return {"before": amount_text(result.objective, rows.start.amount), "after": amount_text(result.objective, after)}
+
+
+def _unproven_sentence(result: TuneResult, rows: LadderRows) -> str:
+    count = len(result.ladder.levers)
+    kept = ngettext(
+        "Not proven: {count} lever was kept, but the whole against the start is not certain to be better.",
+        "Not proven: {count} levers were kept, but the whole against the start is not certain to be better.",
+        count,
+    ).format(count=count)
+    return sentences([kept, _whole_verdict(result, rows)])
+
+
+def _whole_verdict(result: TuneResult, rows: LadderRows) -> str:
+    """What the fresh measurement says, as far as there is one."""
+    if rows.whole and rows.whole.change and result.objective is Objective.MEMORY:
+        change = rows.whole.change
+        return _("The peak memory changes by {change} (all runs: {low} to {high}).").format(
+            change=signed(change.change), low=signed(change.low), high=signed(change.high)
+        )
+    if result.objective is Objective.MEMORY or result.ladder.whole is None:
+        return _("It was not measured: the search ended before.")
+    return verdict_sentence(result.ladder.whole)
+
+
+def numbers_verdict(result: TuneResult) -> str:
+    """On all rungs together; "" without a rung."""
+    if not result.ladder.rungs:
+        return ""
+    numbers = result.ladder.rungs[-1].numbers
+    if numbers is None:
+        return _("The numbers are not those of the start, as you allowed.")
+    return numbers_sentence(numbers)
+
+
+def numbers_extent(result: TuneResult) -> str:
+    """How much was compared; "" where nothing was."""
+    numbers = result.ladder.rungs[-1].numbers if result.ladder.rungs else None
+    judged = (numbers.structure or numbers.precision) if numbers else None
+    return extent_sentence(judged, numbers.steps) if judged and numbers else ""
+
+
+# --- beside the verdict -----------------------------------------------------------------------------------------------
+
+
+def doubts(result: TuneResult, rows: LadderRows) -> Iterator[str]:
+    """What weakens the verdict, each once."""
+    if rows.disagrees and rows.promised and rows.whole and rows.whole.change:
+        yield _(
+            "The rungs do not add up: one by one they promise {promised}, all together measured afresh give {whole}. "
+            "The fresh figure counts."
+        ).format(promised=signed(rows.promised.change), whole=signed(rows.whole.change.change))
+    if rows.drift:
+        first = result.start_peak_bytes if result.objective is Objective.MEMORY else result.start_step_s
+        yield _(
+            "The start was {first} when the search began and {last} at its end: the machine changed meanwhile. "
+            "Gains are of neighbours in time; the ladder is drawn from the later figure."
+        ).format(first=amount_text(result.objective, first), last=amount_text(result.objective, rows.start.amount))
+    if result.ladder.whole:
+        yield from trial_doubts(result.ladder.whole)
+
+
+def memory_sentence(result: TuneResult, rows: LadderRows) -> str:
+    """What the levers do to the other thing: memory where time was the objective, and the reverse; "" if unknown."""
+    if rows.whole is None:
+        return ""
+    if result.objective is Objective.MEMORY:
+        before, after = rows.start.step_s, rows.whole.step_s
+        if not before or not after:
+            return ""
+        return _("A step takes {after} instead of {before} ({change}).").format(
+            after=seconds_text(after), before=seconds_text(before), change=signed(after / before - 1)
+        )
+    if not rows.whole.peak_bytes or not rows.start.peak_bytes:
+        return ""
+    values = {
+        "after": format_bytes(rows.whole.peak_bytes),
+        "before": format_bytes(rows.start.peak_bytes),
+        "change": signed(rows.whole.peak_bytes / rows.start.peak_bytes - 1),
+        "limit": format_bytes(result.memory_limit_bytes),
+    }
+    if result.memory_limit_bytes:
+        return _("The peak memory is {after} instead of {before} ({change}; limit {limit}).").format(**values)
+    return _("The peak memory is {after} instead of {before} ({change}).").format(**values)
+
+
+def limiting_sentences(result: TuneResult) -> list[tuple[str, str]]:
+    """What a diagnosis says limits the job, with its label."""
+    if not result.ladder.rungs:
+        limiting = result.limiting_now or result.limiting_before
+        return [(_("limit"), limiting)] if limiting else []
+    labels = ((_("limit now"), result.limiting_now), (_("before"), result.limiting_before))
+    return [(label, text) for label, text in labels if text]
+
+
+def effort_sentence(result: TuneResult) -> str:
+    """How many levers were tried, and how long it took."""
+    tested = [lever for lever in with_reasons(result.ladder.rejected) if was_tried(lever)]
+    count = len(tested) + len(result.ladder.rungs)
+    text = ngettext("{count} lever was tried in {spent}.", "{count} levers were tried in {spent}.", count)
+    spent = text.format(count=count, spent=_spent(result))
+    if result.ladder.rungs or not tested:
+        return spent
+    counted = Counter(lever.why for lever in tested)
+    groups = listed(
+        _("{title} ({count})").format(title=why(rejection), count=number) for rejection, number in counted.items()
+    )
+    return sentences([spent, _("Why none was kept: {groups}.").format(groups=groups)])
+
+
+def _spent(result: TuneResult) -> str:
+    return _("{spent:.1f} of {budget:.1f} minutes").format(spent=result.spent_s / 60, budget=result.budget_s / 60)
+
+
+# --- amounts ----------------------------------------------------------------------------------------------------------
+
+
+def gain_interval(change: MeasuredChange) -> str:
+    """58.0 % to 62.0 %: how much less."""
+    return _("{low} to {high}").format(
+        low=percent(-change.high) if change.high != float("inf") else _("any"),
+        high=percent(-change.low) if change.low > -1 else _("any"),
+    )
+
+
+def amount_text(objective: Objective, amount: float) -> str:
+    return format_bytes(round(amount)) if objective is Objective.MEMORY else seconds_text(amount)
+
+
+def seconds_text(time_s: float) -> str:
+    return format_ns(round(1e9 * time_s))
