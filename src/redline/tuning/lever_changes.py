@@ -29,7 +29,7 @@ def changes_of(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Chang
         raise InputError(_UNWRITTEN.get(lever.kind.name, "it is not written into files"))
     changes = plan(lever, levers, files)
     if not changes:
-        raise InputError("nothing is to be changed at the places that were seen")
+        raise InputError("at the places that were seen, it has nothing to change")
     return changes
 
 
@@ -83,6 +83,7 @@ def _optimizer_flag(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> 
 
 
 def _workers(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:
+    """Workers that stay draw no seed for a new epoch: an order that is shuffled is another one from the second on."""
     number = int(lever.value)
 
     def is_wanted(place: Place) -> bool:

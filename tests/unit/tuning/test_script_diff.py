@@ -174,7 +174,7 @@ def test_statements_in_which_there_is_no_place(tmp_path: Path, before: str, afte
     [
         ("bucket-view", "no DistributedDataParallel was seen", "gradient_as_bucket_view=True"),
         ("checkpoint", "repeats no blocks", "checkpoint(block, hidden"),
-        ("prefetch=4", "nothing is to be changed", "prefetch_factor=4"),
+        ("prefetch=4", "it has nothing to change", "prefetch_factor=4"),
         ("channels-last", "inputs must be converted", "channels_last"),
         ("switch=new", "its own affair", 'redline.switch("new")'),
         ("env:A=b c", "put it before the command", "A='b c'"),

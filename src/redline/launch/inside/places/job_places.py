@@ -12,8 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
+from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.levers.constructor import change_arguments
 from redline.launch.inside.places.call_sites import is_call_of
+from redline.launch.inside.places.frame_locals import locals_of
 from redline.launch.inside.places.model_places import ModelPlaces
 from redline.launch.inside.places.seen_places import SeenPlaces
 from redline.launch.places import CLIPPING, COLLECTION, DDP, LOADER, OPTIMIZER, ROOT_CALL, ZERO_GRAD
@@ -73,10 +75,15 @@ class JobPlaces:
             for chain in self._chains:
                 self._safely(partial(chain.take, _OUTERMOST))
             self._datasets.clear()
+            self._models.forget()
 
     def _note(self, act: Callable[[], None]) -> None:
-        if not self._is_over and self._context.is_here() and not torch.compiler.is_compiling():
+        if self._is_over or not self._context.is_here() or torch.compiler.is_compiling():
+            return
+        try:  # noqa: SIM105 (`suppress` needs room as well)
             self._safely(act)
+        except NO_ROOM:
+            pass
 
     # Constructors
 
@@ -123,7 +130,7 @@ class JobPlaces:
     def _caller_of_class(self, made: object, frame: FrameType) -> FrameType | None:
         """None where a class of torch calls the constructor of its base: the call of that class was seen already."""
         caller = next(self._seen.files.outwards(frame), None)
-        if caller is None or caller.f_code.co_name != "__init__" or caller.f_locals.get("self") is not made:
+        if caller is None or caller.f_code.co_name != "__init__" or locals_of(caller).get("self") is not made:
             return caller
         return None if self._seen.files.is_of_torch(caller.f_code) else caller
 
@@ -165,7 +172,7 @@ class JobPlaces:
 
     def _asked_to_collect(self, frame: FrameType) -> None:
         call = self._seen.site(frame).call if self._seen.files.is_own(frame.f_code) else None
-        if call is not None and is_call_of(call, gc.collect, "collect", frame.f_locals, frame.f_globals):
+        if call is not None and is_call_of(call, gc.collect, "collect", locals_of(frame), frame.f_globals):
             self._seen.add_call(COLLECTION, frame, gc.collect, "collect")
 
     def _found(self, root: torch.nn.Module, job: JobView) -> None:

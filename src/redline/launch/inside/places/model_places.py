@@ -11,6 +11,7 @@ import torch
 from redline.launch.inside.levers.repeated_blocks import BlockList, block_lists
 from redline.launch.inside.levers.roots import unwrapped
 from redline.launch.inside.places.call_sites import SourceCall, is_call_of, value_of
+from redline.launch.inside.places.frame_locals import locals_of
 from redline.launch.places import MODEL
 
 TYPE_CHECKING = False
@@ -74,6 +75,10 @@ class ModelPlaces:
                 key = known.kind, caller.code, caller.instruction
                 self._counts[key] = self._counts.get(key, 0) + 1
 
+    def forget(self) -> None:
+        self._made.clear()
+        self._counts.clear()
+
     def tell(self, root: torch.nn.Module, frame: FrameType | None) -> None:
         """The root is called for the first time, from this frame."""
         model = unwrapped(root)
@@ -124,7 +129,7 @@ def _constructed(frame: FrameType) -> torch.nn.Module | None:
     code = frame.f_code
     if code.co_name != "__init__" or not code.co_argcount:
         return None
-    value = frame.f_locals.get(code.co_varnames[0])
+    value = locals_of(frame).get(code.co_varnames[0])
     return value if isinstance(value, torch.nn.Module) else None
 
 
@@ -162,7 +167,7 @@ def _holder(
 def _values(target: ast.expr, caller: _Caller, frame: FrameType | None) -> Iterator[object]:
     while frame is not None:
         if frame.f_code is caller.code:
-            yield value_of(target, frame.f_locals)
+            yield value_of(target, locals_of(frame))
         frame = frame.f_back
     if caller.code.co_name == "<module>":
         yield value_of(target, caller.scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from redline.launch.inside.places.call_sites import SourceCall, SourceCalls, is_call_of
+from redline.launch.inside.places.frame_locals import locals_of
 from redline.launch.inside.places.own_files import OwnFiles
 from redline.launch.places import SCRIPT, Place
 
@@ -53,7 +54,7 @@ class SeenPlaces:
         site = self.site(frame)
         if not self.files.is_own(frame.f_code):
             why_not = "it is done in a package that is not yours"
-        elif site.call is None or not is_call_of(site.call, called, name, frame.f_locals, frame.f_globals):
+        elif site.call is None or not is_call_of(site.call, called, name, locals_of(frame), frame.f_globals):
             why_not = "the text does not show what is called there"
         else:
             why_not = ""

@@ -161,3 +161,25 @@ def test_the_statement_that_names_the_model(jobs: TrialRunner, tmp_path: Path) -
         ("", "torch.nn.Linear(8, 1)", "no statement there gives the model a name"),
         ("", "torch.nn.Linear(8, 1)", "2 of Linear are made there"),
     ]
+
+
+def test_no_tensor_of_a_step_is_kept_alive(jobs: TrialRunner, tmp_path: Path) -> None:
+    script = """
+        import gc, torch, weakref
+        def main():
+            model = torch.nn.Linear(8, 1)
+            optimizer = torch.optim.SGD(model.parameters())
+            outputs = []
+            for step in range(6):
+                output = model(torch.randn(4, 8))
+                outputs.append(weakref.ref(output))
+                output.sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                gc.collect()
+            print([known() is not None for known in outputs])
+        main()
+    """
+    ended = jobs.run(tmp_path, script, places=True)
+    assert {place.kind for place in places_in(ended.facts[0])} >= {"optimizer", "root call", "gc.collect"}
+    assert ended.output == f"{[False] * 5 + [True]}\n"
