@@ -11,6 +11,7 @@ from redline.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+
     from redline.report.trial.trial_report import TrialReport
     from redline.trials.limits import DifferenceLimit
     from redline.trials.trial_pairs import TrialOptions

@@ -15,6 +15,7 @@ _shtab_redline_commands() {
     "merge:merge the ranks of a job on one clock, into one trace for Perfetto"
     "plan:predict what a training or serving job should cost, and find the best layout"
     "run:Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for \`redline diagnose\`."
+    "tune:find the levers that make a script faster and keep its numbers right, each proven"
   )
   _describe 'redline commands' _commands
 }
@@ -315,6 +316,7 @@ _shtab_redline_plan_validate_defaults_added=0
 _shtab_redline_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--output}"[folder of the run]:output:_files -/"
+  "*--with[run the job with this change, such as fused, or with all of a tuned.t...]:levers:"
   "--steps[steps in a window]:steps:"
   "--after[steps to skip before the first window]:after:"
   "--every[another window every N steps]:every:"
@@ -341,6 +343,31 @@ _shtab_redline_run_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_run_defaults_added=0
+
+_shtab_redline_tune_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--budget[time at most]:budget:"
+  "--record[where every trial is kept, and from where a search that was ended goe...]:record:_files -/"
+  "--minimize[time of a step, or memory]:minimize:(time memory)"
+  "--memory-limit[of a process, such as 8GiB]:memory_limit:"
+  "*--allow[also try what changes the numbers lower-precision, or a lever by its...]:allow:"
+  "*--try[also try this]:tried:"
+  "*--without[do not try this]:without:"
+  "--steps[steps of each process that is timed]:steps:"
+  "--hangs-after[a job that takes no step for so long hangs]:hangs_after:"
+  "--allow-writes[let the program write to files of yours, each time that it runs]"
+  {-y,--yes}"[begin without asking]"
+  "--json[the same as --format json]"
+  "--format[text, html, md, json or csv]:format:(csv html json md text)"
+  "--lang[en or zh]:lang:(en zh)"
+  {-o,--output}"[write to FILE]:output:_files"
+  "--force[replace FILE even if it is not a Redline report]"
+  {-q,--quiet}"[no progress and no remarks]"
+  {-v,--verbose}"[what is being measured, while it is]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_tune_defaults_added=0
 
 
 _shtab_redline() {
@@ -371,6 +398,7 @@ _shtab_redline() {
         merge) _arguments -C -s $_shtab_redline_merge_options ;;
         plan) _shtab_redline_plan ;;
         run) _arguments -C -s $_shtab_redline_run_options ;;
+        tune) _arguments -C -s $_shtab_redline_tune_options ;;
       esac
   esac
 }

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from redline.report.language import _, clauses, listed, ngettext
 from redline.report.text_parts import percent
 from redline.report.trial.numbers_sentences import numbers_sentence
+from redline.report.tune.ladder import measured, measured_memory
 from redline.report.tune.rejection_messages import evidence, why
 from redline.report.tune.sentences import gain_interval, seconds_text
-from redline.report.tune.ladder import measured, measured_memory
 from redline.tuning.candidates import LeverCandidate
 from redline.tuning.trial_folder import Asked, Question
 from redline.tuning.tune_result import Rejected, Rejection, Rung
@@ -58,6 +58,6 @@ def told_line(outcome: Rung | Rejected) -> str:
         said = clauses(filter(None, (why(outcome.why), evidence(outcome))))
         return _("not {lever}: {said}").format(lever=outcome.candidate.name, said=said)
     change = measured_memory(outcome.memory) or measured(outcome.trial)
-    said = [gain_interval(change)] if change else []
-    said += [numbers_sentence(outcome.numbers).rstrip(".")] if outcome.numbers else []
-    return _("kept {lever}: {said}").format(lever=outcome.candidate.name, said=clauses(said))
+    parts = [gain_interval(change)] if change else []
+    parts += [numbers_sentence(outcome.numbers).rstrip(".")] if outcome.numbers else []
+    return _("kept {lever}: {said}").format(lever=outcome.candidate.name, said=clauses(parts))
