@@ -333,6 +333,13 @@ _PLANS: dict[str, Callable[[Lever, Sequence[Lever], SeenFiles], Changes]] = {
     "autocast": _autocast,
 }
 _UNWRITTEN = {
+    "bf16-hook": "it is registered on the wrapped model, which may be made elsewhere",
+    "clip-foreach": "what clips may be a function of a library",
+    "fsdp-keep": "it belongs where the model is sharded",
+    "fsdp-prefetch": "it belongs where the model is sharded",
+    "gc-every": "which collections are left out is the script's own affair",
+    "no-broadcast-buffers": "buffers that differ between ranks are the script's own affair",
+    "sdpa": "it belongs around the attention, wherever that is called",
     "channels-last": "inputs must be converted as well, wherever they come from",
     "switch": "which path the script takes is its own affair",
 }

@@ -1,0 +1,40 @@
+"""A tiny training job that waits for nothing in every step, with ways around it that are right, wrong or broken."""
+
+import argparse
+import subprocess
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import redline
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--nap-ms", type=float, default=8.0)
+parser.add_argument("--writes")
+options = parser.parse_args()
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = TensorDataset(torch.randn(4096, 16), torch.randn(4096, 1))
+model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+step = 0
+for _ in range(200):
+    for inputs, targets in DataLoader(data, batch_size=4):
+        step += 1
+        is_wrong = redline.switch("wrong")
+        if redline.switch("breaks"):
+            raise RuntimeError("this way does not work")
+        if redline.switch("leaves"):
+            subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=subprocess.DEVNULL)
+        if not (redline.switch("right") or redline.switch("leaves") or is_wrong):
+            time.sleep(options.nap_ms / 1e3)
+        loss = ((model(inputs) - targets) ** 2).mean()
+        optimizer.zero_grad()
+        (1.5 * loss if is_wrong else loss).backward()
+        optimizer.step()
+        if options.writes and step == 5:
+            with open(options.writes, "w") as file:  # noqa: PTH123
+                file.write("x")
