@@ -23,6 +23,7 @@ from bench.tuning.repeats import is_alike
 from bench.tuning.run_tune import TuneError, levers_in
 from bench.tuning.score import CaseScore, ScoreOptions, score_case
 from bench.tuning.traps import job
+from bench.tuning.traps.adopted import said_of
 from bench.tuning.traps.expected import JOB, TRAPS, TrapOutcome
 from redline.launch.inside import api
 from redline.launch.outside.trial_command import trial_command
@@ -212,3 +213,9 @@ def test_what_a_kill_leaves_is_named(tmp_path: Path) -> None:
     assert not outcome.is_folder_unchanged
     assert outcome.measured_again == ("1.json",)
     assert outcome.trials == 2
+
+
+def test_lines_that_name_a_trap_do_not_name_another() -> None:
+    trap = next(trap for trap in TRAPS if trap.name == "slower")
+    output = "rejected  switch=slower_still  wrong numbers\nrejected  switch=slower  slower\nswitch=crashes"
+    assert said_of(trap, output) == ["rejected  switch=slower  slower"]
