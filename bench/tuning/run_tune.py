@@ -32,7 +32,7 @@ def tune_words(job: Sequence[str], record: Path, budget_minutes: int) -> list[st
 
 
 def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
-    """TuneError where it fails, hangs, or writes no `tuned.toml`."""
+    """TuneError where it fails, hangs, or leaves a file that says nothing."""
     record.mkdir(parents=True, exist_ok=True)
     started_s = perf_counter()
     with (record / "tune.log").open("w", encoding="utf-8") as log:
@@ -50,7 +50,13 @@ def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
     minutes = (perf_counter() - started_s) / 60
     if done.returncode:
         raise TuneError(f"redline tune ended with {done.returncode}: {_last_line(record / 'tune.log')}")
-    return TuneRun(levers=levers_in(record / TUNED), minutes=minutes)
+    return TuneRun(levers=kept_levers(record), minutes=minutes)
+
+
+def kept_levers(record: Path) -> tuple[str, ...]:
+    """None where a search that ended well left no file: nothing was faster and right."""
+    path = record / TUNED
+    return levers_in(path) if path.exists() else ()
 
 
 def levers_in(path: Path) -> tuple[str, ...]:

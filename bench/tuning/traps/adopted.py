@@ -14,7 +14,7 @@ from secrets import token_hex
 from time import sleep
 
 from bench.tuning.processes_of import end_processes_of, marked_environment, processes_of
-from bench.tuning.run_tune import TUNED, TuneError, levers_in
+from bench.tuning.run_tune import kept_levers
 from bench.tuning.traps.expected import JOB, TRAPS, Trap
 
 _GRACE_S = 10.0
@@ -59,10 +59,7 @@ def offer(traps: Sequence[Trap], arguments: Sequence[str], record: Path, budget:
     sleep(_GRACE_S)
     left = list(processes_of(word).values())
     end_processes_of(word)
-    try:
-        kept, failed = levers_in(record / TUNED), ""
-    except TuneError as error:
-        kept, failed = (), str(error)
+    kept, failed = kept_levers(record), f"redline tune ended with {done.returncode}" if done.returncode else ""
     return [
         {
             "name": trap.name,
