@@ -32,11 +32,10 @@ def tune_words(job: Sequence[str], record: Path, budget_minutes: int) -> list[st
 
 
 def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
-    """TuneError where it fails, hangs, or writes no `tuned.toml`."""
-    record.parent.mkdir(parents=True, exist_ok=True)
-    log_path = record.with_suffix(".log")
+    """TuneError where it fails, hangs, or leaves a file that says nothing."""
+    record.mkdir(parents=True, exist_ok=True)
     started_s = perf_counter()
-    with log_path.open("w", encoding="utf-8") as log:
+    with (record / "tune.log").open("w", encoding="utf-8") as log:
         try:
             done = subprocess.run(
                 tune_words(job, record, budget_minutes),
@@ -50,8 +49,14 @@ def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
             raise TuneError(f"redline tune had not ended after {(perf_counter() - started_s) / 60:.0f} min") from None
     minutes = (perf_counter() - started_s) / 60
     if done.returncode:
-        raise TuneError(f"redline tune ended with {done.returncode}: {_last_line(log_path)}")
-    return TuneRun(levers=levers_in(record / TUNED), minutes=minutes)
+        raise TuneError(f"redline tune ended with {done.returncode}: {_last_line(record / 'tune.log')}")
+    return TuneRun(levers=kept_levers(record), minutes=minutes)
+
+
+def kept_levers(record: Path) -> tuple[str, ...]:
+    """None where a search that ended well left no file: nothing was faster and right."""
+    path = record / TUNED
+    return levers_in(path) if path.exists() else ()
 
 
 def levers_in(path: Path) -> tuple[str, ...]:

@@ -20,9 +20,10 @@ from bench.tuning.cases import CASES, SHOW_PIECE, TuningCase, case_of
 from bench.tuning.fresh_pairs import FreshChange, change_of
 from bench.tuning.processes_of import end_processes_of, marked_environment, processes_of
 from bench.tuning.repeats import is_alike
-from bench.tuning.run_tune import TuneError, levers_in
+from bench.tuning.run_tune import TuneError, kept_levers, levers_in
 from bench.tuning.score import CaseScore, ScoreOptions, score_case
 from bench.tuning.traps import job
+from bench.tuning.traps.adopted import said_of
 from bench.tuning.traps.expected import JOB, TRAPS, TrapOutcome
 from redline.launch.inside import api
 from redline.launch.outside.trial_command import trial_command
@@ -89,10 +90,11 @@ def test_repeats_are_alike_within_five_percent_or_their_interval(against_first: 
 
 def test_levers_are_read_from_what_a_search_wrote(tmp_path: Path) -> None:
     path = tmp_path / "tuned.toml"
+    assert kept_levers(tmp_path) == ()
     with pytest.raises(TuneError, match="no levers in it"):
         levers_in(path)
     path.write_text('levers = ["fused", "workers=2"]\n')
-    assert levers_in(path) == ("fused", "workers=2")
+    assert kept_levers(tmp_path) == levers_in(path) == ("fused", "workers=2")
     path.write_text("levers = [1]\n")
     with pytest.raises(TuneError, match="no list of words"):
         levers_in(path)
@@ -212,3 +214,9 @@ def test_what_a_kill_leaves_is_named(tmp_path: Path) -> None:
     assert not outcome.is_folder_unchanged
     assert outcome.measured_again == ("1.json",)
     assert outcome.trials == 2
+
+
+def test_lines_that_name_a_trap_do_not_name_another() -> None:
+    trap = next(trap for trap in TRAPS if trap.name == "slower")
+    output = "rejected  switch=slower_still  wrong numbers\nrejected  switch=slower  slower\nswitch=crashes"
+    assert said_of(trap, output) == ["rejected  switch=slower  slower"]
