@@ -33,9 +33,10 @@ def tune_words(job: Sequence[str], record: Path, budget_minutes: int) -> list[st
 
 def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
     """TuneError where it fails, hangs, or leaves a file that says nothing."""
-    record.mkdir(parents=True, exist_ok=True)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    log_path = record.with_suffix(".log")
     started_s = perf_counter()
-    with (record / "tune.log").open("w", encoding="utf-8") as log:
+    with log_path.open("w", encoding="utf-8") as log:
         try:
             done = subprocess.run(
                 tune_words(job, record, budget_minutes),
@@ -49,7 +50,7 @@ def run_tune(job: Sequence[str], record: Path, budget_minutes: int) -> TuneRun:
             raise TuneError(f"redline tune had not ended after {(perf_counter() - started_s) / 60:.0f} min") from None
     minutes = (perf_counter() - started_s) / 60
     if done.returncode:
-        raise TuneError(f"redline tune ended with {done.returncode}: {_last_line(record / 'tune.log')}")
+        raise TuneError(f"redline tune ended with {done.returncode}: {_last_line(log_path)}")
     return TuneRun(levers=kept_levers(record), minutes=minutes)
 
 

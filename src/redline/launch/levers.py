@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redline.errors import UsageError
+from redline.launch.preloaded import with_allocator
 from redline.numerics import Numerics
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _NUMBER = "N"
 _LEAST = {"workers": 0, "batch-times": 2}  # otherwise 1
 _OF_ENVIRONMENT = "env:"
+PRELOAD = "preload"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,13 @@ _KINDS: tuple[LeverKind, ...] = (
         conflicts=("fused",),
     ),
     LeverKind(
+        name="capturable",
+        summary="`capturable=True` of optimizers of torch.optim: they never wait for the device",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        findings=("RL-H08",),
+    ),
+    LeverKind(
         name="clip-foreach",
         summary="`foreach=True` where the script clips gradients with `foreach=False`",
         numerics=Numerics.REASSOCIATION,
@@ -95,6 +104,13 @@ _KINDS: tuple[LeverKind, ...] = (
         summary="`pin_memory=True` of every DataLoader",
         numerics=Numerics.BITWISE,
         switchable=False,
+        findings=("RL-D03",),
+    ),
+    LeverKind(
+        name="non-blocking",
+        summary="`non_blocking=True` of copies of pinned tensors to a CUDA device",
+        numerics=Numerics.BITWISE,
+        switchable=True,
         findings=("RL-D03",),
     ),
     LeverKind(
@@ -131,7 +147,17 @@ _KINDS: tuple[LeverKind, ...] = (
         values="blocks|root",
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
-        conflicts=("sdpa",),
+        conflicts=("cuda-graphs", "sdpa"),
+    ),
+    LeverKind(
+        name="cuda-graphs",
+        summary="`torch.compile` in its mode `reduce-overhead`, of the outermost module or of repeated blocks",
+        numerics=Numerics.REASSOCIATION,
+        switchable=True,
+        values="root|blocks",
+        default="root",
+        findings=("RL-H01",),
+        conflicts=("compile", "sdpa"),
     ),
     LeverKind(
         name="checkpoint",
@@ -141,6 +167,12 @@ _KINDS: tuple[LeverKind, ...] = (
         values="blocks",
         default="blocks",
         conflicts=("fsdp-prefetch",),
+    ),
+    LeverKind(
+        name="offload",
+        summary="activations wait for the backward pass in the memory of the host: less memory for more time",
+        numerics=Numerics.BITWISE,
+        switchable=True,
     ),
     LeverKind(
         name="channels-last",
@@ -163,7 +195,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values="flash|efficient|math|cudnn",
         findings=("RL-C07",),
-        conflicts=("compile",),
+        conflicts=("compile", "cuda-graphs"),
     ),
     LeverKind(
         name="threads",
@@ -172,6 +204,13 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values=_NUMBER,
         findings=("RL-H21",),
+    ),
+    LeverKind(
+        name="affinity",
+        summary="each rank of a machine keeps to its own share of the cores",
+        numerics=Numerics.BITWISE,
+        switchable=True,
+        findings=("RL-H20", "RL-N30"),
     ),
     LeverKind(
         name="zero-grad-none",
@@ -248,12 +287,22 @@ _KINDS: tuple[LeverKind, ...] = (
         findings=("RL-N07",),
     ),
     LeverKind(
+        name=PRELOAD,
+        summary="another allocator of host memory",
+        numerics=Numerics.BITWISE,
+        switchable=False,
+        values="jemalloc|tcmalloc",
+        environment=(("LD_PRELOAD", "{}"),),
+        conflicts=("malloc-arenas", "malloc-keep"),
+    ),
+    LeverKind(
         name="malloc-arenas",
         summary="arenas of glibc's malloc",
         numerics=Numerics.BITWISE,
         switchable=False,
         values=_NUMBER,
         environment=(("MALLOC_ARENA_MAX", "{}"),),
+        conflicts=(PRELOAD,),
     ),
     LeverKind(
         name="malloc-keep",
@@ -265,6 +314,7 @@ _KINDS: tuple[LeverKind, ...] = (
             ("MALLOC_TRIM_THRESHOLD_", "1073741824"),
             ("MALLOC_TOP_PAD_", "67108864"),
         ),
+        conflicts=(PRELOAD,),
     ),
     LeverKind(
         name="huge-pages",
@@ -330,6 +380,8 @@ def environment_of_all(levers: Sequence[str], inherited: Mapping[str, str]) -> d
 
 def environment_of(lever: Lever, inherited: Mapping[str, str]) -> dict[str, str]:
     """The variables that a process must begin with to have this change; none for one that is made inside of it."""
+    if lever.kind.name == PRELOAD:
+        return with_allocator(lever.value, inherited)
     variables = {name: value.format(lever.value) for name, value in lever.kind.environment}
     name = next((name for name in lever.kind.added_to if name in inherited), None)
     return variables if name is None else {name: _added(inherited[name], *variables.values())}

@@ -113,3 +113,5 @@ def test_conflicts_are_said_on_both_sides_and_on_their_pages() -> None:
         for other in kind.conflicts:
             assert name in KINDS[other].conflicts, (name, other)
             assert f"`{other}`" in lever_page_of(name).order, (name, other)
+    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith("- **Not together.**")]
+    assert set(re.findall(r"`([^`]+)`", line)) == {name for name, kind in KINDS.items() if kind.conflicts}

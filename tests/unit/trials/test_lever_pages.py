@@ -23,7 +23,16 @@ QUOTED = re.compile(r"`([^`]+)`")  # a message, if it has three words or more
 SPELLED_OUT = 0.8  # of the figures of a part: the other language may write small ones as words
 BETWEEN_STEPS = {"en": "can be switched between steps", "zh": "可以在 step 之间切换"}
 FROM_THE_BEGINNING = {"en": "from its beginning or never", "zh": "要么从一开始就有它，要么始终没有"}
-ON_CPU = {"pin-memory", "matmul-precision", "cudnn-benchmark", "expandable-segments"}  # they say why not
+ON_CPU = {  # they say why not
+    "pin-memory",
+    "matmul-precision",
+    "cudnn-benchmark",
+    "expandable-segments",
+    "cuda-graphs",
+    "capturable",
+    "non-blocking",
+    "offload",
+}
 
 every_page = pytest.mark.parametrize(
     ("name", "language"), [(name, language) for name in KINDS for language in LANGUAGES]

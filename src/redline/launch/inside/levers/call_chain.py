@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     Call = Callable[..., Any]
     Link = Callable[[Call], Call]
 
-CHECKPOINT, COMPILE, AUTOCAST, LAYOUT = range(4)  # from the inside out
-ATTENTION_SEEN, SHARDS_SEEN, ORDER_SEEN = range(4, 7)  # they only look
+CHECKPOINT, COMPILE, AUTOCAST, LAYOUT, OFFLOAD = range(5)  # from the inside out
+ATTENTION_SEEN, SHARDS_SEEN, ORDER_SEEN = range(5, 8)  # they only look
 
 
 class CallChain:

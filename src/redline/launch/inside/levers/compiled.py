@@ -37,7 +37,7 @@ class CompiledModules:
 
     def install(self, job: JobView) -> None:
         def found(root: torch.nn.Module) -> None:
-            for module in self._targets(unwrapped(root), job.chains):
+            for module in self.targets(unwrapped(root), job.chains):
                 chain = job.chains.of(module)
                 self._chains.append(chain)
                 if self._is_on:
@@ -65,17 +65,17 @@ class CompiledModules:
         what = f"{'; '.join(self._what)}: {', '.join(counts)}"
         return LeverEffect(bool(graphs and self._calls), "; ".join([what, *self._left]))
 
-    def _targets(self, root: torch.nn.Module, chains: CallChains) -> list[torch.nn.Module]:
+    def targets(self, root: torch.nn.Module, chains: CallChains) -> list[torch.nn.Module]:
         name = type(root).__name__
         if _is_compiled(root, chains):
-            self._left[f"{name} is compiled by the script"] = None
+            self.leave(f"{name} is compiled by the script")
             return []
         if any(_is_flat_shard(module) for module in root.modules()):
-            self._left[f"{name} is sharded by FullyShardedDataParallel: compile before it is wrapped"] = None
+            self.leave(f"{name} is sharded by FullyShardedDataParallel: compile before it is wrapped")
             return []
         blocks = repeated_blocks(root) if self._of_blocks else []
         if any(_is_compiled(module, chains) for module in root.modules()):
-            self._left[f"parts of {name} are compiled by the script"] = None
+            self.leave(f"parts of {name} are compiled by the script")
             return []
         if blocks:
             names = ", ".join(sorted({type(block).__name__ for block in blocks}))
@@ -84,12 +84,18 @@ class CompiledModules:
         self._what[f"{name}, which repeats no blocks" if self._of_blocks else name] = None
         return [root]
 
+    def leave(self, why: str) -> None:
+        self._left[why] = None
+
+    def compiled(self, call: Call) -> Call:
+        return torch.compile(call)
+
     def _around(self, call: Call) -> Call:
         def inlined(*args: Any, **kwargs: Any) -> Any:
             # As it is, the call of a module of torch itself, such as Sequential, is passed over by the compiler.
             return call(*args, **kwargs)
 
-        compiled = torch.compile(inlined)
+        compiled = self.compiled(inlined)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._failed:

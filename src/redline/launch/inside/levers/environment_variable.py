@@ -7,7 +7,7 @@ import os
 import torch
 
 from redline.launch.inside.levers.lever import JobView, LeverEffect
-from redline.launch.levers import environment_of
+from redline.launch.levers import PRELOAD, environment_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _OF_CUDA = ("PYTORCH_CUDA_", "PYTORCH_HIP_", "PYTORCH_ALLOC_")
 _PRELOADED = ("jemalloc", "tcmalloc", "mimalloc")
 _HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"  # such as `always [madvise] never`
+_LOADED = "/proc/self/maps"
 _MEMORY = "/proc/self/smaps_rollup"
 
 
@@ -34,6 +35,8 @@ class EnvironmentVariables:
     def took(self) -> LeverEffect:
         began = _began_with()
         variables = environment_of(self._lever, began)
+        if self._lever.kind.name == PRELOAD and not variables:
+            return LeverEffect(False, f"{self._lever.value} is not on this machine, nor in LD_LIBRARY_PATH")
         missing = [name for name, value in variables.items() if began.get(name) != value]
         if missing:
             return LeverEffect(False, f"the process began without {', '.join(missing)}")
@@ -51,6 +54,10 @@ def _began_with() -> dict[str, str]:
 def _why_not(variables: dict[str, str], began: dict[str, str]) -> str:
     if any(name.startswith(_OF_CUDA) for name in variables) and not torch.cuda.is_initialized():
         return "the process uses no CUDA device"
+    if "LD_PRELOAD" in variables:
+        library = variables["LD_PRELOAD"].partition(":")[0]
+        is_loaded = os.path.realpath(library) in _text(_LOADED, missing="")
+        return "" if is_loaded else f"{library} was not loaded"
     if "THP_MEM_ALLOC_ENABLE" in variables:
         return _why_no_huge_pages()
     preloaded = [name for name in _PRELOADED if name in began.get("LD_PRELOAD", "")]

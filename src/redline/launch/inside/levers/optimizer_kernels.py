@@ -1,4 +1,4 @@
-"""Levers `fused` and `foreach`: optimizers of torch.optim update many parameters at a time."""
+"""Levers `fused`, `foreach` and `capturable`: how optimizers of torch.optim update their parameters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.optim.optimizer import (
     Optimizer,
     _default_to_fused_or_foreach,
     _device_dtype_check_for_fused,
+    _get_capturable_supported_devices,
     _get_scalar_dtype,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -23,8 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FLAGS = ("fused", "foreach")
-_set_by: WeakKeyDictionary[Optimizer, str] = WeakKeyDictionary()  # the lever whose flag it has: one at a time
+_KERNELS = ("fused", "foreach")  # of which one is on at a time
+_ON_DEVICE = ("fused", "capturable")  # they have the count of steps on the device
+_set_by: WeakKeyDictionary[Optimizer, str] = WeakKeyDictionary()  # the lever that has chosen its kernels
 
 
 @dataclass
@@ -44,6 +46,7 @@ class OptimizerKernels:
 
     def __init__(self, flag: str) -> None:
         self._flag = flag
+        self._flags = _KERNELS if flag in _KERNELS else (flag,)  # that are set together
         self._is_on = False
         self._known: dict[int, _Known] = {}
 
@@ -85,7 +88,7 @@ class OptimizerKernels:
             if not known.is_set and not known.why_not:
                 known.why_not = "steps with a closure" if has_closure else self._why_not(optimizer)
                 other = _set_by.get(optimizer, self._flag)
-                if other != self._flag:
+                if self._flag in _KERNELS and other != self._flag:
                     known.why_not = f"has lever {other} on: each would set the other's flag back"
             if not known.why_not:
                 self._set(optimizer, known)
@@ -110,51 +113,36 @@ class OptimizerKernels:
         parameters = [parameter for group in groups for parameter in group["params"]]
         if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
             return "has sparse gradients"
-        return self._why_not_fused(optimizer, parameters) if self._flag == "fused" else self._why_not_foreach(groups)
+        return self._why_not_here(optimizer, parameters)
 
-    @staticmethod
-    def _why_not_fused(optimizer: Optimizer, parameters: list[torch.Tensor]) -> str:
-        try:
-            for parameter in parameters:
-                _device_dtype_check_for_fused(parameter, cuda_unsupported=isinstance(optimizer, torch.optim.Adagrad))
-        except RuntimeError:
-            kinds = sorted({f"{one.device.type} {one.dtype}".replace("torch.", "") for one in parameters})
-            return f"has no fused kernel for {', '.join(kinds)}"
-        return ""
-
-    @staticmethod
-    def _why_not_foreach(groups: list[dict[str, Any]]) -> str:
-        if any(group.get("fused") for group in groups):
-            return "is fused, which goes further"
-        if any(isinstance(group.get("lr"), torch.Tensor) and not group.get("capturable") for group in groups):
-            return "has its learning rate in a tensor"
-        defaults = [group for group in groups if group["foreach"] is None]
-        is_default = [_default_to_fused_or_foreach(group["params"], False, use_fused=False)[1] for group in defaults]
-        if len(defaults) == len(groups) and all(is_default):
-            return "uses foreach by default here"
-        return ""
+    def _why_not_here(self, optimizer: Optimizer, parameters: list[torch.Tensor]) -> str:
+        if self._flag == "foreach":
+            return _why_not_foreach(optimizer.param_groups)
+        return _why_not_fused(optimizer, parameters) if self._flag == "fused" else _why_not_capturable(parameters)
 
     def _set(self, optimizer: Optimizer, known: _Known) -> None:
         """Groups may come later, and others overwrite what is in them."""
         groups = optimizer.param_groups
         for group in groups[len(known.was) :]:
-            known.was.append({flag: group[flag] for flag in _FLAGS if flag in group})
+            known.was.append({flag: group[flag] for flag in self._flags if flag in group})
         for group in groups:
             if not group[self._flag]:
-                group.update({flag: flag == self._flag for flag in _FLAGS if flag in group})
-                if self._flag == "fused":
+                group.update({flag: flag == self._flag for flag in self._flags if flag in group})
+                if self._flag in _ON_DEVICE:
                     _move_counters(optimizer, group, to_device=True)
         known.is_set = True
-        _set_by[optimizer] = self._flag
+        if self._flag in _KERNELS:
+            _set_by[optimizer] = self._flag
 
     def _set_back(self, optimizer: Optimizer, known: _Known) -> None:
         for group, flags in zip(optimizer.param_groups, known.was, strict=False):
             group.update(flags)
-            if self._flag == "fused" and not flags.get("fused") and not group.get("capturable"):
+            if self._flag in _ON_DEVICE and not any(group.get(flag) for flag in _ON_DEVICE):
                 _move_counters(optimizer, group, to_device=False)
         known.was.clear()
         known.is_set = False
-        _set_by.pop(optimizer, None)
+        if self._flag in _KERNELS:
+            _set_by.pop(optimizer, None)
 
 
 def _move_counters(optimizer: Optimizer, group: dict[str, Any], *, to_device: bool) -> None:
@@ -165,3 +153,31 @@ def _move_counters(optimizer: Optimizer, group: dict[str, Any], *, to_device: bo
         if isinstance(step, torch.Tensor):
             device = parameter.device if to_device else torch.device("cpu")
             state["step"] = step.to(device=device, dtype=_get_scalar_dtype(is_fused=to_device))
+
+
+def _why_not_fused(optimizer: Optimizer, parameters: list[torch.Tensor]) -> str:
+    try:
+        for parameter in parameters:
+            _device_dtype_check_for_fused(parameter, cuda_unsupported=isinstance(optimizer, torch.optim.Adagrad))
+    except RuntimeError:
+        kinds = sorted({f"{one.device.type} {one.dtype}".replace("torch.", "") for one in parameters})
+        return f"has no fused kernel for {', '.join(kinds)}"
+    return ""
+
+
+def _why_not_capturable(parameters: list[torch.Tensor]) -> str:
+    can = _get_capturable_supported_devices()
+    others = sorted({parameter.device.type for parameter in parameters} - set(can))
+    return f"has parameters on {', '.join(others)}, where nothing is captured" if others else ""
+
+
+def _why_not_foreach(groups: list[dict[str, Any]]) -> str:
+    if any(group.get("fused") for group in groups):
+        return "is fused, which goes further"
+    if any(isinstance(group.get("lr"), torch.Tensor) and not group.get("capturable") for group in groups):
+        return "has its learning rate in a tensor"
+    defaults = [group for group in groups if group["foreach"] is None]
+    is_default = [_default_to_fused_or_foreach(group["params"], False, use_fused=False)[1] for group in defaults]
+    if len(defaults) == len(groups) and all(is_default):
+        return "uses foreach by default here"
+    return ""

@@ -9,6 +9,8 @@ from redline.launch.inside.levers.channels_last import ChannelsLast
 from redline.launch.inside.levers.checkpointed import CheckpointedBlocks
 from redline.launch.inside.levers.clip_foreach import ForeachClipping
 from redline.launch.inside.levers.compiled import CompiledModules
+from redline.launch.inside.levers.core_share import CoreShare
+from redline.launch.inside.levers.cuda_graphs import GraphedModules
 from redline.launch.inside.levers.cudnn_benchmark import CudnnBenchmark
 from redline.launch.inside.levers.data_loaders import LoaderPinning, LoaderPrefetch, LoaderWorkers
 from redline.launch.inside.levers.ddp_bf16 import GradientsInBf16
@@ -20,6 +22,8 @@ from redline.launch.inside.levers.fsdp_prefetch import PrefetchedUnits
 from redline.launch.inside.levers.gc_every import ScheduledGarbage
 from redline.launch.inside.levers.gc_freeze import FrozenGarbage
 from redline.launch.inside.levers.matmul_precision import MatmulPrecision
+from redline.launch.inside.levers.non_blocking import CopiesAhead
+from redline.launch.inside.levers.offload import OffloadedActivations
 from redline.launch.inside.levers.optimizer_kernels import OptimizerKernels
 from redline.launch.inside.levers.script_switch import ScriptSwitch
 from redline.launch.inside.levers.threads import ThreadCount
@@ -37,19 +41,24 @@ MADE: dict[str, Callable[[str], JobLever]] = {
     "switch": ScriptSwitch,
     "fused": lambda _: OptimizerKernels("fused"),
     "foreach": lambda _: OptimizerKernels("foreach"),
+    "capturable": lambda _: OptimizerKernels("capturable"),
     "clip-foreach": ForeachClipping,
     "workers": LoaderWorkers,
     "prefetch": LoaderPrefetch,
     "pin-memory": LoaderPinning,
+    "non-blocking": CopiesAhead,
     "batch-times": LargerBatches,
     "autocast": Autocast,
     "matmul-precision": MatmulPrecision,
     "compile": CompiledModules,
+    "cuda-graphs": GraphedModules,
     "checkpoint": CheckpointedBlocks,
+    "offload": OffloadedActivations,
     "channels-last": ChannelsLast,
     "cudnn-benchmark": CudnnBenchmark,
     "sdpa": AttentionBackend,
     "threads": ThreadCount,
+    "affinity": CoreShare,
     "zero-grad-none": ZeroGradToNone,
     "gc-freeze": FrozenGarbage,
     "gc-every": ScheduledGarbage,

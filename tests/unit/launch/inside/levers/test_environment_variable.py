@@ -1,12 +1,14 @@
 """Levers of the environment in real processes: they took only where the kernel or a library acts on them."""
 
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+from redline.launch import preloaded
 from redline.launch.inside.levers import environment_variable
 from redline.launch.inside.levers.environment_variable import EnvironmentVariables
-from redline.launch.levers import parse_lever
+from redline.launch.levers import environment_of, parse_lever
 from tests.trial_jobs import run_trial
 
 SCRIPT = """
@@ -50,3 +52,30 @@ def test_a_kernel_without_huge_pages_is_named(
     effect = EnvironmentVariables(parse_lever("huge-pages")).took()
     assert not effect.took
     assert effect.what == f"the kernel gives no huge pages: see {told}"
+
+
+def test_a_library_that_is_preloaded_is_looked_for_in_the_process(tmp_path: Path) -> None:
+    """Any library does: what a process has loaded is what is looked at."""
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    real = next(path for path in Path(sysconfig.get_config_var("DESTSHARED")).glob("_ctypes.*.so"))
+    (folder / "libjemalloc.so.2").symlink_to(real)
+    variables = {"LD_LIBRARY_PATH": str(folder)}
+    preload = environment_of(parse_lever("preload=jemalloc"), variables)
+    effects = {}
+    for name, environment in {"with": variables | preload, "without": variables}.items():
+        ended = run_trial(
+            tmp_path, SCRIPT.replace("SIZE", "8"), "preload=jemalloc", last_step=3, environment=environment
+        )
+        effects[name] = ended.levers
+    assert effects == {
+        "with": [(True, f"LD_PRELOAD={folder}/libjemalloc.so.2")],
+        "without": [(False, "the process began without LD_PRELOAD")],
+    }
+
+
+def test_an_allocator_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preloaded, "_FOLDERS", ())
+    monkeypatch.setattr(environment_variable, "_began_with", dict)
+    effect = EnvironmentVariables(parse_lever("preload=tcmalloc")).took()
+    assert (effect.took, effect.what) == (False, "tcmalloc is not on this machine, nor in LD_LIBRARY_PATH")
