@@ -11,7 +11,7 @@ from redline.report.trial.sentences import doubts as trial_doubts
 from redline.report.trial.sentences import verdict_sentence
 from redline.report.tune.ladder import LadderRows, LadderTime, MeasuredChange
 from redline.report.tune.rejection_messages import was_tried, why, with_reasons
-from redline.tuning.tune_result import Objective, TuneResult
+from redline.tuning.tune_result import Objective, Rejection, TuneResult
 from redline.units import format_bytes, format_ns
 
 
@@ -25,9 +25,18 @@ def headline(result: TuneResult, rows: LadderRows) -> str:
 
 
 def _nothing_sentence(result: TuneResult) -> str:
+    """What there was no time for is not called useless."""
     if result.objective is Objective.MEMORY:
-        return _("Nothing was found that needs less memory and is right.")
-    return _("Nothing was found that is faster and right.")
+        nothing = _("Nothing was found that needs less memory and is right.")
+    else:
+        nothing = _("Nothing was found that is faster and right.")
+    late = sum(lever.why is Rejection.NO_TIME for lever in result.ladder.rejected)
+    text = ngettext(
+        "The time was spent before {count} lever could be tried.",
+        "The time was spent before {count} levers could be tried.",
+        late,
+    )
+    return sentences([nothing, text.format(count=late) if late else ""])
 
 
 def _gain_sentence(result: TuneResult, rows: LadderRows) -> str:

@@ -226,5 +226,5 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
 
 def test_it_shows_its_verdict() -> None:
     assert repr(TuneReport(result=FASTER)).startswith("<redline tuning: A step takes 31.11 ms instead of 78.22 ms")
-    assert repr(TuneReport(result=NOTHING)) == "<redline tuning: Nothing was found that is faster and right.>"
+    assert repr(TuneReport(result=NOTHING)).startswith("<redline tuning: Nothing was found that is faster and right.")
     assert len(REJECTED) > len(Rejection)

@@ -124,7 +124,7 @@ def test_long_names_stay_whole() -> None:
 
 def test_nothing_found_says_so_and_what_limits_the_job() -> None:
     text = render(NOTHING)
-    assert text.startswith("verdict    Nothing was found that is faster and right.\n")
+    assert text.startswith("verdict    Nothing was found that is faster and right. The time was spent before 2 levers")
     assert "limit      Compute-bound: kernels run 97 %" in text
     assert "no gain (2)" in text
     assert "redline run" not in text
@@ -137,7 +137,9 @@ def test_nothing_found_by_memory() -> None:
 
 
 def test_nothing_tried() -> None:
-    assert "0 levers were tried" in render(_with(NOTHING, rejected=()))
+    text = render(_with(NOTHING, rejected=()))
+    assert "0 levers were tried" in text
+    assert "The time was spent" not in text
 
 
 @pytest.mark.parametrize(
