@@ -8,6 +8,7 @@ from random import Random
 from redline.launch.levers import parse_lever
 from redline.numerics import Numerics
 from redline.trials.decision import decide
+from redline.trials.lever_pages import lever_page_of
 from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
@@ -15,6 +16,7 @@ from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, 
 from redline.trials.numbers.run_numbers import TensorKey
 from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult
 from redline.tuning.candidates import LeverCandidate
+from redline.tuning.script_diff import ScriptDiff, UnplacedLever
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, TuneResult
 
 COMMAND = "python train.py --epochs 3"
@@ -176,6 +178,22 @@ RUNGS = (
     rung("fused", -0.11, peak_bytes=1_300_000_000, finding="RL-H07"),
 )
 
+DIFF = ScriptDiff(
+    patch=(
+        "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n"
+        "-optimizer = AdamW(model.parameters())\n+optimizer = AdamW(model.parameters(), fused=True)\n"
+    ),
+    placed=("fused", "compile=blocks"),
+    unplaced=(
+        UnplacedLever(
+            lever="workers=2", why="train.py:31 calls DataLoader with **options", lines=lever_page_of("workers").keep
+        ),
+    ),
+)
+PASTED_LINE = UnplacedLever(
+    lever="malloc-keep", why="it is set before Python starts", lines="MALLOC_TRIM_THRESHOLD_=1073741824"
+)
+
 FASTER = TuneResult(
     command=COMMAND,
     objective=Objective.TIME,
@@ -188,17 +206,19 @@ FASTER = TuneResult(
     limiting_before="Input-bound: the CPU waits for data 31 % of the step.",
     limiting_now="Compute-bound: kernels run 92 % of the step.",
     written=("redline-tune/tuned.toml", "redline-tune/tuned.diff"),
+    diff=DIFF,
 )
 
 NOTHING = replace(
     FASTER,
     ladder=Ladder(rungs=(), rejected=REJECTED, whole=None),
+    diff=None,
     limiting_now="",
     limiting_before="Compute-bound: kernels run 97 % of the step, at 88 % of their roof.",
     written=(),
 )
 
-ONE = replace(FASTER, ladder=Ladder(rungs=RUNGS[:1], rejected=(), whole=trial(-0.3, seed=5)))
+ONE = replace(FASTER, diff=None, ladder=Ladder(rungs=RUNGS[:1], rejected=(), whole=trial(-0.3, seed=5)))
 
 MEMORY_RUNGS = (
     memory_rung("checkpoint=blocks", START_BYTES, 760_000_000, 0.0991),
@@ -208,6 +228,8 @@ MEMORY_RUNGS = (
 LESS_MEMORY = replace(
     FASTER,
     objective=Objective.MEMORY,
+    diff=ScriptDiff(patch="", placed=(), unplaced=(PASTED_LINE,)),
+    written=("redline-tune/tuned.toml",),
     ladder=Ladder(
         rungs=MEMORY_RUNGS,
         rejected=(

@@ -1,5 +1,6 @@
 """A search for better settings as JSON for machines."""
 
+from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
@@ -43,6 +44,7 @@ def as_record(result: TuneResult) -> dict[str, Any]:
             "budget_s": result.budget_s,
             "folder": str(result.folder),
             "written": list(result.written),
+            "pasted": [asdict(lever) for lever in result.diff.unplaced] if result.diff else [],
             "next": [step.command for step in next_steps(result)],
             "text": " ".join(filter(None, _said(result, rows))),
         }

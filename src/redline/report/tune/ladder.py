@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import exp, expm1, inf, isfinite, log1p, prod, sqrt
 from statistics import median
 
@@ -9,11 +10,20 @@ from redline.numerics import Numerics
 from redline.trials.decision import TrialVerdict
 from redline.trials.memory_trial import MemoryTrial
 from redline.trials.trial_result import Stopped, Timed, TrialResult
+from redline.tuning.measurements import work_of
 from redline.tuning.tune_result import Objective, Rung, TuneResult
 
 _NOTABLE = 0.01  # of the start: rungs and whole that are closer agree
 _DRIFT = 0.05  # of the start, between the beginning of the search and its end
 _LEAST_LOG = -8.0  # bounds beyond are none
+
+
+class LadderTime(StrEnum):
+    """What the times of a ladder are of."""
+
+    STEP = "step"
+    BATCH = "batch of the start"  # where steps have several of them
+    COMMAND = "whole command"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +68,7 @@ class LadderRows:
     disagrees: bool  # the whole is not what the rungs promise
     drift: float  # of the start from the beginning of the search to its end; 0 where it is small
     is_proven: bool  # the whole is less than the start, for certain
-    of_command: bool  # times are of the whole command instead of a step
+    timed: LadderTime
 
     @property
     def all(self) -> tuple[LadderRow, ...]:
@@ -79,7 +89,7 @@ def ladder_rows(result: TuneResult) -> LadderRows:
         disagrees=_disagree(promised, whole.change if whole else None),
         drift=_drift(result, start),
         is_proven=whole is not None and _is_proven(result),
-        of_command=_is_of_command(result),
+        timed=_timed(result),
     )
 
 
@@ -91,9 +101,11 @@ def _is_proven(result: TuneResult) -> bool:
     return decision is not None and decision.verdict is TrialVerdict.FASTER
 
 
-def _is_of_command(result: TuneResult) -> bool:
+def _timed(result: TuneResult) -> LadderTime:
     whole = result.ladder.whole
-    return result.objective is Objective.TIME and whole is not None and whole.timed is Timed.WHOLE_PROCESS
+    if result.objective is Objective.TIME and whole is not None and whole.timed is Timed.WHOLE_PROCESS:
+        return LadderTime.COMMAND
+    return LadderTime.BATCH if work_of(result.ladder.levers) > 1 else LadderTime.STEP
 
 
 def measured(trial: TrialResult | None) -> MeasuredChange | None:
@@ -217,7 +229,7 @@ def _disagree(promised: MeasuredChange | None, whole: MeasuredChange | None) -> 
 
 def _drift(result: TuneResult, start: LadderRow) -> float:
     first = result.start_peak_bytes if result.objective is Objective.MEMORY else result.start_step_s
-    if not first or not start.amount or not result.ladder.rungs or _is_of_command(result):
+    if not first or not start.amount or not result.ladder.rungs or _timed(result) is LadderTime.COMMAND:
         return 0.0
     drift = start.amount / first - 1
     return drift if abs(drift) > _DRIFT else 0.0

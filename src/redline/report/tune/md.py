@@ -1,5 +1,6 @@
 """A search for better settings as Markdown: a comment on a pull request."""
 
+import html
 from collections.abc import Iterator
 
 from redline.report.diagnose.md import escaped, markdown_table
@@ -7,7 +8,7 @@ from redline.report.language import _, sentences
 from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text
 from redline.report.tune.ladder import LadderRows, ladder_rows
-from redline.report.tune.next_steps import next_steps
+from redline.report.tune.next_steps import PastedLever, next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences
 from redline.report.tune.sentences import (
     doubts,
@@ -31,7 +32,8 @@ def render(result: TuneResult) -> str:
             markdown_table(ladder_table(result, rows)) if rows.rungs else [],
             *_rejected(rejected_table(result)),
             [f"- {label}: {escaped(sentence)}" for sentence in untried_sentences(result.ladder.rejected)],
-            [f"- {step.why}: `{step.command.replace('`', chr(39))}`" for step in next_steps(result)],
+            [f"- {escaped(step.why)}: {_code(step.command)}" for step in next_steps(result)],
+            *(block for lever in pasted_levers(result) for block in _pasted(lever)),
         ]
     )
 
@@ -45,11 +47,25 @@ def _beside(result: TuneResult, rows: LadderRows) -> list[str]:
     ]
 
 
+def _pasted(lever: PastedLever) -> Iterator[list[str]]:
+    """The lines of a page are ours, and Markdown already. In a line of HTML, Markdown escapes nothing."""
+    if lever.is_line:
+        yield [f"- {escaped(pasted_sentence(lever))}: {_code(lever.lines)}"]
+        return
+    yield [f"<details><summary>{html.escape(pasted_sentence(lever))}</summary>"]
+    yield lever.lines.split("\n")
+    yield ["</details>"]
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', chr(39))}`"
+
+
 def _rejected(shown: ReportTable) -> Iterator[list[str]]:
     """Folded: a comment is read from its first lines."""
     if not shown.rows:
         return
     title = _("{title} ({count})").format(title=shown.title, count=len(shown.rows))
-    yield [f"<details><summary>{escaped(title)}</summary>"]
+    yield [f"<details><summary>{html.escape(title)}</summary>"]
     yield markdown_table(shown)
     yield ["</details>"]

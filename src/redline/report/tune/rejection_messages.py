@@ -25,7 +25,6 @@ _NAMES = {
     Rejection.NO_TIME: marked("no time left"),
 }
 _UNTRIED = (Rejection.NO_CONSENT, Rejection.NO_TIME)
-_WITHOUT_TRIAL = (*_UNTRIED, Rejection.CONFLICT)
 # First what would have been faster, then what is broken, then what is not worth it.
 _ORDER = (
     Rejection.WRONG_NUMBERS,
@@ -46,7 +45,7 @@ def why(rejection: Rejection) -> str:
 
 
 def was_tried(rejected: Rejected) -> bool:
-    return rejected.why not in _WITHOUT_TRIAL
+    return rejected.why not in _UNTRIED and (rejected.why is not Rejection.CONFLICT or rejected.trial is not None)
 
 
 def with_reasons(rejected: Iterable[Rejected]) -> list[Rejected]:
@@ -61,11 +60,11 @@ def evidence(rejected: Rejected) -> str:
     if rejected.why is Rejection.FAILED:
         return error_of(rejected)
     if rejected.why is Rejection.CONFLICT:
-        return _("cannot be on together with {lever}").format(lever=rejected.text) if rejected.text else ""
+        return clauses(filter(None, (_rival(rejected), _changes(rejected))))
     if rejected.why in (Rejection.WRONG_NUMBERS, Rejection.UNCHECKED_NUMBERS):
         return clauses(filter(None, (_numbers_text(rejected), _changes(rejected))))
     if rejected.why is Rejection.MORE_MEMORY:
-        return clauses(filter(None, (_peaks(rejected), _changes(rejected), rejected.text)))
+        return clauses(filter(None, (_peaks(rejected), _changes(rejected))))
     return _changes(rejected) or rejected.text
 
 
@@ -105,10 +104,17 @@ def _changes(rejected: Rejected) -> str:
     return clauses(parts)
 
 
+def _rival(rejected: Rejected) -> str:
+    return _("cannot be on together with {lever}").format(lever=rejected.text) if rejected.text else ""
+
+
 def _peaks(rejected: Rejected) -> str:
+    """Of both ways, or of the one that is known; the search hands it on as a number of bytes."""
     trial = rejected.trial
+    if rejected.text.isdecimal():
+        return _("peak memory {peak}").format(peak=format_bytes(int(rejected.text)))
     if trial is None or not trial.before_peak_bytes or not trial.after_peak_bytes:
-        return ""
+        return rejected.text
     return _("peak memory {after} instead of {before}").format(
         after=format_bytes(trial.after_peak_bytes), before=format_bytes(trial.before_peak_bytes)
     )
@@ -136,7 +142,7 @@ def untried_sentences(rejected: Iterable[Rejected]) -> list[str]:
             )
         )
     if late:
-        said.append(_("The time was spent: {levers}; a longer budget tries them.").format(levers=listed(late)))
+        said.append(_("The time was spent: {levers}; a longer `--budget` tries them.").format(levers=listed(late)))
     return said
 
 

@@ -9,9 +9,9 @@ from redline.report.text_parts import percent
 from redline.report.trial.numbers_sentences import extent_sentence, numbers_sentence
 from redline.report.trial.sentences import doubts as trial_doubts
 from redline.report.trial.sentences import verdict_sentence
-from redline.report.tune.ladder import LadderRows, MeasuredChange
+from redline.report.tune.ladder import LadderRows, LadderTime, MeasuredChange
 from redline.report.tune.rejection_messages import was_tried, why, with_reasons
-from redline.tuning.tune_result import Objective, TuneResult
+from redline.tuning.tune_result import Objective, Rejection, TuneResult
 from redline.units import format_bytes, format_ns
 
 
@@ -25,9 +25,18 @@ def headline(result: TuneResult, rows: LadderRows) -> str:
 
 
 def _nothing_sentence(result: TuneResult) -> str:
+    """What there was no time for is not called useless."""
     if result.objective is Objective.MEMORY:
-        return _("Nothing was found that needs less memory and is right.")
-    return _("Nothing was found that is faster and right.")
+        nothing = _("Nothing was found that needs less memory and is right.")
+    else:
+        nothing = _("Nothing was found that is faster and right.")
+    late = sum(lever.why is Rejection.NO_TIME for lever in result.ladder.rejected)
+    text = ngettext(
+        "The time was spent before {count} lever could be tried.",
+        "The time was spent before {count} levers could be tried.",
+        late,
+    )
+    return sentences([nothing, text.format(count=late) if late else ""])
 
 
 def _gain_sentence(result: TuneResult, rows: LadderRows) -> str:
@@ -43,11 +52,19 @@ def _gain_sentence(result: TuneResult, rows: LadderRows) -> str:
             "(all runs: {interval}), with {count} levers.",
             count,
         )
-    elif rows.of_command:
+    elif rows.timed is LadderTime.COMMAND:
         text = ngettext(
             "The whole command takes {after} instead of {before}: {change} less time "
             "(95 %: {interval}), with {count} lever.",
             "The whole command takes {after} instead of {before}: {change} less time "
+            "(95 %: {interval}), with {count} levers.",
+            count,
+        )
+    elif rows.timed is LadderTime.BATCH:
+        text = ngettext(
+            "A batch of the start takes {after} instead of {before}: {change} less time "
+            "(95 %: {interval}), with {count} lever.",
+            "A batch of the start takes {after} instead of {before}: {change} less time "
             "(95 %: {interval}), with {count} levers.",
             count,
         )
@@ -91,15 +108,18 @@ def numbers_verdict(result: TuneResult) -> str:
     """On all rungs together; "" without a rung."""
     if not result.ladder.rungs:
         return ""
-    numbers = result.ladder.rungs[-1].numbers
-    if numbers is None:
-        return _("The numbers are not those of the start, as you allowed.")
-    return numbers_sentence(numbers)
+    agreed = [rung.candidate.name for rung in result.ladder.rungs if rung.numbers is None]
+    checked = [numbers_sentence(rung.numbers) for rung in result.ladder.rungs if rung.numbers is not None]
+    if not agreed:
+        return checked[-1]
+    others = _("With {levers} the numbers are others, as you allowed.").format(levers=listed(agreed))
+    rest = _("Beside that: {verdict}").format(verdict=checked[-1]) if checked else ""
+    return sentences([others, rest])
 
 
 def numbers_extent(result: TuneResult) -> str:
     """How much was compared; "" where nothing was."""
-    numbers = result.ladder.rungs[-1].numbers if result.ladder.rungs else None
+    numbers = next((rung.numbers for rung in reversed(result.ladder.rungs) if rung.numbers), None)
     judged = (numbers.structure or numbers.precision) if numbers else None
     return extent_sentence(judged, numbers.steps) if judged and numbers else ""
 
@@ -189,6 +209,15 @@ def gain_interval(change: MeasuredChange) -> str:
 
 def amount_text(objective: Objective, amount: float) -> str:
     return format_bytes(round(amount)) if objective is Objective.MEMORY else seconds_text(amount)
+
+
+def time_name(timed: LadderTime) -> str:
+    names = {
+        LadderTime.STEP: _("step"),
+        LadderTime.BATCH: _("batch of the start"),
+        LadderTime.COMMAND: _("whole command"),
+    }
+    return names[timed]
 
 
 def seconds_text(time_s: float) -> str:

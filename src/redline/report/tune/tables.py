@@ -6,7 +6,7 @@ from redline.report.text_parts import clipped, percent
 from redline.report.trial.numbers_sentences import class_name
 from redline.report.tune.ladder import LadderRow, LadderRows
 from redline.report.tune.rejection_messages import evidence, why, with_reasons
-from redline.report.tune.sentences import gain_interval, seconds_text
+from redline.report.tune.sentences import gain_interval, seconds_text, time_name
 from redline.tuning.tune_result import Objective, TuneResult
 from redline.units import format_bytes
 
@@ -17,7 +17,7 @@ _UNKNOWN = "-"
 def ladder_table(result: TuneResult, rows: LadderRows) -> ReportTable:
     """From the start down the rungs; the last row is the whole."""
     by_memory = result.objective is Objective.MEMORY
-    time = _("whole command") if rows.of_command else _("step")
+    time = time_name(rows.timed)
     amounts = (_("peak memory"), time) if by_memory else (time, _("peak memory"))
     interval = _("all runs") if by_memory else _("95 % interval")
     return ReportTable(

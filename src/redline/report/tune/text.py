@@ -8,7 +8,7 @@ from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, fitted, labelled
 from redline.report.text_table import table
 from redline.report.tune.ladder import LadderRows, ladder_rows
-from redline.report.tune.next_steps import next_steps
+from redline.report.tune.next_steps import next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences
 from redline.report.tune.sentences import (
     doubts,
@@ -74,3 +74,6 @@ def _next(result: TuneResult) -> Iterator[str]:
             yield _("next")
         yield from fitted(step.why, "  ")
         yield f"    {step.command}"
+    for lever in pasted_levers(result):
+        yield from fitted(pasted_sentence(lever), "  ")
+        yield f"    {lever.lines if lever.is_line else lever.explained_by}"

@@ -15,6 +15,7 @@ from redline.report.html.tune.ladder_chart import ladder_chart
 from redline.report.language import speaking
 from redline.report.tune.ladder import ladder_rows
 from redline.report.tune.tune_report import TuneReport
+from redline.tuning.script_diff import ScriptDiff, UnplacedLever
 from redline.tuning.tune_result import Objective, Rejected, Rejection, TuneResult
 from tests.browsing import PAYLOADS
 from tests.made_tunings import (
@@ -33,6 +34,13 @@ from tests.made_tunings import (
 ALL = [("faster", FASTER), ("nothing", NOTHING), ("one", ONE), ("memory", LESS_MEMORY)]
 
 
+def _unplaced(payload: str) -> tuple[UnplacedLever, ...]:
+    return (
+        UnplacedLever(lever="malloc-keep", why=payload, lines=f"X={payload}"),
+        UnplacedLever(lever="workers=2", why=payload, lines="two\nlines"),
+    )
+
+
 def _hostile(payload: str) -> TuneResult:
     untouched = nothing_changed("gc-freeze", payload)
     wrong = numbers(Numerics.SEMANTICS, first=payload, notes=(payload,))
@@ -48,6 +56,7 @@ def _hostile(payload: str) -> TuneResult:
         command=f"python {payload}",
         folder=Path(payload.replace("/", "_")),
         limiting_now=payload,
+        diff=ScriptDiff(patch=payload, placed=(payload,), unplaced=_unplaced(payload)),
         written=(f"{payload}.diff",),
         ladder=replace(FASTER.ladder, rejected=rejected),
     )
@@ -115,6 +124,14 @@ def test_names_in_sentences_are_shown_as_code() -> None:
     assert "<code>blocks.3.attention.weight</code>" in page
 
 
+def test_the_page_has_the_patch_and_the_lines_to_paste() -> None:
+    page = TuneReport(result=FASTER).rendered("html")
+    assert "+optimizer = AdamW(model.parameters(), fused=True)" in page
+    assert "loader = DataLoader(dataset, num_workers=4, persistent_workers=True)" in page
+    with speaking("zh"):
+        assert "与普通循环" in TuneReport(result=FASTER).rendered("html")
+
+
 # --- Markdown, JSON, CSV ----------------------------------------------------------------------------------------------
 
 
@@ -130,7 +147,8 @@ def test_markdown() -> None:
 def test_nothing_breaks_out_of_markdown(payload: str) -> None:
     text = TuneReport(result=_hostile(payload)).rendered("md")
     code = re.compile(r"`[^`\n]*`")
-    outside = re.sub(r"\\.", "", "\n".join(code.sub("", line) for line in text.split("\n")))
+    lines = [line if line.startswith("<") else re.sub(r"\\.", "", code.sub("", line)) for line in text.split("\n")]
+    outside = "\n".join(lines)
     assert set(re.findall(r"<[^>\n]*>", outside)) <= {"<details>", "<summary>", "</summary>", "</details>"}
 
 
@@ -164,6 +182,14 @@ def test_json_has_no_bound_where_there_is_none() -> None:
     few = (replace(FASTER.ladder.rungs[0], trial=trial(-0.3, pairs=2)),)
     record = json.loads(TuneReport(result=replace(FASTER, ladder=replace(FASTER.ladder, rungs=few))).rendered("json"))
     assert (record["rungs"][0]["change"]["low"], record["rungs"][0]["change"]["high"]) == (None, None)
+
+
+def test_markdown_and_json_have_the_lines_to_paste() -> None:
+    assert "loader = DataLoader(dataset, num_workers=4, persistent_workers=True)" in TuneReport(result=FASTER).rendered(
+        "md"
+    )
+    record = json.loads(TuneReport(result=FASTER).rendered("json"))
+    assert [lever["lever"] for lever in record["pasted"]] == ["workers=2"]
 
 
 def test_csv_is_the_ladder() -> None:
@@ -200,5 +226,5 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
 
 def test_it_shows_its_verdict() -> None:
     assert repr(TuneReport(result=FASTER)).startswith("<redline tuning: A step takes 31.11 ms instead of 78.22 ms")
-    assert repr(TuneReport(result=NOTHING)) == "<redline tuning: Nothing was found that is faster and right.>"
+    assert repr(TuneReport(result=NOTHING)).startswith("<redline tuning: Nothing was found that is faster and right.")
     assert len(REJECTED) > len(Rejection)

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from redline.numerics import Numerics
-from redline.report.tune.ladder import ladder_rows
+from redline.report.tune.ladder import LadderTime, ladder_rows
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.tuning.tune_result import Ladder, Objective
 from tests.made_tunings import (
@@ -141,7 +141,7 @@ def test_memory_rungs_that_do_not_add_up() -> None:
 def test_whole_commands_are_not_steps() -> None:
     whole = replace(trial(-0.5, before_s=12.0), timed=Timed.WHOLE_PROCESS)
     rows = ladder_rows(replace(FASTER, ladder=replace(FASTER.ladder, whole=whole)))
-    assert rows.of_command
+    assert rows.timed is LadderTime.COMMAND
     assert rows.drift == 0
     assert FASTER.objective is Objective.TIME
 

@@ -10,6 +10,7 @@ from redline.report.display import Display, displaying
 from redline.report.language import speaking
 from redline.report.terminal import width_of
 from redline.report.tune.text import render
+from redline.trials.trial_result import Timed
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, TuneResult
 from tests.conftest import ROOT
 from tests.made_tunings import (
@@ -123,7 +124,7 @@ def test_long_names_stay_whole() -> None:
 
 def test_nothing_found_says_so_and_what_limits_the_job() -> None:
     text = render(NOTHING)
-    assert text.startswith("verdict    Nothing was found that is faster and right.\n")
+    assert text.startswith("verdict    Nothing was found that is faster and right. The time was spent before 2 levers")
     assert "limit      Compute-bound: kernels run 97 %" in text
     assert "no gain (2)" in text
     assert "redline run" not in text
@@ -136,7 +137,9 @@ def test_nothing_found_by_memory() -> None:
 
 
 def test_nothing_tried() -> None:
-    assert "0 levers were tried" in render(_with(NOTHING, rejected=()))
+    text = render(_with(NOTHING, rejected=()))
+    assert "0 levers were tried" in text
+    assert "The time was spent" not in text
 
 
 @pytest.mark.parametrize(
@@ -175,8 +178,40 @@ def test_a_machine_that_changed_is_a_doubt() -> None:
 def test_numbers_that_the_user_agreed_to() -> None:
     agreed = Rung(candidate=candidate("switch=x"), trial=trial(-0.6), numbers=None, peak_bytes=0)
     text = render(_with(FASTER, rungs=(agreed,)))
-    assert "The numbers are not those of the start, as you allowed." in text
+    assert "With switch=x the numbers are others, as you allowed." in text
     assert "others, as allowed" in text
+    assert "right" not in text.split("not kept")[0]
+
+
+def test_a_later_rung_does_not_hide_numbers_that_the_user_agreed_to() -> None:
+    agreed = Rung(candidate=candidate("switch=x"), trial=trial(-0.3), numbers=None, peak_bytes=0)
+    text = render(_with(FASTER, rungs=(agreed, RUNGS[2]))).replace("\n           ", " ")
+    assert "With switch=x the numbers are others, as you allowed. Beside that: The numbers are right" in text
+
+
+def test_a_larger_batch_is_not_called_a_longer_step() -> None:
+    larger = replace(rung("batch-times=4", -0.6), numbers=None)
+    text = render(_with(FASTER, rungs=(larger,)))
+    assert text.startswith("verdict    A batch of the start takes 31.11 ms instead of 78.22 ms")
+    assert "A step takes" not in text
+
+
+def test_whole_commands_are_called_so() -> None:
+    text = render(_with(FASTER, whole=replace(trial(-0.6), timed=Timed.WHOLE_PROCESS)))
+    assert text.startswith("verdict    The whole command takes")
+
+
+def test_a_peak_that_is_too_much_is_shown_with_its_unit() -> None:
+    """As the search hands it on."""
+    large = Rejected(candidate=candidate("fused"), why=Rejection.MORE_MEMORY, text="2310000000")
+    assert "fused  peak memory 2.31 GB" in render(_with(NOTHING, rejected=(large,)))
+
+
+def test_a_lever_that_lost_against_another_shows_what_it_gains_alone() -> None:
+    beaten = Rejected(candidate=candidate("foreach"), why=Rejection.CONFLICT, trial=trial(-0.05), text="fused")
+    text = render(_with(NOTHING, rejected=(beaten,)))
+    assert "cannot be on together with fused; time -5.0 %" in text
+    assert "1 lever was tried" in text
 
 
 def test_a_lever_that_took_the_place_of_another_counts_once() -> None:
@@ -203,6 +238,19 @@ def test_what_to_type_next() -> None:
     text = render(FASTER)
     assert f"    redline run --with redline-tune/tuned.toml -- {COMMAND}\n" in text
     assert "    git apply redline-tune/tuned.diff\n" in text
+
+
+def test_what_the_patch_makes_and_what_is_left_to_paste() -> None:
+    text = render(FASTER)
+    assert "  to put fused, compile=blocks into your own files\n    git apply" in text
+    assert "  workers=2 has to be written by hand (train.py:31 calls DataLoader with **options); its page has" in text
+    assert "\n    redline explain workers\n" in text
+
+
+def test_a_line_before_the_command_is_shown_itself() -> None:
+    text = render(LESS_MEMORY)
+    assert "  malloc-keep goes before the command (it is set before Python starts)\n    MALLOC_TRIM_THRESH" in text
+    assert "git apply" not in text
 
 
 def test_folders_with_blanks_are_quoted() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from redline.report.compare.sentences import signed
 from redline.report.language import _
 from redline.report.tune.ladder import LadderRow, LadderRows
-from redline.report.tune.sentences import amount_text
+from redline.report.tune.sentences import amount_text, time_name
 from redline.report.tune.tables import row_name
 from redline.tuning.tune_result import Objective
 
@@ -46,7 +46,7 @@ def ladder_chart(rows: LadderRows, objective: Objective) -> LadderChart | None:
     if not rows.rungs or longest <= 0:
         return None
     by_memory = objective is Objective.MEMORY
-    time, memory = _("whole command") if rows.of_command else _("step"), _("peak memory")
+    time, memory = time_name(rows.timed), _("peak memory")
     known = any(_beside(row, objective) for row in rows.all)
     return LadderChart(
         bars=tuple(_bars(rows, objective, longest)),

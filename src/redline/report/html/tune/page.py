@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from redline.report.html.frame import frame, template
+from redline.report.html.prose import prose
 from redline.report.html.trial.pairs_chart import pairs_chart
 from redline.report.html.tune.ladder_chart import ladder_chart
 from redline.report.language import _, listed, sentences, spoken
 from redline.report.text_parts import clipped
 from redline.report.trial.sentences import everything, verdict_sentence
 from redline.report.tune.ladder import LadderRows, ladder_rows
-from redline.report.tune.next_steps import next_steps
+from redline.report.tune.next_steps import PastedLever, is_worth_keeping, next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences, why, with_reasons
 from redline.report.tune.sentences import (
     doubts,
@@ -46,6 +49,8 @@ def render(result: TuneResult) -> str:
         limiting=limiting_sentences(result),
         command=result.command,
         next_steps=list(next_steps(result)),
+        pasted=[(pasted_sentence(lever), _lines(lever), lever.is_line) for lever in pasted_levers(result)],
+        patch=result.diff.patch.expandtabs(4) if result.diff and is_worth_keeping(result) else "",
         ladder=ladder_chart(rows, result.objective),
         ladder_table=ladder_table(result, rows),
         rejected_table=rejected_table(result, whole_text=True),
@@ -63,6 +68,11 @@ def _script_texts() -> dict[str, str]:
 
 def _beside(result: TuneResult, rows: LadderRows) -> list[str]:
     return [memory_sentence(result, rows), numbers_extent(result), effort_sentence(result)]
+
+
+def _lines(lever: PastedLever) -> Markup | str:
+    """The prose of a page is ours; a line is what precedes the command, and may hold anything."""
+    return lever.lines if lever.is_line else prose(lever.lines)
 
 
 def _rung_details(rung: Rung) -> LeverDetails:
