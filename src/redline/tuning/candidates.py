@@ -11,8 +11,14 @@ BY_DEFAULT = (Numerics.BITWISE, Numerics.REASSOCIATION)
 _MOST_VALUES = 3
 _NEVER_ASKED = ("switch", "env:NAME")  # they have names that only a user knows
 _OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
+_OF_ACCELERATORS = (
+    "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
+)  # fmt: skip
 _OF_LOADERS = ("workers", "prefetch")
-_OF_DDP = ("bucket-mb", "bucket-view", "static-graph")
+_OF_RANKS = (
+    "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
+    "affinity",
+)  # fmt: skip
 _UNLIKELY = ("malloc-arenas",)  # alone, for time
 
 
@@ -22,6 +28,7 @@ class TunedJob:
 
     shares: Mapping[str, float]  # of the step that each finding can gain at most, by its code
     ranks: int = 1  # on this machine
+    has_accelerator: bool = False
     loader_share: float = 0.0  # of the step that the job waits for data
     cores: int = len(os.sched_getaffinity(0))
 
@@ -98,17 +105,21 @@ def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:
 
 
 def _is_of_interest(kind: LeverKind, facts: TunedJob, for_memory: bool) -> bool:
-    if kind.name in _NEVER_ASKED or kind.numerics is Numerics.SEMANTICS:
+    if kind.name in _NEVER_ASKED or kind.numerics is Numerics.SEMANTICS or not _is_possible(kind, facts):
         return False
     if kind.name in _OF_MEMORY or kind.name in _UNLIKELY:
         return for_memory
-    if for_memory and kind.name in _OF_LOADERS:
-        return False
-    if kind.name in _OF_DDP:
-        return facts.ranks > 1
     if kind.name in _OF_LOADERS:
-        return facts.loader_share > 0.0 or any(code in facts.shares for code in kind.findings)
+        waits = facts.loader_share > 0.0 or any(code in facts.shares for code in kind.findings)
+        return waits and not for_memory
     return True
+
+
+def _is_possible(kind: LeverKind, facts: TunedJob) -> bool:
+    """As far as that is known before."""
+    if kind.name in _OF_ACCELERATORS and not facts.has_accelerator:
+        return False
+    return kind.name not in _OF_RANKS or facts.ranks > 1
 
 
 def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:
@@ -121,9 +132,12 @@ def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:
         "bucket-mb": [5, 100],
         "malloc-arenas": [1],
         "gc-every": [100],
+        "fsdp-prefetch": [2],
     }
     if kind.name in ranges:
         return [str(value) for value in ranges[kind.name][:_MOST_VALUES]]
+    if kind.name == "sdpa" and not facts.has_accelerator:
+        return ["flash"]
     if kind.values and kind.values.islower():
         return kind.values.split("|")
     return [kind.default] if kind.default or not kind.values else []

@@ -24,6 +24,7 @@ class CapturedJob:
     traces: tuple[Path, ...]
     loader_share: float  # of its steps that it waits for data, before any is captured
     ranks: int
+    has_accelerator: bool
     wrote_elsewhere: tuple[str, ...]  # files outside of its folders
     places: tuple[Place, ...]  # in the user's own files, at which levers could be written
 
@@ -46,6 +47,7 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
             traces=tuple(sorted(folder.glob("window-*/*.json*"))),
             loader_share=_loader_share(job),
             ranks=max(len(job.ranks()), 1),
+            has_accelerator=bool(job.facts().get("accelerators")),
             wrote_elsewhere=_wrote_elsewhere(job),
             places=places_in(job.facts()),
         )

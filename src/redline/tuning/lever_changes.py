@@ -334,6 +334,11 @@ _PLANS: dict[str, Callable[[Lever, Sequence[Lever], SeenFiles], Changes]] = {
 }
 _UNWRITTEN = {
     "bf16-hook": "it is registered on the wrapped model, which may be made elsewhere",
+    "affinity": "each rank must know how many share its machine",
+    "capturable": "it is for steps that become CUDA graphs, which are made elsewhere",
+    "cuda-graphs": "the calls that are to be graphs must be chosen where they are made",
+    "non-blocking": "each copy must be known to be of pinned memory",
+    "offload": "it belongs around the forward pass, wherever that is called",
     "clip-foreach": "what clips may be a function of a library",
     "fsdp-keep": "it belongs where the model is sharded",
     "fsdp-prefetch": "it belongs where the model is sharded",

@@ -139,7 +139,12 @@ def _diagnosed(command: TrialCommand, folder: Path, options: TuneOptions) -> _Di
 
 def _candidates(before: _Diagnosed, consent: Consent) -> dict[Objective, list[LeverCandidate]]:
     shares = {finding.code: finding.alone_share for finding in before.findings.findings}
-    job = TunedJob(shares=shares, ranks=before.job.ranks, loader_share=before.job.loader_share)
+    job = TunedJob(
+        shares=shares,
+        ranks=before.job.ranks,
+        has_accelerator=before.job.has_accelerator,
+        loader_share=before.job.loader_share,
+    )
     return {objective: candidates_of(job, consent, for_memory=objective is Objective.MEMORY) for objective in Objective}
 
 
