@@ -306,7 +306,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 def tell(optimizer, *_):
-    print(f"{torch.get_num_threads()} threads, fused: {optimizer.param_groups[0].get('fused')}", flush=True)
+    line = f"{torch.get_num_threads()} threads, fused: {optimizer.param_groups[0].get('fused')}"
+    print(line + chr(10), end="", flush=True)  # in one piece: ranks share a pipe
 
 register_optimizer_step_post_hook(tell)
 """
