@@ -125,12 +125,13 @@ def run_trial(
     ranks: int = 1,
     environment: Mapping[str, str] | None = None,
     working_folder: Path | None = None,
+    python: str = sys.executable,
     **told: object,
 ) -> TrialEnd:
     """The script of this text, started as users start it, to its end or to its last step."""
     order = _Order(folder, script, levers, plan, ranks, told)
     known = {**os.environ, **_QUIET, "PYTHONPATH": str(ROOT / "src"), **(environment or {})}
-    alone = [sys.executable, str(order.script)]
+    alone = [python, str(order.script)]
     ended = subprocess.run(
         [*TORCHRUN, f"--nproc-per-node={ranks}", str(order.script)] if ranks > 1 else alone,
         cwd=working_folder or folder,

@@ -39,7 +39,10 @@ _MODULE_CALLS = (torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._c
 
 
 class JobPlaces:
-    """Made when torch has been imported. It changes nothing, and takes away after some steps what it can."""
+    """Made when torch has been imported. It changes nothing, and takes away after some steps what it can.
+
+    Its functions ask first whether they are being compiled: that is all that torch.compile sees of them.
+    """
 
     def __init__(
         self, context: ProcessContext, tell: Callable[[str, object], None], safely: Callable[[Callable[[], None]], None]
@@ -78,7 +81,7 @@ class JobPlaces:
             self._models.forget()
 
     def _note(self, act: Callable[[], None]) -> None:
-        if self._is_over or not self._context.is_here() or torch.compiler.is_compiling():
+        if self._is_over or not self._context.is_here():
             return
         try:  # noqa: SIM105 (`suppress` needs room as well)
             self._safely(act)
@@ -140,8 +143,9 @@ class JobPlaces:
         @wraps(plain)
         def __init__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             plain(module, *args, **kwargs)
-            frame = sys._getframe(1)
-            self._note(lambda: self._models.made(module, frame))
+            if not torch.compiler.is_compiling():
+                frame = sys._getframe(1)
+                self._note(lambda: self._models.made(module, frame))
 
         self._replace(torch.nn.Module, "__init__", plain, __init__)
 
@@ -152,9 +156,10 @@ class JobPlaces:
 
         @wraps(plain)
         def called(*args: Any, **kwargs: Any) -> Any:
-            frame = sys._getframe(1)
-            details = {"is_to_none": _is_to_none(args, kwargs)} if kind == ZERO_GRAD else {}
-            self._note(lambda: self._called(kind, called, frame, details))
+            if not torch.compiler.is_compiling():
+                frame = sys._getframe(1)
+                details = {"is_to_none": _is_to_none(args, kwargs)} if kind == ZERO_GRAD else {}
+                self._note(lambda: self._called(kind, called, frame, details))
             return plain(*args, **kwargs)
 
         self._replace(owner, name, plain, called)
@@ -167,10 +172,12 @@ class JobPlaces:
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         """The collector began or ended: by itself, or because the script asks for it."""
-        if phase == "stop" and info["generation"] == _ALL_GENERATIONS:
-            self._note(partial(self._asked_to_collect, sys._getframe(1)))
+        if phase == "stop" and info["generation"] == _ALL_GENERATIONS and not sys.is_finalizing():
+            self._note(partial(self._asked_to_collect, sys._getframe().f_back))
 
-    def _asked_to_collect(self, frame: FrameType) -> None:
+    def _asked_to_collect(self, frame: FrameType | None) -> None:
+        if frame is None:  # Python itself collects
+            return
         call = self._seen.site(frame).call if self._seen.files.is_own(frame.f_code) else None
         if call is not None and is_call_of(call, gc.collect, "collect", locals_of(frame), frame.f_globals):
             self._seen.add_call(COLLECTION, frame, gc.collect, "collect")
@@ -183,8 +190,9 @@ class JobPlaces:
     def _around(self, root: torch.nn.Module, call: Call) -> Call:
         def observed(*args: Any, **kwargs: Any) -> Any:
             output = call(*args, **kwargs)
-            frame = sys._getframe(1)
-            self._note(lambda: self._root_called(root, frame, output))
+            if not torch.compiler.is_compiling():
+                frame = sys._getframe(1)
+                self._note(lambda: self._root_called(root, frame, output))
             return output
 
         return observed

@@ -4,7 +4,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from redline.launch.places import Place, places_in
-from tests.trial_jobs import TrialEnd, TrialRunner
+from tests.trial_jobs import TrialEnd, TrialRunner, run_trial
 
 JOB = dedent(
     """
@@ -183,3 +183,8 @@ def test_no_tensor_of_a_step_is_kept_alive(jobs: TrialRunner, tmp_path: Path) ->
     ended = jobs.run(tmp_path, script, places=True)
     assert {place.kind for place in places_in(ended.facts[0])} >= {"optimizer", "root call", "gc.collect"}
     assert ended.output == f"{[False] * 5 + [True]}\n"
+
+
+def test_a_script_that_ends_before_its_first_step_says_what_it_would(tmp_path: Path) -> None:
+    ended = run_trial(tmp_path, "import torch\nloops = [torch.nn.Linear(1, 1)]\nloops.append(loops)", places=True)
+    assert (ended.exit_code, ended.output, ended.errors, ended.notes) == (0, "", "", [])
