@@ -18,6 +18,7 @@ from redline.tuning.trial_folder import Answer
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung
 
 _RESERVED = 0.15  # of the budget, for the trial of all that was kept
+_OF_MANY = ("switch",)  # kinds of which several can be on
 _TRIED_AGAIN = (Rejection.NO_GAIN, Rejection.SLOWER, Rejection.UNDECIDED)
 
 
@@ -149,7 +150,8 @@ class _Climb:
         """The rung that cannot be together with it: of the same kind with another value, or in conflict."""
         kind = candidate.lever.kind
         for kept in self._kept():
-            if kept.lever.kind.name == kind.name or kept.lever.kind.name in kind.conflicts:
+            is_other_value = kept.lever.kind.name == kind.name and kind.name not in _OF_MANY
+            if is_other_value or kept.lever.kind.name in kind.conflicts:
                 return kept
         return None
 
