@@ -40,10 +40,15 @@ class LeverCandidate:
     lever: Lever
     finding: str = ""  # that suggests it; "" where it is tried as it costs little
     share: float = 0.0  # of the step that it can gain at most, as far as a finding says
+    is_asked_for: bool = False  # by the user
 
     @property
     def name(self) -> str:
         return str(self.lever)
+
+    @property
+    def is_suggested(self) -> bool:
+        return self.is_asked_for or self.share > 0
 
     @property
     def is_switchable(self) -> bool:
@@ -80,7 +85,8 @@ class Consent:
 
 def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False) -> list[LeverCandidate]:
     """The most promising first; the same for the same facts."""
-    asked = [LeverCandidate(lever=parse_lever(text), finding="") for text in (*consent.tried, *consent.semantics)]
+    named = (*consent.tried, *consent.semantics)
+    asked = [LeverCandidate(lever=parse_lever(text), is_asked_for=True) for text in named]
     known = {candidate.name for candidate in asked}
     found = [
         candidate

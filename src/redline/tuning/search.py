@@ -91,14 +91,17 @@ class _Climb:
         return [one for one in candidates if self.consent.allows(one.lever) and one.name not in kept]
 
     def less_time(self, candidates: Sequence[LeverCandidate]) -> None:
+        """Levers of whole processes that nothing suggests come last: each takes minutes."""
         switchable = [candidate for candidate in candidates if candidate.is_switchable]
         others = [candidate for candidate in candidates if not candidate.is_switchable]
         self._race(switchable)
-        for candidate in others:
-            self._try(candidate)
-        again = [one for one in switchable if one.name in self.rejected and self._may_gain_now(one)]
-        if again:
-            self._race(again)
+        for group in (
+            [candidate for candidate in others if candidate.is_suggested],
+            [candidate for candidate in others if not candidate.is_suggested],
+        ):
+            for candidate in group:
+                self._try(candidate)
+            self._race([one for one in switchable if one.name in self.rejected and self._may_gain_now(one)])
 
     def _may_gain_now(self, candidate: LeverCandidate) -> bool:
         """It was tried on other rungs than there are now."""
@@ -107,6 +110,8 @@ class _Climb:
 
     def _race(self, candidates: Sequence[LeverCandidate]) -> None:
         """All on the same rungs first; then those that won, the best first, each on top of those before."""
+        if not candidates:
+            return
         stack = self.stack
         results = self.measure.race(stack, [candidate.name for candidate in candidates])
         winners: list[tuple[float, LeverCandidate]] = []
