@@ -65,14 +65,14 @@ class TrialPairs:
         known = decision.estimate
         return known.pairs >= LEAST_PAIRS and known.low > -self._options.negligible
 
-    def result(self, own_cpu_s: float = 0.0, **known: Any) -> TrialResult:
-        """With the CPU time of our own: what else the machine did was done by others."""
+    def result(self, own_cpu_s: float | None, **known: Any) -> TrialResult:
+        """With the CPU time of our own, where it is known: what else the machine did was done by others."""
         return TrialResult(
             stopped=self.stopped or Stopped.PAIRS_SPENT,
             decision=decided(self.pairs, self._options.negligible),
             pairs=tuple(self.pairs),
             wall_s=time.perf_counter() - self._started_s,
-            others_share=self._load.of_others(own_cpu_s),
+            others_share=None if own_cpu_s is None else self._load.of_others(own_cpu_s),
             seed=self._options.seed,
             negligible=self._options.negligible,
             **known,

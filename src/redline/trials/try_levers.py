@@ -89,7 +89,7 @@ class _LeverTrial:
     def result(self) -> TrialResult:
         command = self._command
         return self.pairs.result(
-            self.jobs.cpu_s,
+            self.jobs.cpu_s or None,  # what it used is known once its process has ended
             before=str(command),
             after=f"{command} {'and' if command.kept else 'with'} {self.lever}",
             timed=Timed.STEP_IN_BLOCKS,

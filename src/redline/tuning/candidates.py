@@ -14,6 +14,7 @@ _OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
 _OF_ACCELERATORS = (
     "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
 )  # fmt: skip
+_OF_COMPILER = ("compile", "cuda-graphs")
 _OF_LOADERS = ("workers", "prefetch")
 _OF_RANKS = (
     "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
@@ -93,7 +94,8 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
         for candidate in _all(facts, for_memory)
         if candidate.name not in known and candidate.lever.kind.name not in consent.never
     ]
-    return [*asked, *sorted(found, key=lambda candidate: -candidate.share)]
+    # What the compiler leaves in a process slows its garbage collections: others are tried before it.
+    return [*asked, *sorted(found, key=lambda one: (one.lever.kind.name in _OF_COMPILER, -one.share))]
 
 
 def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:

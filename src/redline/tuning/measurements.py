@@ -42,6 +42,10 @@ class BudgetSpentError(Exception):
     """There is no time left for another trial; the search goes on without it."""
 
 
+class _RaceOverError(Exception):
+    """The levers that follow are not tried now."""
+
+
 def work_of(levers: Sequence[str]) -> int:
     """How many batches of the start a step with these levers takes."""
     known = [parse_lever(lever) for lever in levers if lever]
@@ -77,24 +81,39 @@ class TrialMeasurements:
         """Memory of the job with these levers; one process."""
         return self._peak(Question(asked=Asked.PEAK, kept=stack))
 
-    def race(self, kept: tuple[str, ...], levers: Sequence[str]) -> dict[str, TrialResult]:
+    def race(
+        self, kept: tuple[str, ...], levers: Sequence[str], is_enough: Callable[[TrialResult], bool] = lambda _: False
+    ) -> dict[str, TrialResult]:
         """Each of these levers, all of which can be switched, on top of those that are kept, in one process.
 
-        Levers for which there was no time are missing.
+        Levers for which there was no time are missing, and those after one that was enough.
         """
         questions = {lever: Question(asked=Asked.TIME, kept=kept, levers=(lever,)) for lever in levers}
-        new = [lever for lever in levers if self._folder.known(questions[lever]) is None]
+        results: dict[str, TrialResult] = {}
+        for lever, question in questions.items():
+            known = self._folder.known(question)
+            if known is not None and known.trial is not None:
+                results[lever] = known.trial
+                if is_enough(known.trial):
+                    return results
+        new = [lever for lever in levers if lever not in results]
         if new and self._left_s() > 0:
-            self._race(kept, new, questions)
+            self._race(kept, new, questions, is_enough)
         answers = {lever: self._folder.known(question) for lever, question in questions.items()}
         return {lever: answer.trial for lever, answer in answers.items() if answer and answer.trial}
 
-    def _race(self, kept: tuple[str, ...], levers: Sequence[str], questions: dict[str, Question]) -> None:
+    def _race(
+        self,
+        kept: tuple[str, ...],
+        levers: Sequence[str],
+        questions: dict[str, Question],
+        is_enough: Callable[[TrialResult], bool],
+    ) -> None:
         def told(lever: str, result: TrialResult) -> None:
             known = result if result.stopped is not Stopped.TOO_SHORT else self._in_processes(kept, (lever,))
             self._folder.keep(questions[lever], Answer(trial=known))
-            if self._left_s() <= 0:
-                raise BudgetSpentError("no time is left")
+            if self._left_s() <= 0 or is_enough(known):
+                raise _RaceOverError
             following = levers[levers.index(lever) + 1 :]
             if following:
                 self._asked(questions[following[0]])
@@ -102,7 +121,7 @@ class TrialMeasurements:
         self._asked(questions[levers[0]])
         try:
             try_levers(replace(self._command, kept=kept, levers=tuple(levers)), self._trial_options(), told)
-        except BudgetSpentError:
+        except _RaceOverError:
             return
 
     def timed(self, kept: tuple[str, ...], lever: str, replaced: str = "") -> TrialResult:

@@ -18,6 +18,7 @@ from redline.tuning.trial_folder import Answer
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung
 
 _RESERVED = 0.15  # of the budget, for the trial of all that was kept
+_MUCH = 0.2  # of the step
 _OF_MANY = ("switch",)  # kinds of which several can be on
 _TRIED_AGAIN = (Rejection.NO_GAIN, Rejection.SLOWER, Rejection.UNDECIDED)
 
@@ -68,7 +69,7 @@ class _Climb:
     told: Told
     rungs: list[Rung] = field(default_factory=list)
     rejected: dict[str, Rejected] = field(default_factory=dict)
-    alone: dict[str, TrialResult] = field(default_factory=dict)
+    raced: dict[str, tuple[tuple[str, ...], TrialResult]] = field(default_factory=dict)  # with the rungs it was on
 
     @property
     def stack(self) -> tuple[str, ...]:
@@ -109,33 +110,49 @@ class _Climb:
         return known.why in _TRIED_AGAIN and known.kept != self.stack
 
     def _race(self, candidates: Sequence[LeverCandidate]) -> None:
-        """All on the same rungs first; then those that won, the best first, each on top of those before."""
-        if not candidates:
-            return
-        stack = self.stack
-        results = self.measure.race(stack, [candidate.name for candidate in candidates])
-        winners: list[tuple[float, LeverCandidate]] = []
+        """All on the same rungs first; then those that won, the best first, each on top of those before.
+
+        A lever that gains much is a rung at once: what the others gain shows better in a step that is shorter.
+        """
+        waiting, winners = list(candidates), []
+        while waiting:
+            results = self.measure.race(self.stack, [one.name for one in waiting], _gains_much)
+            winners += self._decided(waiting, results)
+            waiting = [one for one in waiting if one.name not in results]
+            much = [one for change, one in winners if change <= -_MUCH]
+            for candidate in much:
+                self._try(candidate)
+            winners = [known for known in winners if known[1] not in much]
+            if not much:
+                break
+        for candidate in waiting:
+            self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=self.stack))
+        for _, candidate in sorted(winners, key=lambda one: one[0]):
+            self._try(candidate)
+
+    def _decided(
+        self, candidates: Sequence[LeverCandidate], results: Mapping[str, TrialResult]
+    ) -> list[tuple[float, LeverCandidate]]:
+        """Those that won, with what they change; the others are rejected."""
+        winners = []
         for candidate in candidates:
             trial = results.get(candidate.name)
             if trial is None:
-                self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
                 continue
-            if not stack:
-                self.alone[candidate.name] = trial
+            self.raced[candidate.name] = self.stack, trial
             why = _why_not(trial)
-            if why is None and trial.decision is not None:
+            if why is not None:
+                self.reject(Rejected(candidate=candidate, why=why, kept=self.stack, trial=trial))
+            elif trial.decision is not None:
                 winners.append((trial.decision.estimate.change, candidate))
-            elif why is not None:
-                self.reject(Rejected(candidate=candidate, why=why, kept=stack, trial=trial))
-        for _, candidate in sorted(winners, key=lambda one: one[0]):
-            self._try(candidate)
+        return winners
 
     def _try(self, candidate: LeverCandidate) -> None:
         """Time, then numbers, then memory."""
         stack, rival = self.stack, self._rival(candidate)
         try:
             if rival is not None and self._is_beaten(candidate, rival):
-                beaten = self.alone[candidate.name]
+                beaten = self.raced[candidate.name][1]
                 rejected = Rejected(
                     candidate=candidate, why=Rejection.CONFLICT, kept=stack, trial=beaten, text=rival.name
                 )
@@ -161,11 +178,12 @@ class _Climb:
         return None
 
     def _is_beaten(self, candidate: LeverCandidate, rival: LeverCandidate) -> bool:
-        """For certain, by what both gain alone."""
-        mine, others = self.alone.get(candidate.name), self.alone.get(rival.name)
-        if mine is None or others is None or mine.decision is None or others.decision is None:
+        """By what both gain on the same rungs, as far as blocks tell: processes would tell less."""
+        nothing = (), None
+        (my_rungs, mine), (other_rungs, other) = (self.raced.get(one.name, nothing) for one in (candidate, rival))
+        if mine is None or other is None or mine.decision is None or other.decision is None:
             return False
-        return others.decision.estimate.high < mine.decision.estimate.low
+        return my_rungs == other_rungs and other.decision.estimate.change <= mine.decision.estimate.change
 
     def _prove(
         self, candidate: LeverCandidate, trial: TrialResult | None, replaced: str, memory: MemoryTrial | None = None
@@ -202,11 +220,16 @@ class _Climb:
             numbers=numbers,
             peak_bytes=peak_bytes,
             replaced=replaced,
-            alone=self.alone.get(candidate.name) if self.rungs else None,
+            alone=self._alone(candidate),
             memory=memory,
         )
         self.rungs.append(rung)
         self.told(rung)
+
+    def _alone(self, candidate: LeverCandidate) -> TrialResult | None:
+        """What it changed without any rung; None where it is the first, or was not tried so."""
+        rungs, trial = self.raced.get(candidate.name, ((), None))
+        return trial if self.rungs and not rungs else None
 
     def _peak_before(self) -> int:
         return self.rungs[-1].peak_bytes if self.rungs else self.measure.start().peak_bytes
@@ -265,6 +288,10 @@ class _Climb:
                 self._prove(candidate, None, "", memory=known)
         except BudgetSpentError:
             self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
+
+
+def _gains_much(trial: TrialResult) -> bool:
+    return _why_not(trial) is None and trial.decision is not None and trial.decision.estimate.change <= -_MUCH
 
 
 def _why_not(trial: TrialResult) -> Rejection | None:

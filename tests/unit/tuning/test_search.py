@@ -1,5 +1,6 @@
 """The search for levers: what is kept, in which order, and why the rest is not; by a job whose gains are known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -70,8 +71,16 @@ class KnownJob:
             )
         return trial(self.together.get(frozenset((*kept, lever)), self.gains[lever]))
 
-    def race(self, kept: tuple[str, ...], levers: list[str]) -> dict[str, TrialResult]:
-        return {lever: self._of(kept, lever) for lever in levers if lever not in self.late}
+    def race(
+        self, kept: tuple[str, ...], levers: list[str], is_enough: Callable[[TrialResult], bool]
+    ) -> dict[str, TrialResult]:
+        results = {}
+        for lever in levers:
+            if lever not in self.late:
+                results[lever] = self._of(kept, lever)
+                if is_enough(results[lever]):
+                    break
+        return results
 
     def timed(self, kept: tuple[str, ...], lever: str, replaced: str = "") -> TrialResult:
         if lever in self.late:
@@ -119,6 +128,12 @@ def test_the_best_lever_is_the_first_rung_and_others_are_tried_on_top_of_it() ->
     assert ladder.levers == ("gc-freeze", "fused", "workers=2")
     assert ladder.whole is not None
     assert ("gc-freeze", "fused", "workers=2") in job.asked
+
+
+def test_what_gains_much_is_kept_before_the_others_are_tried_on_the_shorter_step() -> None:
+    job = KnownJob({"gc-freeze": -0.5, "fused": 0.0}, together={frozenset(("gc-freeze", "fused")): -0.1})
+    assert climbed(job, "gc-freeze", "fused").levers == ("gc-freeze", "fused")
+    assert ("fused",) not in job.asked
 
 
 def test_a_lever_is_dropped_only_where_no_gain_is_possible_and_says_so() -> None:
