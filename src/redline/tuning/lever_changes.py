@@ -225,11 +225,21 @@ def _model(files: SeenFiles) -> list[Place]:
 def _compile(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:
     def lines(source: SourceText, place: Place, model: str, statement: ast.stmt) -> list[str]:
         if lever.value == "root" or not place.details["blocks"]:
-            return [f"{model}.compile()"]
+            return [_compiled(model, place.details["is_of_torch"])]
         block = edits.unused_name(source, statement, "block", "model_block", "block_to_compile")
-        return [*_each_block(place, model, block), f"\t{block}.compile()"]
+        return [*_each_block(place, model, block), f"\t{_compiled(block, place.details['blocks_are_of_torch'])}"]
 
-    return _after_model(files, lines, edits.COMPILED)
+    changes = _after_model(files, lines, edits.COMPILED)
+    for place in _model(files):
+        if place.details["is_of_torch"] or place.details["blocks_are_of_torch"]:
+            source = files.source(place)
+            changes += _in(source, edits.imported(source, "torch"))
+    return changes
+
+
+def _compiled(name: str, is_of_torch: bool) -> str:
+    """`compile()` of a module of torch itself has no effect: the compiler passes over its code."""
+    return f"{name}.forward = torch.compile({name}.forward)" if is_of_torch else f"{name}.compile()"
 
 
 def _checkpoint(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:

@@ -25,9 +25,10 @@ while True:
         y = model(x)
         optimizer.zero_grad(set_to_none=False)
 """
+OWN_MODEL = {"is_of_torch": False, "blocks_are_of_torch": False}
 _KINDS_OF_PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "DataLoader": (LOADER, {"is_iterable": False, "workers": 0, "has_batch_sampler": False}),
-    "Net": (MODEL, {"target": "model", "blocks": [], "is_sharded": False}),
+    "Net": (MODEL, {"target": "model", "blocks": [], "is_sharded": False, **OWN_MODEL}),
     "torch.optim.SGD": (OPTIMIZER, {"is_on": [], "flags": ["fused", "foreach"]}),
     "model": (ROOT_CALL, {"device": "cpu", "output": "torch.float32", "is_cast": False}),
     "optimizer.zero_grad": (ZERO_GRAD, {"is_to_none": False}),
@@ -217,7 +218,16 @@ def test_larger_batches(tmp_path: Path, before: str, after: str) -> None:
 def test_blocks_of_several_lists_are_compiled(tmp_path: Path) -> None:
     places = _places(tmp_path / "job.py", SCRIPT_TEXT.replace("model = Net()", "block = 1\nmodel = Net()"))
     blocks = [{"list": ".layers", "items": []}, {"list": "[1]", "items": ["[1][0]", "[1][2]"]}]
-    details = {"target": "model", "blocks": blocks, "is_sharded": False}
+    details = {"target": "model", "blocks": blocks, "is_sharded": False, **OWN_MODEL}
     places = [replace(place, details=details) if place.kind == MODEL else place for place in places]
     patch = _diff(tmp_path, places, "compile").patch
     assert "+for model_block in (*model.layers, model[1][0], model[1][2]):\n+    model_block.compile()\n" in patch
+
+
+def test_blocks_of_torch_itself_are_compiled_by_their_forward(tmp_path: Path) -> None:
+    places = _places(tmp_path / "job.py")
+    details = {"target": "model", "blocks": [{"list": ".layers", "items": []}], "is_sharded": False}
+    of_torch = {**details, "is_of_torch": False, "blocks_are_of_torch": True}
+    places = [replace(place, details=of_torch) if place.kind == MODEL else place for place in places]
+    patch = _diff(tmp_path, places, "compile").patch
+    assert "+for block in model.layers:\n+    block.forward = torch.compile(block.forward)\n" in patch

@@ -78,6 +78,7 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers, *, while_same_inp
     tensors: dict[TensorKey, TensorDifference] = {}
     skipped: list[SkippedTensor] = []
     only_reference: list[TensorKey] = []
+    seen_inside = _seen_inside(candidate)
     for key, copies in reference.tensors.items():
         others = candidate.tensors.get(key)
         if key.kind == INPUT:
@@ -86,6 +87,8 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers, *, while_same_inp
             skipped.append(SkippedTensor(key=key, why=OTHER_INPUT))
         elif others is None and names_match and _must_be_there(key, copies[0], reference):
             tensors[key] = TensorDifference(error=inf, norm=_norm(copies[0]), reason="missing")
+        elif others is None and names_match and _is_left_out(key, copies[0], reference, seen_inside):
+            tensors[key] = TensorDifference(error=inf, norm=_norm(copies[0]), reason="left out")
         elif others is None:
             only_reference.append(key)
         elif splits_batch and (key.kind == ACTIVATION or _is_of_buffer(key, reference)):
@@ -123,6 +126,24 @@ def _must_be_there(key: TensorKey, tensor: TensorSketch, reference: RunNumbers) 
     """Whether it is of a parameter that is trained. A gradient of zeros may as well be none at all."""
     is_trained = key._replace(kind=GRADIENT) in reference.tensors
     return key.kind in _OF_PARAMETERS and is_trained and not (key.kind == GRADIENT and not _norm(tensor))
+
+
+def _seen_inside(run: RunNumbers) -> frozenset[str]:
+    """Modules that were seen to call others: what is compiled is seen from outside only."""
+    names = (key.name for key in run.tensors if key.kind == ACTIVATION and key.name)
+    return frozenset(
+        ".".join(parts[:depth]) for name in names for parts in [name.split(".")] for depth in range(len(parts))
+    )
+
+
+def _is_left_out(key: TensorKey, tensor: TensorSketch, reference: RunNumbers, seen_inside: frozenset[str]) -> bool:
+    """A dropout that is nowhere in the candidate, though it would have been seen where it should be."""
+    if key.kind != DROPOUT or not _norm(tensor):
+        return False
+    calls_others = any(
+        other.kind == ACTIVATION and other.name.startswith(f"{key.name}.") for other in reference.tensors
+    )
+    return (key.name if calls_others else key.name.rpartition(".")[0]) in seen_inside
 
 
 def _names_match(reference: RunNumbers, candidate: RunNumbers) -> bool:

@@ -248,3 +248,22 @@ def test_outputs_of_another_shape_are_skipped(floors: NumberFloors) -> None:
     result = judged({**REFERENCE, name: np.ones(7)}, floors)
     assert result.holds
     assert [(skipped.key, skipped.why) for skipped in result.skipped] == [(name, "its shapes differ: [80] and [7]")]
+
+
+@pytest.mark.parametrize("dropout", ["a.dropout", "a", "dropout", ""])
+def test_a_dropout_that_is_left_out_is_seen_unless_the_compiler_hides_it(dropout: str) -> None:
+    inside = {key("activation", name): np.ones(8) for name in ("a.norm", "b.norm")}
+    reference = run({**REFERENCE, **inside, key("dropout", dropout): np.array([0.1])})
+    floors = floors_of(reference, [reference] * 3, Numerics.REASSOCIATION)
+    left_out = judge(reference, run({**REFERENCE, **inside}), floors)
+    assert left_out.first is not None
+    assert left_out.first.key == key("dropout", dropout)
+    compiled = {name: values for name, values in REFERENCE.items() if name.kind != "activation" or not name.name}
+    assert judge(reference, run(compiled), floors).holds
+
+
+def test_a_dropout_of_nothing_may_be_left_out() -> None:
+    inside = {key("activation", "a.norm"): np.ones(8)}
+    reference = run({**REFERENCE, **inside, key("dropout", "a.dropout"): np.array([0.0])})
+    floors = floors_of(reference, [reference] * 3, Numerics.REASSOCIATION)
+    assert judge(reference, run({**REFERENCE, **inside}), floors).holds

@@ -86,9 +86,12 @@ class ModelPlaces:
         if known is None or known.alive() is not model or not known.callers:
             return
         site, target, why_not = self._chosen(known, model, frame)
+        lists = block_lists(model)
         details = {
             "target": target,  # "" where the statement returns it
-            "blocks": [_told(model, found) for found in block_lists(model)[:_MOST_LISTS]],
+            "blocks": [_told(model, found) for found in lists[:_MOST_LISTS]],
+            "is_of_torch": _is_of_torch(model),
+            "blocks_are_of_torch": any(_is_of_torch(block) for found in lists for block in found.blocks),
             "is_sharded": any(hasattr(parameter, "device_mesh") for parameter in torch.nn.Module.parameters(model)),
         }
         name = type(model).__name__
@@ -122,6 +125,11 @@ class ModelPlaces:
     def _why_not(self, known: _Made, caller: _Caller) -> str:
         times = self._counts.get((known.kind, caller.code, caller.instruction), 1)
         return f"{times} of {known.kind.__name__} are made there" if times > 1 else ""
+
+
+def _is_of_torch(module: torch.nn.Module) -> bool:
+    """Such as Sequential: its `compile()` has no effect, as the compiler passes over what is torch's own."""
+    return type(module).forward.__module__.startswith("torch.nn.")
 
 
 def _constructed(frame: FrameType) -> torch.nn.Module | None:
