@@ -50,6 +50,17 @@ def asked_line(question: Question) -> str:
     return texts[question.asked]
 
 
+def _gains(rung: Rung) -> Iterator[str]:
+    if time := measured(rung.trial):
+        yield _("{change} less time (95 %: {interval})").format(
+            change=percent(-time.change), interval=gain_interval(time)
+        )
+    if memory := measured_memory(rung.memory):
+        yield _("{change} less memory (all runs: {interval})").format(
+            change=percent(-memory.change), interval=gain_interval(memory)
+        )
+
+
 def told_line(outcome: Rung | Rejected) -> str:
     """What was decided; "" for what a user need not hear while the search goes on."""
     if isinstance(outcome, Rejected):
@@ -57,7 +68,6 @@ def told_line(outcome: Rung | Rejected) -> str:
             return ""
         said = clauses(filter(None, (why(outcome.why), evidence(outcome))))
         return _("not {lever}: {said}").format(lever=outcome.candidate.name, said=said)
-    change = measured_memory(outcome.memory) or measured(outcome.trial)
-    parts = [gain_interval(change)] if change else []
+    parts = list(_gains(outcome))
     parts += [numbers_sentence(outcome.numbers).rstrip(".")] if outcome.numbers else []
     return _("kept {lever}: {said}").format(lever=outcome.candidate.name, said=clauses(parts))
