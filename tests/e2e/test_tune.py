@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redline.launch.outside.guardian import VARIABLE
+from redline.trials.trial_record import read_trial
 from tests.running import PROGRAMS, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -93,12 +94,16 @@ def test_what_is_wrong_or_broken_is_named_with_what_shows_it(result: dict[str, A
     assert why["fused"][0] == "nothing changed"
 
 
-def test_nothing_is_measured_again_and_no_other_file_is_left(searched: Path, result: dict[str, Any]) -> None:
+def test_only_what_is_not_known_is_measured_and_no_other_file_is_left(searched: Path, result: dict[str, Any]) -> None:
     assert {path.name for path in searched.iterdir() if not path.name.startswith("output-")} == {"of", "out.json"}
+    (last,) = (searched / "of" / "trials").glob("*-whole-*.json")
+    last.unlink()  # as if it had been ended before
     before = {path: path.read_bytes() for path in (searched / "of" / "trials").iterdir()}
     code, said = tune(searched, *TRIED, "--json")
     assert code == 0, said
-    assert {path: path.read_bytes() for path in (searched / "of" / "trials").iterdir()} == before
+    after = {path: path.read_bytes() for path in (searched / "of" / "trials").iterdir()}
+    assert after.keys() - before.keys() == {last}
+    assert {path: after[path] for path in before} == before
     assert '"levers": [ "switch=right" ]' in said
 
 
@@ -117,17 +122,13 @@ def test_trials_are_shown_by_compare(searched: Path) -> None:
             assert "Faster: " in job.output
 
 
-def test_a_search_that_is_killed_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
+def test_a_search_that_is_killed_leaves_no_process_and_what_it_knew(tmp_path: Path) -> None:
     with started(tmp_path, *words(tmp_path, "--try", "switch=right", "--steps", "16"), "--", TUNABLE) as job:
         _wait_for(lambda: (tmp_path / "of" / "trials").is_dir() and any((tmp_path / "of" / "trials").iterdir()))
         job.process.send_signal(signal.SIGKILL)
         job.process.wait()
     _wait_for(lambda: not list(_marked(f"{job.process.pid}-")))
-    known = {path: path.read_bytes() for path in (tmp_path / "of" / "trials").iterdir()}
-    code, said = tune(tmp_path, "--try", "switch=right", "--steps", "16")
-    assert code == 0, said
-    assert "with 1 lever" in said
-    assert {path: path.read_bytes() for path in known} == known
+    assert read_trial(tmp_path / "of" / "trials" / "001-start.json") == (None, None)
 
 
 def test_a_script_that_writes_to_the_users_files_is_not_run_again(tmp_path: Path) -> None:

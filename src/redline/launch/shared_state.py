@@ -46,8 +46,6 @@ TIMED_NS = 2  # when a window of fixed duration begins on every rank, as no step
 LAST_STEP, FIRST_BLOCK, BLOCK_STEPS, BLOCK_TURNS = 3, 4, 5, 6
 # Where levers are tried one after the other: the number of the one on trial, and the step with which that began.
 LEVER_NUMBER, LEVER_FROM = 7, 8
-# Where two jobs take turns: the step with whose end this one waits until it is told a later one; 0 for never.
-PAUSE_AFTER = 9
 
 # Words of a rank.
 PID, STEPS, LAST_NS, PHASE, LOADER_NS, BATCHES, FILLED, STRIDE, STARTED_NS, KIND = range(10)

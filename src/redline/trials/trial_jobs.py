@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import NoReturn
 
 from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
@@ -28,7 +27,6 @@ class ProcessRun:
     ranks: int
     peak_bytes: int  # of the rank that had most
     levers: tuple[LeverOutcome, ...]
-    has_accelerator: bool = False  # it computes on one
     left_processes: int = 0  # that outlived it
 
     def seconds(self, has_steps: bool) -> float:
@@ -58,7 +56,7 @@ class TrialJobs:
             if job.steps() != known:
                 known, since_s = job.steps(), time.perf_counter()
             if time.perf_counter() - since_s > self._options.stall_s:
-                raise_hanging(job, self._options)
+                raise InputError(f"{job.command}: it hangs: it took no step for {self._options.stall_s:g} s")
             return goes_on()
 
         ended = job.wait(gets_on, until_s)
@@ -73,26 +71,16 @@ class TrialJobs:
             ended = self.wait(job, lambda: True, until_s)
             if ended is None:
                 return None
-            raise_if_failed(job, ended, before_it_writes(job.steps()))
-            run = process_run(job, ended, _step_s(job))
+            raise_if_failed(job, ended, _before_it_writes(job.steps()))
+            run = ProcessRun(
+                ended=ended,
+                step_s=_step_s(job),
+                ranks=max(len(job.ranks()), 1),
+                peak_bytes=max((slot.words[PEAK_BYTES] for slot in job.ranks()), default=0),
+                levers=outcomes(job),
+            )
         raise_if_left_behind(job, self._options)
         return replace(run, left_processes=job.left_processes)
-
-
-def process_run(job: TrialJob, ended: Finished, step_s: float | None) -> ProcessRun:
-    """What a job that is over has told."""
-    return ProcessRun(
-        ended=ended,
-        step_s=step_s,
-        ranks=max(len(job.ranks()), 1),
-        peak_bytes=max((slot.words[PEAK_BYTES] for slot in job.ranks()), default=0),
-        levers=outcomes(job),
-        has_accelerator=bool(job.facts().get("accelerators")),
-    )
-
-
-def raise_hanging(job: TrialJob, options: TrialOptions) -> NoReturn:
-    raise InputError(f"{job.command.with_levers}: it hangs: it took no step for {options.stall_s:g} s")
 
 
 def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
@@ -124,7 +112,7 @@ def _told(job: TrialJob, name: str, levers: tuple[str, ...]) -> tuple[LeverOutco
     )
 
 
-def before_it_writes(steps: int) -> str:
+def _before_it_writes(steps: int) -> str:
     """What to do about a file that a process would write after so many steps: it may end before, if enough count."""
     is_enough = steps >= WARM_UP + _LEAST_STEPS
     return f"let it write nothing, end it before (`steps={steps}`)" if is_enough else "let it write nothing"

@@ -5,22 +5,15 @@ from random import Random
 
 from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
-from redline.launch.process import available_bytes
-from redline.trials.process_couple import EndedEarlyError, run_couple
 from redline.trials.trial_jobs import WARM_UP, ProcessRun, TrialJobs
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs, decided
 from redline.trials.trial_result import Stopped, Timed, TimedPair, TrialResult, changed_nothing
-
-_MARGIN = 1.5  # of memory, for what peaks of ranks do not have: workers, and others on the machine
 
 
 def try_commands(
     before: TrialCommand, after: TrialCommand, options: TrialOptions, tell: Tell = lambda decision: None
 ) -> TrialResult:
-    """Run whole processes of both in pairs, in random order; one of each first, so that caches are warm.
-
-    Those of a pair take turns where the machine has room for both at once; else one follows the other.
-    """
+    """Run whole processes of both in pairs, in random order; one of each first, so that caches are warm."""
     trial = TrialPairs(options, tell)
     jobs = TrialJobs(options)
     order = Random(options.seed)
@@ -33,24 +26,11 @@ def try_commands(
     outcomes = runs[1].levers
     if changed_nothing(outcomes):
         trial.stopped = Stopped.NOTHING_CHANGED
-    takes_turns = has_steps and _is_room_for_both(runs)
     while not trial.stopped:
-        drawn = order.sample((0, 1), 2)
-        try:
-            pair = (
-                run_couple(jobs, commands, drawn, options, trial.until_s)
-                if takes_turns
-                else _both(jobs, commands, drawn, trial)
-            )
-        except EndedEarlyError:
-            takes_turns = False
-            continue
-        if not pair:
-            trial.stopped = Stopped.TIME_SPENT
+        runs = _both(jobs, commands, order.sample((0, 1), 2), trial) or runs
+        if trial.stopped:
             break
-        runs = pair
-        if not takes_turns:  # of two at once nobody knows which has used what
-            cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
+        cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
         trial.add(TimedPair(before_s=runs[0].seconds(has_steps), after_s=runs[1].seconds(has_steps)))
     return trial.result(
         jobs.cpu_s,
@@ -66,12 +46,6 @@ def try_commands(
         before_peak_bytes=runs[0].peak_bytes,
         after_peak_bytes=runs[1].peak_bytes,
     )
-
-
-def _is_room_for_both(runs: Sequence[ProcessRun]) -> bool:
-    """In memory. That of an accelerator is not shared: a job has it for itself."""
-    needed_bytes = sum(run.ranks * run.peak_bytes for run in runs)
-    return not any(run.has_accelerator for run in runs) and available_bytes() > _MARGIN * needed_bytes
 
 
 def _both(

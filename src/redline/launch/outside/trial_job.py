@@ -24,7 +24,7 @@ from redline.launch.outside.scratch_folder import guarded_folders, make_scratch
 from redline.launch.outside.supervise import facts_of, make_shared_state
 from redline.launch.outside.trial_command import TrialCommand
 from redline.launch.settings import Settings, environment_for
-from redline.launch.shared_state import LAST_STEP, PAUSE_AFTER, PID, RANK, STEPS, ProcessSlot, SharedState
+from redline.launch.shared_state import LAST_STEP, PID, RANK, STEPS, ProcessSlot, SharedState
 
 _TICK_S = 0.02
 _GRACE_S = 5.0  # that a job gets to end after SIGTERM
@@ -54,10 +54,8 @@ class TrialJob:
         shared: SharedState | None,
         log: IO[bytes],
         started_s: float,
-        mark: str,
     ) -> None:
         self.command = command
-        self._mark = mark
         self.shared = shared  # None where it is not watched
         self.ended: Finished | None = None
         self.left_processes = 0  # that outlived it, known once it is over; they were ended then
@@ -86,21 +84,6 @@ class TrialJob:
         """Every rank ends with the end of this step."""
         if self.shared is not None:
             self.shared.job_words[LAST_STEP] = step
-
-    def pause_after(self, step: int) -> None:
-        """Every rank waits with the end of this step until it is told a later one."""
-        if self.shared is not None:
-            self.shared.job_words[PAUSE_AFTER] = step
-
-    def signal_all(self, number: signal.Signals) -> None:
-        """To all its processes, also those that it has started itself."""
-        for pid in processes_of(self._mark):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
 
     def ranks(self) -> list[ProcessSlot]:
         """Those that have begun, in order."""
@@ -156,11 +139,10 @@ def start_trial(command: TrialCommand, settings: Settings, *, allow_writes: bool
         started_s = time.perf_counter()
         try:
             process = _started(command, settings, log, mark, is_watched=shared is not None)
-            job = TrialJob(command, process, shared, log, started_s, mark)
+            job = TrialJob(command, process, shared, log, started_s)
             try:
                 yield job
             finally:
-                job.signal_all(signal.SIGCONT)
                 _end(process)
                 job.left_processes = _end_helpers(mark)
         finally:

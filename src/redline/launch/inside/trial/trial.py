@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import time
 
 from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
@@ -20,7 +19,6 @@ from redline.launch.shared_state import (
     LEFT,
     LEVER_FROM,
     LEVER_NUMBER,
-    PAUSE_AFTER,
     PEAK_BYTES,
     PLANNED_AT,
 )
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from redline.launch.inside.levers.roots import RootModules
     from redline.launch.inside.notes import Notes
     from redline.launch.inside.process_context import ProcessContext
-
-
-_PAUSE_TICK_S = 0.001
 
 
 class JobTrial:
@@ -61,20 +56,14 @@ class JobTrial:
 
     def step_ended(self, steps: int) -> None:
         """The step of this number has ended: the next one may run another way."""
-        self._end_if_told(steps)
+        if 0 < self._told[LAST_STEP] <= steps:
+            self._tell()
+            self._end()
         self._roots.step_ended(steps)
         if self._seed:
             self._go_on(steps + 1)
         elif steps <= 2:
             self._tell()
-        while 0 < self._told[PAUSE_AFTER] <= steps:
-            time.sleep(_PAUSE_TICK_S)
-            self._end_if_told(steps)
-
-    def _end_if_told(self, steps: int) -> None:
-        if 0 < self._told[LAST_STEP] <= steps:
-            self._tell()
-            self._end()
 
     def _go_on(self, step: int) -> None:
         if self._told[LEVER_NUMBER] != self._number:

@@ -1,5 +1,6 @@
 """Lever `batch-times` in real processes: every loader of rows has larger batches, once, however often it is made."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,18 @@ loader = Accelerator(cpu=True).prepare(loader)
 """
 
 
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+
+
 @pytest.mark.parametrize(
     ("loaded", "prepared"),
     [
         ("rows, 3", ""),
         ("rows, batch_size=3, num_workers=1", ""),
         ("rows, batch_size=3, drop_last=True", COPIED),
-        ("rows, batch_size=3", OF_LIGHTNING),
-        ("rows, batch_size=3", OF_ACCELERATE),
+        pytest.param("rows, batch_size=3", OF_LIGHTNING, marks=needs("lightning")),
+        pytest.param("rows, batch_size=3", OF_ACCELERATE, marks=needs("accelerate")),
     ],
     ids=["alone", "workers", "copied", "lightning", "accelerate"],
 )
