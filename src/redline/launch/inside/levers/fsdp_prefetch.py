@@ -48,7 +48,7 @@ class PrefetchedUnits:
     def took(self) -> LeverEffect:
         if not self._plans:
             return LeverEffect(False, self._why_not)
-        units = sum(plan.gathered_ahead() for plan in self._plans)
+        units = sum(plan.units_ahead() for plan in self._plans)
         if not units:
             return LeverEffect(False, "no forward pass has ended with it")
         return LeverEffect(True, f"{units} units are gathered up to {self._ahead} ahead")
@@ -71,7 +71,7 @@ class _Ahead:
         if self._order:
             self._set()
 
-    def gathered_ahead(self) -> int:
+    def units_ahead(self) -> int:
         return len(self._order) if self._passes else 0
 
     def _around(self, call: Call) -> Call:

@@ -68,7 +68,7 @@ def test_parameters_stay_until_the_backward_pass(jobs: TrialRunner, tmp_path: Pa
 
 
 @pytest.mark.parametrize("ahead", [1, 2])
-def test_units_are_gathered_ahead(jobs: TrialRunner, tmp_path: Path, ahead: int) -> None:
+def test_units_are_units_ahead(jobs: TrialRunner, tmp_path: Path, ahead: int) -> None:
     lines = _lines(jobs, tmp_path, f"fsdp-prefetch={ahead}")
     forward, backward = {1: ("-|0|1*|2*|**", "|2|1|0|"), 2: ("-|01|2*|*|**", "|21|0||")}[ahead]
     assert {line[0] for line in lines} == {forward}
