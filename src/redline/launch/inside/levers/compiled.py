@@ -91,11 +91,7 @@ class CompiledModules:
         return torch.compile(call)
 
     def _around(self, call: Call) -> Call:
-        def inlined(*args: Any, **kwargs: Any) -> Any:
-            # As it is, the call of a module of torch itself, such as Sequential, is passed over by the compiler.
-            return call(*args, **kwargs)
-
-        compiled = self.compiled(inlined)
+        compiled = self.compiled(_inlined(call) if _is_of_torch(call) else call)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._failed:
@@ -111,6 +107,21 @@ class CompiledModules:
             return call(*args, **kwargs)
 
         return run
+
+
+def _is_of_torch(call: Call) -> bool:
+    """Of a module of torch itself, such as Sequential: the compiler passes over its code."""
+    module = getattr(call, "__self__", None)
+    return isinstance(module, torch.nn.Module) and type(module).forward.__module__.startswith("torch.nn.")
+
+
+def _inlined(call: Call) -> Call:
+    """A function of ours, of which the compiler takes all."""
+
+    def inlined(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return inlined
 
 
 @dataclass(frozen=True)
