@@ -32,6 +32,12 @@ class LeverKind:
     environment: tuple[tuple[str, str], ...] = ()  # variables, for a change that is made there; `{}` is the value
     added_to: tuple[str, ...] = ()  # names of a variable that holds several settings; the first that is set is read
     conflicts: tuple[str, ...] = ()  # levers that must not be on together with it; they say so too
+    lingers: bool = False  # what it leaves in a process may slow that down without it, too
+
+    @property
+    def is_clean_switch(self) -> bool:
+        """Whether a process in which it was on is without it as it was before."""
+        return self.switchable and not self.lingers
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,7 @@ _KINDS: tuple[LeverKind, ...] = (
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
         conflicts=("cuda-graphs", "sdpa"),
+        lingers=True,
     ),
     LeverKind(
         name="cuda-graphs",
@@ -158,6 +165,7 @@ _KINDS: tuple[LeverKind, ...] = (
         default="root",
         findings=("RL-H01",),
         conflicts=("compile", "sdpa"),
+        lingers=True,
     ),
     LeverKind(
         name="checkpoint",

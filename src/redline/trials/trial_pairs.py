@@ -27,6 +27,7 @@ class TrialOptions:
     allow_writes: bool = False  # to files of the user
     negligible: float = NEGLIGIBLE  # a change that is smaller for certain is none
     gains_only: bool = False  # it ends once nothing can be gained that is worth it
+    unpromising_pairs: int | None = None  # pairs at most where the estimate is no such gain either; None for as many
     after_work: float = 1.0  # of a step with the change, in steps without it: a batch may be larger
     stall_s: float = inf  # without a step, after which a job hangs
     left_processes: int | None = None  # that a job may leave behind; None for any number
@@ -55,11 +56,16 @@ class TrialPairs:
             self.stopped = Stopped.DECIDED
         elif decision is not None and self._options.gains_only and self._gains_nothing(decision):
             self.stopped = Stopped.NO_GAIN
-        elif len(self.pairs) >= self._options.pairs:
+        elif len(self.pairs) >= self._most_pairs(decision):
             self.stopped = Stopped.PAIRS_SPENT
         elif time.perf_counter() > self.until_s:
             self.stopped = Stopped.TIME_SPENT
         return self.stopped is not None
+
+    def _most_pairs(self, decision: Decision | None) -> int:
+        promises = decision is not None and decision.estimate.change <= -self._options.negligible
+        few = self._options.unpromising_pairs
+        return self._options.pairs if promises or few is None else min(few, self._options.pairs)
 
     def _gains_nothing(self, decision: Decision) -> bool:
         known = decision.estimate

@@ -14,7 +14,7 @@ _OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
 _OF_ACCELERATORS = (
     "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
 )  # fmt: skip
-_OF_COMPILER = ("compile", "cuda-graphs")
+_OF_COMPILER = ("compile", "cuda-graphs")  # whatever a job does, they may gain
 _OF_LOADERS = ("workers", "prefetch")
 _OF_RANKS = (
     "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
@@ -49,11 +49,11 @@ class LeverCandidate:
 
     @property
     def is_suggested(self) -> bool:
-        return self.is_asked_for or self.share > 0
+        return self.is_asked_for or self.share > 0 or self.lever.kind.name in _OF_COMPILER
 
     @property
     def is_switchable(self) -> bool:
-        return self.lever.kind.switchable
+        return self.lever.kind.is_clean_switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +94,7 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
         for candidate in _all(facts, for_memory)
         if candidate.name not in known and candidate.lever.kind.name not in consent.never
     ]
-    # What the compiler leaves in a process slows its garbage collections: others are tried before it.
-    return [*asked, *sorted(found, key=lambda one: (one.lever.kind.name in _OF_COMPILER, -one.share))]
+    return [*asked, *sorted(found, key=lambda one: -one.share)]
 
 
 def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:

@@ -30,8 +30,10 @@ class TuneOptions:
 
     budget_s: float = 1200.0
     worth: float = 0.02  # of the step: what gains less is not kept
-    most_pairs: int = 24  # of a lever; all of them together get more
-    process_pairs: int = 16  # where processes are compared
+    most_pairs: int = 60  # of a lever
+    unpromising_pairs: int = 20  # of one that does not look as if it gained anything
+    process_pairs: int = 24  # where processes are compared
+    unpromising_process_pairs: int = 12
     process_steps: int = 30
     stall_s: float = 180.0  # without a step, after which a job hangs
     trial_s: float = 300.0  # of one trial at most
@@ -126,7 +128,7 @@ class TrialMeasurements:
 
     def timed(self, kept: tuple[str, ...], lever: str, replaced: str = "") -> TrialResult:
         """One lever on top of those that are kept. BudgetSpentError where there is no time for it."""
-        if parse_lever(lever).kind.switchable and not replaced:
+        if parse_lever(lever).kind.is_clean_switch and not replaced:
             results = self.race(kept, [lever])
             if lever not in results:
                 raise BudgetSpentError("no time is left")
@@ -169,10 +171,10 @@ class TrialMeasurements:
     def whole(self, stack: tuple[str, ...]) -> TrialResult:
         """All that is kept against the start, on pairs of their own: a search picks what was lucky, too."""
         self.reserved_s = 0.0
-        options = replace(self._trial_options(is_last=True), pairs=60, gains_only=False)
+        options = replace(self._trial_options(is_last=True), unpromising_pairs=None, gains_only=False)
 
         def measured() -> Answer:
-            if all(parse_lever(lever).kind.switchable for lever in stack):
+            if all(parse_lever(lever).kind.is_clean_switch for lever in stack):
                 try:
                     return Answer(trial=try_lever(replace(self._command, levers=stack), options))
                 except InputError:  # such as too few steps for blocks
@@ -214,7 +216,11 @@ class TrialMeasurements:
     ) -> TrialResult:
         before = replace(self._command, kept=kept)
         after = replace(self._command, kept=tuple(lever for lever in kept if lever != replaced), levers=levers)
-        chosen = options or replace(self._trial_options(), pairs=self._options.process_pairs)
+        chosen = options or replace(
+            self._trial_options(),
+            pairs=self._options.process_pairs,
+            unpromising_pairs=self._options.unpromising_process_pairs,
+        )
         chosen = replace(chosen, after_work=work_of(levers) / work_of((replaced,)))
         started_s = time.perf_counter()
         try:
@@ -249,6 +255,7 @@ class TrialMeasurements:
         left_s = options.trial_s if is_last else max(min(options.trial_s, self._left_s()), 30.0)
         return TrialOptions(
             pairs=options.most_pairs,
+            unpromising_pairs=options.unpromising_pairs,
             max_time_s=left_s,
             steps=options.process_steps,
             allow_writes=options.allow_writes,

@@ -51,3 +51,10 @@ def test_levers_that_must_hold_claim_no_lower_precision() -> None:
     assert Consent(lower_precision=True).claim([autocast, fused]) is Numerics.LOWER_PRECISION
     assert Consent(tried=(str(autocast),)).claim([autocast]) is Numerics.REASSOCIATION
     assert Consent().claim([fused]) is Numerics.REASSOCIATION
+
+
+def test_what_lingers_in_a_process_is_not_switched_inside_of_one() -> None:
+    found = {one.name: one for one in candidates_of(PLAIN, Consent())}
+    assert not found["compile=blocks"].is_switchable
+    assert found["compile=blocks"].is_suggested
+    assert found["gc-freeze"].is_switchable
