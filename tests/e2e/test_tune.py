@@ -5,13 +5,13 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redline.launch.outside.guardian import VARIABLE
+from redline.launch.outside.guardian import processes_of
 from redline.trials.trial_record import read_trial
 from tests.running import PROGRAMS, started
 
@@ -127,7 +127,7 @@ def test_a_search_that_is_killed_leaves_no_process_and_what_it_knew(tmp_path: Pa
         _wait_for(lambda: (tmp_path / "of" / "trials").is_dir() and any((tmp_path / "of" / "trials").iterdir()))
         job.process.send_signal(signal.SIGKILL)
         job.process.wait()
-    _wait_for(lambda: not list(_marked(f"{job.process.pid}-")))
+    _wait_for(lambda: not processes_of(f"{job.process.pid}-"))
     assert read_trial(tmp_path / "of" / "trials" / "001-start.json") == (None, None)
 
 
@@ -142,6 +142,8 @@ def test_a_script_that_writes_to_the_users_files_is_not_run_again(tmp_path: Path
     ("options", "said"),
     [
         ((), "tune: which command? give it after `--`"),
+        (("train.py",), "tune: which command? give it after `--`"),
+        (("--faster", "--", "train.py"), "tune: unrecognized arguments: --faster"),
         (("--allow", "faster", "--", "x.py"), "there is no lever 'faster'"),
         (("--format", "html", "--", "x.py"), "tune: an HTML report is 2 MB of text; give it a file"),
         (("--", "sleep", "1"), "tune: levers need a Python program"),
@@ -159,12 +161,3 @@ def _wait_for(seen: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it did not happen within a minute")
-
-
-def _marked(mark: str) -> Iterator[str]:
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"{VARIABLE}={mark}".encode() in path.read_bytes():
-                yield path.parent.name
-        except OSError:
-            continue

@@ -88,10 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """What follows `--` is a program with options of its own."""
     at = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:at])
+    options, others = parser.parse_known_args(words[:at])
     options.program = words[at + 1 :]
     if not options.program:
         raise UsageError("tune: which command? give it after `--`: redline tune -- train.py")
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     return options
 
 
@@ -150,9 +152,7 @@ def _goal(options: argparse.Namespace) -> Goal:
     from redline.tuning.search import Goal
     from redline.tuning.tune_result import Objective
 
-    return Goal(
-        objective=Objective(options.minimize), memory_limit_bytes=options.memory_limit, budget_s=60.0 * options.budget
-    )
+    return Goal(objective=Objective(options.minimize), memory_limit_bytes=options.memory_limit)
 
 
 class _Watcher:

@@ -41,7 +41,7 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
         job.end_after(_AFTER + _STEPS + _MORE)
         ended = job.wait(until_s=time.perf_counter() + most_s)
         if ended is None:
-            raise InputError(f"{command.with_levers}: it took no {_AFTER + _STEPS} steps within {most_s:g} s")
+            raise InputError(f"{command.with_levers}: it did not take {_AFTER + _STEPS} steps in {most_s:g} s")
         raise_if_failed(job, ended, "let it write nothing in its first steps")
         return CapturedJob(
             traces=tuple(sorted(folder.glob("window-*/*.json*"))),

@@ -21,6 +21,7 @@ from redline.trials.try_programs import try_commands
 from redline.tuning.trial_folder import Answer, Asked, Question, TrialFolder
 
 _BATCH = "batch-times"
+_RESERVED = 0.15  # of the budget, for the trial of all that was kept
 NUMBERS = "numbers"  # folder of the runs whose numbers were recorded
 
 
@@ -66,7 +67,6 @@ class TrialMeasurements:
         self._asked = asked  # told before something is measured
         self._references: dict[tuple[str, ...], NumbersReference] = {}
         self._started_s = time.perf_counter()
-        self.reserved_s = 0.0  # for what comes last
         self._left_processes: int | None = None  # that the job leaves behind as it is
 
     @property
@@ -152,25 +152,32 @@ class TrialMeasurements:
         return self._answer(Question(asked=Asked.NUMBERS, kept=semantic, levers=stack), check)
 
     def memory(self, kept: tuple[str, ...], levers: tuple[str, ...]) -> MemoryTrial:
-        """Some processes each way."""
+        """Some processes each way. BudgetSpentError where there is no time for it."""
+        return self._memory(kept, levers, is_last=False)
+
+    def whole_memory(self, stack: tuple[str, ...]) -> MemoryTrial:
+        """Of all that is kept against the start."""
+        return self._memory((), stack, is_last=True)
+
+    def _memory(self, kept: tuple[str, ...], levers: tuple[str, ...], *, is_last: bool) -> MemoryTrial:
         before, after = replace(self._command, kept=kept), replace(self._command, kept=kept, levers=levers)
 
         def measured() -> Answer:
             try:
-                return Answer(memory=try_memory(before, after, self._trial_options()))
+                return Answer(memory=try_memory(before, after, self._trial_options(is_last=is_last)))
             except InputError as error:
                 failed = MemoryTrial(
                     before_bytes=(), after_bytes=(), before_step_s=(), after_step_s=(), error=str(error)
                 )
                 return Answer(memory=failed)
 
-        answer = self._answer(Question(asked=Asked.MEMORY, kept=kept, levers=levers), measured)
+        question = Question(asked=Asked.MEMORY, kept=kept, levers=levers)
+        answer = self._answer(question, measured, is_last=is_last)
         assert answer.memory is not None
         return answer.memory
 
     def whole(self, stack: tuple[str, ...]) -> TrialResult:
         """All that is kept against the start, on pairs of their own: a search picks what was lucky, too."""
-        self.reserved_s = 0.0
         options = replace(self._trial_options(is_last=True), unpromising_pairs=None, gains_only=False)
 
         def measured() -> Answer:
@@ -181,13 +188,9 @@ class TrialMeasurements:
                     pass
             return Answer(trial=self._in_processes((), stack, options=options))
 
-        question = Question(asked=Asked.WHOLE, levers=stack)
-        known = self._folder.known(question)
-        if known is None:
-            self._asked(question)
-            known = self._folder.keep(question, measured())
-        assert known.trial is not None
-        return known.trial
+        answer = self._answer(Question(asked=Asked.WHOLE, levers=stack), measured, is_last=True)
+        assert answer.trial is not None
+        return answer.trial
 
     def _peak(self, question: Question) -> Answer:
         def measured() -> Answer:
@@ -196,17 +199,17 @@ class TrialMeasurements:
             run = TrialJobs(options).run(command, time.perf_counter() + options.max_time_s)
             if run is None:
                 raise InputError(
-                    f"{command.with_levers}: it took no {options.steps} steps in {options.max_time_s:.0f} s"
+                    f"{command.with_levers}: it did not take {options.steps} steps in {options.max_time_s:.0f} s"
                 )
             return Answer(peak_bytes=run.peak_bytes, step_s=run.step_s or 0.0, left_processes=run.left_processes)
 
         return self._answer(question, measured)
 
-    def _answer(self, question: Question, measure: Callable[[], Answer]) -> Answer:
+    def _answer(self, question: Question, measure: Callable[[], Answer], *, is_last: bool = False) -> Answer:
         known = self._folder.known(question)
         if known is not None:
             return known
-        if self._left_s() <= 0:
+        if self._left_s() <= 0 and not is_last:
             raise BudgetSpentError("no time is left")
         self._asked(question)
         return self._folder.keep(question, measure())
@@ -247,7 +250,8 @@ class TrialMeasurements:
         return self._references[semantic]
 
     def _left_s(self) -> float:
-        return self._options.budget_s - self.spent_s - self.reserved_s
+        """For all but the last trials."""
+        return (1 - _RESERVED) * self._options.budget_s - self.spent_s
 
     def _trial_options(self, *, is_last: bool = False) -> TrialOptions:
         """The last trial may take what it needs beyond the budget, within a trial's own limit: it is the proof."""

@@ -1,8 +1,8 @@
 """The search: each lever is kept once it is proven to be faster, right, and within the memory.
 
 Levers that can be switched are tried first, in one process, as they are decided there in seconds. Nothing is dropped by
-its rank: only where its interval has no gain in it, or its numbers are wrong. A lever that gained nothing alone is
-tried once more on top of what was kept, as a step that has become shorter has other bottlenecks.
+its rank, but for two levers that exclude each other. A lever that gained nothing alone is tried once more on top of
+what was kept, as a step that has become shorter has other bottlenecks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,6 @@ from redline.tuning.measurements import BudgetSpentError, TrialMeasurements
 from redline.tuning.trial_folder import Answer
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung
 
-_RESERVED = 0.15  # of the budget, for the trial of all that was kept
 _MUCH = 0.2  # of the step
 _OF_MANY = ("switch",)  # kinds of which several can be on
 _TRIED_AGAIN = (Rejection.NO_GAIN, Rejection.SLOWER, Rejection.UNDECIDED)
@@ -29,7 +28,6 @@ class Goal:
 
     objective: Objective = Objective.TIME
     memory_limit_bytes: int = 0  # 0 for none
-    budget_s: float = 1200.0
 
 
 Told = Callable[[Rung | Rejected], None]
@@ -43,7 +41,6 @@ def search(
     told: Told,
 ) -> Ladder:
     """The candidates for either objective are in the order of their promise."""
-    measure.reserved_s = _RESERVED * goal.budget_s
     climb = _Climb(measure, consent, goal, told)
     start_bytes = measure.start().peak_bytes
     if goal.objective is Objective.MEMORY or 0 < goal.memory_limit_bytes < start_bytes:
@@ -55,7 +52,7 @@ def search(
         rungs=tuple(climb.rungs),
         rejected=tuple(climb.rejected.values()),
         whole=measure.whole(stack) if stack else None,
-        whole_memory=measure.memory((), stack) if stack and goal.objective is Objective.MEMORY else None,
+        whole_memory=measure.whole_memory(stack) if stack and goal.objective is Objective.MEMORY else None,
     )
 
 

@@ -71,14 +71,13 @@ class TrialFolder:
         for file in sorted(self._trials.glob("*.json")):
             question, answer = _read(file)
             self._answers[question] = answer
-        self.known_before = len(self._answers)
 
     def known(self, question: Question) -> Answer | None:
         return self._answers.get(question)
 
     def keep(self, question: Question, answer: Answer) -> Answer:
         self._answers[question] = answer
-        name = f"{len(self._answers):03d}-{question.asked}{_slug(question.levers)}.json"
+        name = f"{self._next_number():03d}-{question.asked}{_slug(question.levers)}.json"
         content = {
             **to_record(answer.trial, answer.numbers),
             "question": asdict(question),
@@ -90,6 +89,10 @@ class TrialFolder:
         }
         _write(self._trials / name, content)
         return answer
+
+    def _next_number(self) -> int:
+        """Beyond all that there are: some may have been removed."""
+        return 1 + max((int(path.name.partition("-")[0]) for path in self._trials.glob("[0-9]*-*.json")), default=0)
 
     def _identify(self, identity: dict[str, object]) -> None:
         """A folder is of one command on one machine: what was measured elsewhere says nothing here."""

@@ -70,7 +70,7 @@ def tune(
     to files of the user is stopped before it does, unless the options allow it.
     """
     chosen = options or TuneOptions()
-    agreed, wanted = consent or Consent(), goal or Goal(budget_s=chosen.budget_s)
+    agreed, wanted = consent or Consent(), goal or Goal()
     command = command_of(program)
     if command.python is None:
         raise UsageError(f"tune: levers need a Python program: {command.why_unwatched}")

@@ -48,7 +48,6 @@ class KnownJob:
     failing: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     late: tuple[str, ...] = ()
-    reserved_s: float = 0.0
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def start(self) -> Answer:
@@ -106,6 +105,9 @@ class KnownJob:
         return MemoryTrial(
             before_bytes=(before,) * 3, after_bytes=(after,) * 3, before_step_s=(1.0,), after_step_s=(1.0,)
         )
+
+    def whole_memory(self, stack: tuple[str, ...]) -> MemoryTrial:
+        return self.memory((), stack)
 
     def whole(self, stack: tuple[str, ...]) -> TrialResult:
         return trial(-0.5)

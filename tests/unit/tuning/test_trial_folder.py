@@ -64,7 +64,6 @@ def test_what_was_answered_is_known_when_the_search_goes_on(tmp_path: Path) -> N
     TrialFolder(tmp_path / "of", {"command": "a"}).keep(QUESTION, answer)
     again = TrialFolder(tmp_path / "of", {"command": "a"})
     assert again.known(QUESTION) == answer
-    assert again.known_before == 1
     assert again.known(Question(asked=Asked.TIME, levers=("fused",))) is None
 
 
@@ -82,6 +81,16 @@ def test_every_trial_is_a_file_that_compare_reads(tmp_path: Path) -> None:
     (file,) = (tmp_path / "of" / "trials").iterdir()
     assert file.name == "001-time-fused.json"
     assert read_trial(file) == (TRIAL, None)
+
+
+def test_a_trial_that_was_removed_leaves_the_names_of_others_alone(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path / "of", {})
+    for kept in ((), ("a",)):
+        folder.keep(Question(asked=Asked.TIME, kept=kept, levers=("fused",)), Answer(trial=TRIAL))
+    (tmp_path / "of" / "trials" / "001-time-fused.json").unlink()
+    TrialFolder(tmp_path / "of", {}).keep(Question(asked=Asked.TIME, levers=("fused",)), Answer(trial=TRIAL))
+    names = sorted(path.name for path in (tmp_path / "of" / "trials").iterdir())
+    assert names == ["002-time-fused.json", "003-time-fused.json"]
 
 
 def test_a_folder_of_another_command_is_refused(tmp_path: Path) -> None:

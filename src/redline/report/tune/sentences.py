@@ -137,7 +137,7 @@ def doubts(result: TuneResult, rows: LadderRows) -> Iterator[str]:
     if rows.drift:
         first = result.start_peak_bytes if result.objective is Objective.MEMORY else result.start_step_s
         yield _(
-            "The start was {first} when the search began and {last} at its end: the machine changed meanwhile. "
+            "The start was {first} when the search began and {last} at its end. "
             "Gains are of neighbours in time; the ladder is drawn from the later figure."
         ).format(first=amount_text(result.objective, first), last=amount_text(result.objective, rows.start.amount))
     if result.ladder.whole:
