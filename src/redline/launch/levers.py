@@ -25,19 +25,13 @@ class LeverKind:
     name: str
     summary: str  # what it switches
     numerics: Numerics
-    switchable: bool  # between two steps of one process; otherwise a process has it from its beginning or never
+    switchable: bool  # between two steps of one process, and leaves nothing in it that slows down steps without it
     values: str = ""  # what stands after `=`: N, a choice such as `bf16|fp16`, or a word in capitals; "" for nothing
     default: str = ""  # the value where none is given; "" where one must be given
     findings: tuple[str, ...] = ()  # whose fix it is
     environment: tuple[tuple[str, str], ...] = ()  # variables, for a change that is made there; `{}` is the value
     added_to: tuple[str, ...] = ()  # names of a variable that holds several settings; the first that is set is read
     conflicts: tuple[str, ...] = ()  # levers that must not be on together with it; they say so too
-    lingers: bool = False  # what it leaves in a process may slow that down without it, too
-
-    @property
-    def is_clean_switch(self) -> bool:
-        """Whether a process in which it was on is without it as it was before."""
-        return self.switchable and not self.lingers
 
 
 @dataclass(frozen=True)
@@ -149,23 +143,21 @@ _KINDS: tuple[LeverKind, ...] = (
         name="compile",
         summary="`torch.compile` of repeated blocks, or of the outermost module",
         numerics=Numerics.REASSOCIATION,
-        switchable=True,
+        switchable=False,
         values="blocks|root",
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
         conflicts=("cuda-graphs", "sdpa"),
-        lingers=True,
     ),
     LeverKind(
         name="cuda-graphs",
         summary="`torch.compile` in its mode `reduce-overhead`, of the outermost module or of repeated blocks",
         numerics=Numerics.REASSOCIATION,
-        switchable=True,
+        switchable=False,
         values="root|blocks",
         default="root",
         findings=("RL-H01",),
         conflicts=("compile", "sdpa"),
-        lingers=True,
     ),
     LeverKind(
         name="checkpoint",

@@ -53,7 +53,7 @@ class LeverCandidate:
 
     @property
     def is_switchable(self) -> bool:
-        return self.lever.kind.is_clean_switch
+        return self.lever.kind.switchable
 
 
 @dataclass(frozen=True, kw_only=True)

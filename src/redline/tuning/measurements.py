@@ -128,7 +128,7 @@ class TrialMeasurements:
 
     def timed(self, kept: tuple[str, ...], lever: str, replaced: str = "") -> TrialResult:
         """One lever on top of those that are kept. BudgetSpentError where there is no time for it."""
-        if parse_lever(lever).kind.is_clean_switch and not replaced:
+        if parse_lever(lever).kind.switchable and not replaced:
             results = self.race(kept, [lever])
             if lever not in results:
                 raise BudgetSpentError("no time is left")
@@ -181,7 +181,7 @@ class TrialMeasurements:
         options = replace(self._trial_options(is_last=True), unpromising_pairs=None, gains_only=False)
 
         def measured() -> Answer:
-            if all(parse_lever(lever).kind.is_clean_switch for lever in stack):
+            if all(parse_lever(lever).kind.switchable for lever in stack):
                 try:
                     return Answer(trial=try_lever(replace(self._command, levers=stack), options))
                 except InputError:  # such as too few steps for blocks

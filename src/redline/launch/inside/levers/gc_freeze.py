@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import gc
 
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.levers.gc_every import collect_now, is_scheduled
 from redline.launch.inside.levers.lever import JobView, LeverEffect
 
 _FEW = 10_000  # objects that a collection looks at in a millisecond or less
+_WARM_STEPS = 3  # after which the optimizer's state and what the compiler keeps are there too
 
 
 class FrozenGarbage:
-    """For a whole process it is done when a model is first called: before that, little exists."""
+    """For a whole process it is done when a model is first called, as little exists before, and again once warm."""
 
     def __init__(self, value: str) -> None:
         self._is_on = False
         self._frozen = 0
+        self._steps_until_warm = 0
 
     def install(self, job: JobView) -> None:
-        job.each_root(lambda root: self.switch(True) if self._is_on else None)
+        def called(root: object) -> None:
+            if self._is_on:
+                self._steps_until_warm = _WARM_STEPS
+                self.switch(True)
+
+        def stepped(optimizer: object, args: object, kwargs: object) -> None:
+            if self._is_on and self._steps_until_warm:
+                job.safely(self._stepped)
+
+        keep_from_compiler(stepped)
+        register_optimizer_step_post_hook(stepped)
+        job.each_root(called)
 
     def switch(self, on: bool) -> None:
         if on:
@@ -29,6 +45,11 @@ class FrozenGarbage:
         elif self._is_on:
             gc.unfreeze()
         self._is_on = on
+
+    def _stepped(self) -> None:
+        self._steps_until_warm -= 1
+        if not self._steps_until_warm:
+            self.switch(True)
 
     def took(self) -> LeverEffect:
         if not gc.isenabled() and not is_scheduled():

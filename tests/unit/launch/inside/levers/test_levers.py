@@ -1,5 +1,6 @@
 """Levers in real processes: each takes where it should, says why where it cannot, and leaves the rest alone."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -386,6 +387,19 @@ def test_garbage_is_frozen(jobs: TrialRunner, tmp_path: Path) -> None:
     assert what.endswith("objects frozen")
     frozen = ended.output.split()[::2]  # printed when a step has ended, and the next may run another way
     assert frozen == [str(PLAN.is_changed(step + 1)) for step in range(1, len(frozen) + 1)]
+
+
+def test_garbage_is_frozen_again_once_the_job_is_warm(jobs: TrialRunner, tmp_path: Path) -> None:
+    kept = "kept = []\n\nfor step"
+    script = LOOP.replace("for step", kept).replace(
+        "    print(",
+        "    import gc\n    kept.append([[step] for _ in range(20_000)])\n    print(gc.get_freeze_count(), ",
+    )
+    ended = jobs.run(tmp_path, script, "gc-freeze", last_step=6)
+    assert _is_sound(ended), ended
+    frozen = [int(count) for count in ended.output.split()[::2]]
+    grown = [after > before + 20_000 for before, after in pairwise(frozen)]
+    assert grown == [False, True, False, False, False][: len(grown)]
 
 
 def test_inference_has_levers_too(jobs: TrialRunner, tmp_path: Path) -> None:
