@@ -41,7 +41,6 @@ def main() -> int:
 
 def offer(traps: Sequence[Trap], arguments: Sequence[str], record: Path, budget: int) -> list[dict[str, object]]:
     """All at once, as a search has many candidates."""
-    record.mkdir(parents=True, exist_ok=True)
     word = token_hex(8)
     tried = [part for trap in traps for part in ("--try", trap.lever)]
     done = subprocess.run(
@@ -55,7 +54,7 @@ def offer(traps: Sequence[Trap], arguments: Sequence[str], record: Path, budget:
         check=False,
         env=marked_environment(word),
     )
-    (record / "tune.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+    record.with_suffix(".log").write_text(done.stdout + done.stderr, encoding="utf-8")
     sleep(_GRACE_S)
     left = list(processes_of(word).values())
     end_processes_of(word)
