@@ -70,10 +70,10 @@ def _case(name: str, folder: Path, tuned_by_hand: str, environment: Sequence[str
 
 CASES = (
     _example("gpt2_flaws", "two workers, fused AdamW, gradients set to None, gc.freeze, compiled blocks"),
-    _example("diffusion_transformer", "one worker instead of two, fused AdamW, compiled blocks"),
-    _example("hf_finetune", "a worker that stays, compiled blocks; the Trainer's optimizer is fused already"),
+    _example("diffusion_transformer", "one worker instead of two, fused AdamW"),
+    _job("hf_trainer", "two workers that stay, fused AdamW"),
     _job("lightning_fit", "a worker, fused AdamW, compiled blocks"),
-    _job("accelerate_vision", "two workers that stay, fused AdamW, channels-last"),
+    _job("accelerate_vision", "two workers that stay, fused AdamW"),
     _job("recommender", "fused AdamW, a worker that stays, malloc keeps freed memory", KEEP_FREED_MEMORY),
     _job("ddp_tower", "fused AdamW, buckets of 25 MB, gradients as views of them", ranks=2),
 )

@@ -1,4 +1,4 @@
-"""A convolutional network in a plain loop with Accelerate, whose pictures are cut and coloured while it trains.
+"""A convolutional network in a plain loop with Accelerate, whose pictures are fetched, cut and coloured as it trains.
 
     python bench/tuning/jobs/accelerate_vision.py
 
@@ -6,6 +6,7 @@ The pictures are made up; nothing is downloaded, and nothing is written.
 """
 
 import argparse
+import time
 
 import torch
 from accelerate import Accelerator
@@ -14,6 +15,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 CLASSES, PICTURES, STORED, SIZE, BATCH, WIDTHS = 10, 1024, 96, 48, 16, (24, 48, 96)
+FETCH_S = 0.001  # one picture, from a file system at some distance
 
 
 class Pictures(Dataset[tuple[Tensor, int]]):
@@ -28,6 +30,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
         return PICTURES
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        time.sleep(FETCH_S)
         chance = torch.Generator().manual_seed(index)
         side = int(torch.randint(SIZE, STORED, (), generator=chance))
         top, left = torch.randint(STORED - side + 1, (2,), generator=chance).tolist()

@@ -20,8 +20,6 @@ def main() -> None:
     loader = DataLoader(Pictures(steps * BATCH), batch_size=BATCH, shuffle=True, num_workers=1)
     model = DiT()
     average = copy.deepcopy(model).requires_grad_(False)
-    for block in model.blocks:
-        block.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, fused=True)
     kept = torch.cumprod(1 - torch.linspace(1e-4, 0.02, TIMES), dim=0)
     for step, (pictures, shapes) in enumerate(loader, start=1):

@@ -1,4 +1,4 @@
-"""examples/hf_finetune.py, tuned by hand: options of the Trainer, and compiled blocks."""
+"""bench/tuning/jobs/hf_trainer.py, tuned by hand: options of the Trainer."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 from transformers import Trainer, set_seed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-from examples.hf_finetune import Sentences, settings, small_gpt2
+from bench.tuning.jobs.hf_trainer import StoredTexts, settings, small_gpt2
 
 
 def main() -> None:
@@ -17,17 +17,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100_000)
     steps = parser.parse_args().steps
     set_seed(0)
-    model = small_gpt2()
-    for block in model.transformer.h:
-        block.compile()
     with tempfile.TemporaryDirectory() as folder:
         tuned = replace(
-            settings(folder, steps, 1),
-            dataloader_num_workers=1,
+            settings(folder, steps),
+            optim="adamw_torch_fused",
+            dataloader_num_workers=2,
             dataloader_persistent_workers=True,
             dataloader_pin_memory=False,
         )
-        Trainer(model=model, args=tuned, train_dataset=Sentences(4096, seed=0)).train()
+        Trainer(model=small_gpt2(), args=tuned, train_dataset=StoredTexts()).train()
 
 
 if __name__ == "__main__":
