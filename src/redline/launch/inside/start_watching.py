@@ -7,7 +7,9 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 
+from redline.launch.inside.after_import import AfterImport
 from redline.launch.inside.child_ranks import SPAWNED, follow
 from redline.launch.inside.exception_origin import pass_on, tolerated
 from redline.launch.inside.process_context import ProcessContext
@@ -18,8 +20,7 @@ from redline.launch.shared_state import LEFT, OFFSPRING, PEAK_BYTES, PID, RANK, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Iterator
     from types import ModuleType
 
     from redline.launch.shared_state import ProcessSlot
@@ -38,7 +39,7 @@ def begin(text: str) -> None:
         _guard(settings, context)
     if settings.follow:
         follow(settings)
-    sys.meta_path.insert(0, _AfterTorch(settings, context))
+    AfterImport({"torch": partial(_watch, settings, context)})
 
 
 def _guard(settings: Settings, context: ProcessContext | None) -> None:
@@ -117,59 +118,15 @@ def _say_unwatched(context: ProcessContext, torch: ModuleType, error: BaseExcept
     context.slot.write_facts(json.dumps(facts).encode())
 
 
-class _AfterTorch:
-    """Finds no module; when torch is looked for, it sees to it that watching begins once torch is there.
+def _watch(settings: Settings, context: ProcessContext | None, torch: ModuleType) -> None:
+    """Now that torch is there."""
+    try:
+        from redline.launch.inside.watch import watch
 
-    It stays until then: scripts and libraries look for torch, to know whether they could import it.
-    """
-
-    def __init__(self, settings: Settings, context: ProcessContext | None) -> None:
-        self._settings = settings
-        self._context = context
-        self._pid = os.getpid()
-        self._looking = False
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != "torch" or self._looking or os.getpid() != self._pid:
-            return None
-        from importlib.util import find_spec
-
-        self._looking = True
-        try:
-            spec = find_spec("torch")
-        finally:
-            self._looking = False
-        if spec is not None:
-            with tolerated(Exception):  # a finder of the script may have made it of a class that allows nothing
-                self._tell_when_loaded(spec)
-        return spec
-
-    def _tell_when_loaded(self, spec: ModuleSpec) -> None:
-        """Python writes into the spec when a module is loaded. A loader of ours would show in tracebacks."""
-        plain = type(spec)
-
-        class Told(plain):  # type: ignore[valid-type, misc]
-            def __setattr__(told, name: str, value: object) -> None:  # noqa: N805 (self is the one outside)
-                object.__setattr__(told, name, value)
-                if name == "_initializing" and not value:
-                    told.__class__ = plain  # type: ignore[assignment]
-                    self._loaded(sys.modules.get("torch"))
-
-        spec.__class__ = Told
-
-    def _loaded(self, torch: ModuleType | None) -> None:
-        if torch is None or self not in sys.meta_path:  # it could not be imported; or it is known already
-            return
-        sys.meta_path.remove(self)
-        try:
-            from redline.launch.inside.watch import watch
-
-            self._context = self._context or _arrive(self._settings)
-            watch(self._context)
-        except BaseException as error:  # noqa: BLE001 (the job runs on unwatched)
-            pass_on(error)
-            if self._context is not None:
-                with tolerated(BaseException):
-                    _say_unwatched(self._context, torch, error)
+        context = context or _arrive(settings)
+        watch(context)
+    except BaseException as error:  # noqa: BLE001 (the job runs on unwatched)
+        pass_on(error)
+        if context is not None:
+            with tolerated(BaseException):
+                _say_unwatched(context, torch, error)

@@ -20,6 +20,7 @@ from redline.launch.inside import api
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
+from redline.launch.inside.engines.watch_vllm import watch_vllm
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
@@ -70,6 +71,7 @@ def watch(context: ProcessContext) -> None:
     _watch_scalers(context, steps, capture, calls)
     _watch_loaders(steps, home, capture)
     api.take(partial(capture.safely, steps.by_hand), capture.is_capturing)
+    watch_vllm(context.settings.folder, partial(capture.safely, steps.by_hand), capture.safely)
     atexit.register(_leave, context, steps, capture, timed)
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)

@@ -1,0 +1,54 @@
+"""Sees to it that the parts of vLLM are watched once they are imported."""
+
+from __future__ import annotations
+
+from redline.launch.inside.after_import import AfterImport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from redline.launch.inside.engines.vllm_engine import VllmEngine
+    from redline.launch.inside.engines.vllm_server import VllmServer
+
+
+def watch_vllm(folder: str, step_ended: Callable[[], None], safely: Callable[[Callable[[], None]], None]) -> None:
+    """Whether this process has the engine, its front, both or neither is not known yet."""
+    parts = _Parts(folder, step_ended)
+    watchers: dict[str, Callable[[ModuleType], None]] = {
+        "vllm.v1.engine.core": lambda module: parts.engine().core_loaded(module),
+        "vllm.v1.utils": lambda module: parts.engine().utils_loaded(module),
+        "vllm.v1.engine.output_processor": lambda module: parts.server().loaded(module),
+    }
+    AfterImport({name: _safe(watcher, safely) for name, watcher in watchers.items()})
+
+
+def _safe(
+    watcher: Callable[[ModuleType], None], safely: Callable[[Callable[[], None]], None]
+) -> Callable[[ModuleType], None]:
+    return lambda module: safely(lambda: watcher(module))
+
+
+class _Parts:
+    """Made when they are needed: most jobs have no engine."""
+
+    def __init__(self, folder: str, step_ended: Callable[[], None]) -> None:
+        self._folder = folder
+        self._step_ended = step_ended
+        self._engine: VllmEngine | None = None
+        self._server: VllmServer | None = None
+
+    def engine(self) -> VllmEngine:
+        from redline.launch.inside.engines.engine_log import EngineLog
+        from redline.launch.inside.engines.vllm_engine import VllmEngine
+
+        self._engine = self._engine or VllmEngine(EngineLog(self._folder, "engine"), self._step_ended)
+        return self._engine
+
+    def server(self) -> VllmServer:
+        from redline.launch.inside.engines.engine_log import EngineLog
+        from redline.launch.inside.engines.vllm_server import VllmServer
+
+        self._server = self._server or VllmServer(EngineLog(self._folder, "server"))
+        return self._server
