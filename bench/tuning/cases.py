@@ -69,8 +69,12 @@ def _case(name: str, folder: Path, tuned_by_hand: str, environment: Sequence[str
 
 
 CASES = (
-    _example("gpt2_flaws", "two workers, fused AdamW, gradients set to None, gc.freeze, compiled blocks"),
-    _example("diffusion_transformer", "one worker instead of two, fused AdamW"),
+    _example(
+        "gpt2_flaws", "fused AdamW, gradients set to None, gc.freeze, malloc keeps freed memory", KEEP_FREED_MEMORY
+    ),
+    _example(
+        "diffusion_transformer", "one worker instead of two, fused AdamW, malloc keeps freed memory", KEEP_FREED_MEMORY
+    ),
     _job("hf_trainer", "two workers that stay, fused AdamW"),
     _job("lightning_fit", "a worker, fused AdamW, compiled blocks"),
     _job("accelerate_vision", "two workers that stay, fused AdamW"),

@@ -14,7 +14,7 @@ _OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
 _OF_ACCELERATORS = (
     "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
 )  # fmt: skip
-_OF_COMPILER = ("compile", "cuda-graphs")  # whatever a job does, they may gain
+_MAY_ALWAYS_GAIN = ("malloc-keep", "compile", "cuda-graphs")  # whatever a job does; the quickest to try first
 _OF_LOADERS = ("workers", "prefetch")
 _OF_RANKS = (
     "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
@@ -49,7 +49,7 @@ class LeverCandidate:
 
     @property
     def is_suggested(self) -> bool:
-        return self.is_asked_for or self.share > 0 or self.lever.kind.name in _OF_COMPILER
+        return self.is_asked_for or self.share > 0 or self.lever.kind.name in _MAY_ALWAYS_GAIN
 
     @property
     def is_switchable(self) -> bool:
@@ -94,7 +94,12 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
         for candidate in _all(facts, for_memory)
         if candidate.name not in known and candidate.lever.kind.name not in consent.never
     ]
-    return [*asked, *sorted(found, key=lambda one: -one.share)]
+    return [*asked, *sorted(found, key=_by_promise)]
+
+
+def _by_promise(candidate: LeverCandidate) -> tuple[float, int]:
+    name = candidate.lever.kind.name
+    return -candidate.share, _MAY_ALWAYS_GAIN.index(name) if name in _MAY_ALWAYS_GAIN else len(_MAY_ALWAYS_GAIN)
 
 
 def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:

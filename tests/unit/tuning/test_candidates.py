@@ -58,3 +58,8 @@ def test_what_lingers_in_a_process_is_not_switched_inside_of_one() -> None:
     assert not found["compile=blocks"].is_switchable
     assert found["compile=blocks"].is_suggested
     assert found["gc-freeze"].is_switchable
+
+
+def test_what_may_always_gain_comes_before_what_nothing_suggests_and_the_quickest_first() -> None:
+    names = [one.lever.kind.name for one in candidates_of(PLAIN, Consent()) if not one.share]
+    assert names[:2] == ["malloc-keep", "compile"]
