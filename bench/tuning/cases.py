@@ -76,7 +76,7 @@ CASES = (
         "diffusion_transformer", "one worker instead of two, fused AdamW, malloc keeps freed memory", KEEP_FREED_MEMORY
     ),
     _job("hf_trainer", "two workers that stay, fused AdamW"),
-    _job("lightning_fit", "a worker, fused AdamW, compiled blocks"),
+    _job("lightning_fit", "a worker, fused AdamW, malloc keeps freed memory", KEEP_FREED_MEMORY),
     _job("accelerate_vision", "two workers that stay, fused AdamW"),
     _job("recommender", "fused AdamW, a worker that stays, malloc keeps freed memory", KEEP_FREED_MEMORY),
     _job("ddp_tower", "fused AdamW, buckets of 25 MB, gradients as views of them", ranks=2),
