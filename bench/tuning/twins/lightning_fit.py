@@ -1,4 +1,4 @@
-"""bench/tuning/jobs/lightning_fit.py, tuned by hand: a worker and a fused optimizer; compiled blocks gained nothing more."""
+"""bench/tuning/jobs/lightning_fit.py, tuned by hand: a worker and a fused optimizer; compiling gained nothing more."""
 
 import argparse
 import sys
