@@ -26,6 +26,7 @@ SPAWNED = "--multiprocessing-fork"  # among the words of what multiprocessing st
 _WITHOUT_VALUES = set("bBdEhiIOPqsSuvVx")  # options of Python
 _ENVIRONMENT = 5  # of the arguments of fork_exec
 _SAY_SO = (b"LOCAL_RANK=", b"ACCELERATE_MIXED_PRECISION=")  # the latter for a job of one rank, which has no number
+_ENGINES = ("vllm",)  # packages whose workers compute, whatever else they may do
 # Programs that start ranks, and where in them a rank is told from other processes, in the words of `boot`.
 _LAUNCHERS = {"raylet": "ray", "torchrun": "elastic", "torch.distributed.run": "elastic"}
 
@@ -95,11 +96,16 @@ def _is_isolated(words: Sequence[str]) -> bool:
 
 
 def _is_rank_of_multiprocessing(caller: FrameType) -> bool:
-    """A process that may have children of its own: workers of loaders may not."""
+    """A process that may have children of its own: workers of loaders may not. Those of serving engines may not either,
+    but are known by the function that they run."""
     frame: FrameType | None = caller
     while frame is not None and frame.f_code.co_name != "_launch":
         frame = frame.f_back
-    return frame is not None and not frame.f_locals["process_obj"].daemon
+    if frame is None:
+        return False
+    process = frame.f_locals["process_obj"]
+    module = getattr(getattr(process, "_target", None), "__module__", None)
+    return not process.daemon or str(module).partition(".")[0] in _ENGINES
 
 
 def _environment_of_c() -> dict[str, str]:

@@ -33,6 +33,7 @@ class VllmEngine:
         self._open: dict[int, _Step] = {}  # by the scheduler's output
         self._updated: _Step | None = None
         self._is_set_up = False
+        self._computes_here = False  # otherwise workers in other processes count their own steps
 
     def core_loaded(self, module: ModuleType) -> None:
         """`vllm.v1.engine.core` has been imported."""
@@ -57,6 +58,7 @@ class VllmEngine:
         if self._is_set_up:
             return
         self._is_set_up = True
+        self._computes_here = hasattr(core.model_executor, "driver_worker")
         tell_reads(type(core.scheduler), "schedule", self._scheduling)
         tell_reads(type(core.scheduler), "update_from_output", self._updating)
         tell_reads(type(core.model_executor), "execute_model", self._executing)
@@ -105,7 +107,7 @@ class VllmEngine:
         if step is None:
             return
         self._log.add(*step.record(now_ns, frame.f_locals.get("outputs")))
-        if step.tokens:
+        if step.tokens and self._computes_here:
             self._step_ended()
 
 

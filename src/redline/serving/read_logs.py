@@ -1,0 +1,184 @@
+"""Reads the logs that `redline run` keeps of a serving engine and of its server."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redline.artifacts import open_ordinary
+from redline.errors import InputError
+from redline.serving.recording import (
+    UNKNOWN_NS,
+    BatchRows,
+    EngineSteps,
+    Phases,
+    Preemptions,
+    ReadyTokens,
+    Requests,
+    ServingRecording,
+)
+from redline.timeline.table import I64
+
+MOST_BYTES = 4 << 30  # of all logs of a run
+_LOGS = ("engine-*.jsonl", "server-*.jsonl")
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Of a run; none where it served nothing."""
+    return sorted(path for pattern in _LOGS for path in folder.rglob(pattern))
+
+
+def read_serving(folder: Path) -> ServingRecording:
+    """InputError where there is no log, or none of a step."""
+    paths = log_files(folder)
+    if not paths:
+        raise InputError(f"{folder}: no log of a serving engine in it; `redline run -- vllm serve ...` writes one")
+    if sum(path.stat().st_size for path in paths) > MOST_BYTES:
+        raise InputError(f"{folder}: its logs are larger than {MOST_BYTES >> 30} GiB; keep those of one engine only")
+    rows = _Rows()
+    for path in paths:
+        for record in _records(path, rows):
+            try:
+                rows.take(record)
+            except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+                rows.dropped += 1
+    if not rows.steps:
+        raise InputError(f"{folder}: the engine took no step while it was recorded")
+    return rows.recording()
+
+
+def _records(path: Path, rows: "_Rows") -> Iterator[Sequence[Any]]:
+    """A process that is killed leaves a line that breaks off."""
+    with os.fdopen(open_ordinary(path), encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                rows.dropped += 1
+                continue
+            if isinstance(record, list) and record:
+                yield record
+            else:
+                rows.dropped += 1
+
+
+class _Rows:
+    """Lists that become columns."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, object] = {}
+        self.steps: list[tuple[int, ...]] = []
+        self.cache: list[float] = []
+        self.batch: list[tuple[int, ...]] = []
+        self.preempted: list[tuple[int, int]] = []
+        self.ready: list[tuple[int, int, int]] = []
+        self.phases: list[tuple[int, int, int]] = []
+        self.phase_names: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
+        self.moments: dict[str, dict[int, int]] = {"came": {}, "sent": {}, "queued": {}, "prompt": {}}
+        self.finished: set[int] = set()
+        self.dropped = 0
+        self._taken_ns = UNKNOWN_NS
+
+    def take(self, record: Sequence[Any]) -> None:
+        take = getattr(self, f"_{record[0]}", None) if isinstance(record[0], str) else None
+        if take is None or not record[0].isidentifier():
+            raise ValueError("a record of another version")
+        take(*record[1:])
+
+    def _log(self, _: Mapping[str, object]) -> None:
+        """Its head: whose it is."""
+
+    def _facts(self, facts: Mapping[str, object]) -> None:
+        self.settings |= facts
+
+    def _request(self, queued_ns: int, name: str, prompt_tokens: int, *_: object) -> None:
+        number = self._number(name)
+        self.moments["queued"][number] = int(queued_ns)
+        self.moments["prompt"][number] = int(prompt_tokens)
+
+    def _came(self, came_ns: int, sent_ns: int, name: str) -> None:
+        number = self._number(name)
+        self.moments["came"][number] = int(came_ns)
+        self.moments["sent"][number] = int(sent_ns)
+
+    def _outputs(self, taken_ns: int) -> None:
+        self._taken_ns = int(taken_ns)
+
+    def _ready(self, ready_ns: int, name: str) -> None:
+        self.ready.append((self._number(name), self._taken_ns, int(ready_ns)))
+
+    def _abort(self, *_: object) -> None:
+        """When; the requests are not told."""
+
+    def _phase(self, name: str, start_ns: int, end_ns: int) -> None:
+        number = self.phase_names.setdefault(name, len(self.phase_names))
+        self.phases.append((number, int(start_ns), int(end_ns)))
+
+    def _step(
+        self,
+        _: int,
+        times_ns: Sequence[int],
+        batch: Sequence[tuple[str, int, int]],
+        new_tokens: Sequence[tuple[str, int, bool]],
+        preempted: Sequence[str],
+        state: Sequence[float],
+    ) -> None:
+        schedule_ns, execute_ns, sample_ns, update_ns, end_ns = map(int, times_ns)
+        running, waiting, cache_share = state
+        got = {name: int(tokens) for name, tokens, _over in new_tokens}
+        number = len(self.steps)
+        rows = [(number, self._number(name), int(t), int(c), got.get(name, 0)) for name, t, c in batch]
+        self.steps.append((schedule_ns, execute_ns, sample_ns, update_ns, end_ns, int(running), int(waiting)))
+        self.cache.append(float(cache_share))
+        self.batch += rows
+        self.finished |= {self._number(name) for name, _tokens, is_over in new_tokens if is_over}
+        self.preempted += [(number, self._number(name)) for name in preempted]
+
+    def _number(self, name: str) -> int:
+        return self.requests.setdefault(name, len(self.requests))
+
+    def recording(self) -> ServingRecording:
+        steps = _columns(self.steps, 7)
+        batch = _columns(self.batch, 5)
+        ready = _columns(self.ready, 3)
+        phases = _columns(self.phases, 3)
+        preempted = _columns(self.preempted, 2)
+        return ServingRecording(
+            settings=self.settings,
+            steps=EngineSteps(
+                schedule_ns=steps[0],
+                execute_ns=steps[1],
+                sample_ns=steps[2],
+                update_ns=steps[3],
+                end_ns=steps[4],
+                running=steps[5],
+                waiting=steps[6],
+                cache_share=np.array(self.cache),
+            ),
+            batch=BatchRows(step=batch[0], request=batch[1], tokens=batch[2], computed=batch[3], new_tokens=batch[4]),
+            requests=Requests(
+                names=tuple(self.requests),
+                came_ns=self._moment("came"),
+                sent_ns=self._moment("sent"),
+                queued_ns=self._moment("queued"),
+                prompt_tokens=self._moment("prompt"),
+                is_finished=np.isin(np.arange(len(self.requests)), list(self.finished)),
+            ),
+            ready=ReadyTokens(request=ready[0], taken_ns=ready[1], ready_ns=ready[2]),
+            phases=Phases(name=phases[0], start_ns=phases[1], end_ns=phases[2], names=tuple(self.phase_names)),
+            preemptions=Preemptions(step=preempted[0], request=preempted[1]),
+            dropped_lines=self.dropped,
+        )
+
+    def _moment(self, name: str) -> I64:
+        known = self.moments[name]
+        return np.array([known.get(number, UNKNOWN_NS) for number in range(len(self.requests))], np.int64)
+
+
+def _columns(rows: Sequence[tuple[int, ...]], width: int) -> tuple[I64, ...]:
+    table = np.array(rows, np.int64).reshape(-1, width)
+    return tuple(np.ascontiguousarray(table[:, number]) for number in range(width))

@@ -1,0 +1,245 @@
+"""The ledger of requests: every nanosecond from the arrival of a request to its last token, in one account."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from redline.serving.recording import UNKNOWN_NS, BatchRows, ServingRecording
+from redline.serving.step_ledger import StepAccount, StepLedger, step_ledger
+from redline.timeline.table import I64, Column
+
+
+class RequestAccount(IntEnum):
+    """What a request waits for; columns of the ledger."""
+
+    TOKENISE = 0
+    TO_ENGINE = 1  # on its way, and until the engine looks: it does so between steps
+    QUEUE = 2
+    PREFILL = 3
+    OTHERS_PREFILL = 4  # in the same steps
+    DECODE = 5
+    PREEMPTED = 6  # it lost its place in the cache
+    RECOMPUTE = 7  # of what it had before it lost its place
+    NOT_SCHEDULED = 8  # other requests were
+    SCHEDULE = 9
+    PREPARE = 10
+    SAMPLE = 11
+    OUTPUTS = 12
+    BETWEEN = 13  # steps
+    WORKER = 14
+    TO_SERVER = 15
+    DETOKENISE = 16
+
+
+REQUEST_ACCOUNT_NAMES = {
+    RequestAccount.TOKENISE: "tokenise",
+    RequestAccount.TO_ENGINE: "to the engine",
+    RequestAccount.QUEUE: "queue",
+    RequestAccount.PREFILL: "prefill",
+    RequestAccount.OTHERS_PREFILL: "others' prefill",
+    RequestAccount.DECODE: "decode",
+    RequestAccount.PREEMPTED: "preempted",
+    RequestAccount.RECOMPUTE: "recompute",
+    RequestAccount.NOT_SCHEDULED: "not scheduled",
+    RequestAccount.SCHEDULE: "schedule",
+    RequestAccount.PREPARE: "prepare",
+    RequestAccount.SAMPLE: "sample",
+    RequestAccount.OUTPUTS: "outputs",
+    RequestAccount.BETWEEN: "between steps",
+    RequestAccount.WORKER: "workers, other",
+    RequestAccount.TO_SERVER: "to the server",
+    RequestAccount.DETOKENISE: "detokenise",
+}
+_SHARED = {  # what all requests of a step wait for alike
+    StepAccount.IDLE: RequestAccount.BETWEEN,
+    StepAccount.BETWEEN: RequestAccount.BETWEEN,
+    StepAccount.SCHEDULE: RequestAccount.SCHEDULE,
+    StepAccount.PREPARE: RequestAccount.PREPARE,
+    StepAccount.SAMPLE: RequestAccount.SAMPLE,
+    StepAccount.OUTPUTS: RequestAccount.OUTPUTS,
+    StepAccount.WORKER: RequestAccount.WORKER,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestTimes:
+    """Rows are requests, from their arrival to a token; columns are accounts that add up to `length_ns`."""
+
+    request: I64
+    length_ns: I64
+    amounts_ns: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLedger:
+    """Of the requests that were seen from beginning to end."""
+
+    steps: StepLedger
+    to_first_token: RequestTimes
+    to_last_token: RequestTimes
+    tokens: I64  # that each of these requests got
+    left_out: int  # requests that had begun before, or had not ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRoles:
+    """What each row of the batches is to its request."""
+
+    is_prefill: Column  # of the prompt, or of what is computed again
+    is_recomputed: Column
+    is_after_preemption: Column  # the first row since the request lost its place
+
+
+def request_ledger(recording: ServingRecording) -> RequestLedger:
+    batch, requests = recording.batch, recording.requests
+    order = np.lexsort((batch.step, batch.request))
+    batch = BatchRows(**{name: column[order] for name, column in vars(batch).items()})
+    roles = _roles(batch, requests.prompt_tokens)
+    is_prefill = np.empty(len(order), bool)
+    is_prefill[order] = roles.is_prefill
+    steps = step_ledger(recording, is_prefill)
+    lives = _Lives(recording, batch, roles, steps)
+    whole = lives.whole()
+    return RequestLedger(
+        steps=steps,
+        to_first_token=lives.until(whole, lives.first_token[whole], is_first=True),
+        to_last_token=lives.until(whole, lives.last_token[whole], is_first=False),
+        tokens=lives.tokens[whole],
+        left_out=len(requests) - len(whole),
+    )
+
+
+def _roles(batch: BatchRows, prompt_tokens: I64) -> RowRoles:
+    """Rows are sorted by request, then by step. What was computed never becomes less, unless it was lost."""
+    same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])
+    before = np.concatenate([[0], batch.computed[:-1]])
+    is_lost = same & (batch.computed < before)
+    reached = np.zeros(len(batch.step), np.int64)
+    most = 0
+    for row, (is_same, lost, computed) in enumerate(
+        zip(same.tolist(), is_lost.tolist(), batch.computed.tolist(), strict=True)
+    ):
+        most = 0 if not is_same else max(most, before[row]) if lost else most
+        reached[row] = most if computed < most else 0
+    is_recomputed = reached > 0
+    is_prefill = (batch.computed < prompt_tokens[batch.request]) | is_recomputed
+    return RowRoles(is_prefill=is_prefill, is_recomputed=is_recomputed, is_after_preemption=is_lost)
+
+
+class _Lives:
+    """Requests from step to step; rows are sorted by request."""
+
+    def __init__(self, recording: ServingRecording, batch: BatchRows, roles: RowRoles, steps: StepLedger) -> None:
+        self._recording = recording
+        self._batch = batch
+        self._steps = steps
+        self._row_amounts = _row_amounts(batch, roles, steps)
+        self._is_after_preemption = roles.is_after_preemption
+        number = len(recording.requests)
+        rows = np.arange(len(batch.step))
+        gives = np.flatnonzero(batch.new_tokens > 0)
+        self.first_row = _first(batch.request, rows, number)
+        self.first_token = _first(batch.request[gives], gives, number)
+        self.last_token = np.full(number, -1, np.int64)
+        np.maximum.at(self.last_token, batch.request[gives], gives)
+        self.tokens = np.bincount(batch.request, batch.new_tokens, number).astype(np.int64)
+        self._waits = self._waits_before(rows)
+
+    def whole(self) -> I64:
+        requests = self._recording.requests
+        return np.flatnonzero(requests.is_finished & (requests.queued_ns != UNKNOWN_NS) & (self.last_token >= 0))
+
+    def until(self, request: I64, row: I64, *, is_first: bool) -> RequestTimes:
+        """From the arrival of these requests to the token that each got in this row."""
+        requests, steps = self._recording.requests, self._steps
+        amounts = self._in_engine(request, row)
+        first = self._batch.step[self.first_row[request]]
+        queued = requests.queued_ns[request]
+        sent = _known_or(requests.sent_ns[request], queued)
+        came = _known_or(requests.came_ns[request], sent)
+        amounts[:, RequestAccount.TOKENISE] = sent - came
+        amounts[:, RequestAccount.TO_ENGINE] = queued - sent
+        amounts[:, RequestAccount.QUEUE] = steps.begin_ns[first] - queued
+        end = steps.end_ns[self._batch.step[row]]
+        taken, ready = self._ready(request, end, is_first=is_first)
+        amounts[:, RequestAccount.TO_SERVER] = taken - end
+        amounts[:, RequestAccount.DETOKENISE] = ready - taken
+        return RequestTimes(request=request, length_ns=ready - came, amounts_ns=amounts)
+
+    def _in_engine(self, request: I64, row: I64) -> npt.NDArray[np.int64]:
+        """Rows from the first of each request to this one, and the steps between them that it was not in."""
+        total = np.cumsum(self._row_amounts + self._waits, axis=0)
+        first = self.first_row[request]
+        step = self._batch.step[first]
+        amounts: npt.NDArray[np.int64] = total[row] - total[first] + self._row_amounts[first]
+        unseen = self._steps.begin_ns[step] - self._steps.start_ns[step]  # before the step it was in the queue
+        amounts[:, RequestAccount.BETWEEN] -= unseen
+        return amounts
+
+    def _waits_before(self, rows: I64) -> npt.NDArray[np.int64]:
+        """Steps between a row and the one before it of the same request."""
+        batch, steps = self._batch, self._steps
+        amounts = np.zeros((len(rows), len(RequestAccount)), np.int64)
+        if not len(rows):
+            return amounts
+        same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])
+        before = np.concatenate([[0], batch.step[:-1]])
+        waited = np.where(same, steps.start_ns[batch.step] - steps.end_ns[before], 0)
+        lost = self._is_after_preemption
+        amounts[:, RequestAccount.PREEMPTED] = np.where(lost, waited, 0)
+        amounts[:, RequestAccount.NOT_SCHEDULED] = np.where(lost, 0, waited)
+        return amounts
+
+    def _ready(self, request: I64, end: I64, *, is_first: bool) -> tuple[I64, I64]:
+        """When the server took the token, and when its text was ready; the end of the step where that is unknown."""
+        ready = self._recording.ready
+        rows = np.arange(len(ready.request))
+        number = len(self._recording.requests)
+        chosen = np.full(number, -1, np.int64)
+        if is_first:
+            chosen = _first(ready.request, rows, number)
+        else:
+            np.maximum.at(chosen, ready.request, rows)
+        row = chosen[request]
+        known = (row >= 0) & (len(rows) > 0)
+        at = np.where(known, row, 0)
+        if not len(rows):
+            return end, end
+        taken = np.where(known, np.maximum(ready.taken_ns[at], end), end)
+        return taken, np.where(known, np.maximum(ready.ready_ns[at], taken), taken)
+
+
+def _row_amounts(batch: BatchRows, roles: RowRoles, steps: StepLedger) -> npt.NDArray[np.int64]:
+    """What the step of each row was spent on, as its request sees it."""
+    step = batch.step
+    amounts = np.zeros((len(step), len(RequestAccount)), np.int64)
+    for of_step, of_request in _SHARED.items():
+        amounts[:, of_request] += steps.amounts_ns[step, of_step]
+    forward = steps.amounts_ns[step, StepAccount.PREFILL] + steps.amounts_ns[step, StepAccount.DECODE]
+    others = steps.prefill_tokens[step] - np.where(roles.is_prefill, batch.tokens, 0)
+    blocked = forward * others // np.maximum(steps.tokens[step], 1)
+    amounts[:, RequestAccount.OTHERS_PREFILL] = blocked
+    own = np.where(
+        roles.is_recomputed,
+        RequestAccount.RECOMPUTE,
+        np.where(roles.is_prefill, RequestAccount.PREFILL, RequestAccount.DECODE),
+    )
+    amounts[np.arange(len(step)), own] = forward - blocked
+    return amounts
+
+
+def _first(keys: I64, rows: I64, number: int) -> I64:
+    """The first of these rows with each key; -1 where there is none."""
+    found = np.full(number, -1, np.int64)
+    found[keys[::-1]] = rows[::-1]
+    return found
+
+
+def _known_or(moment: I64, other: I64) -> I64:
+    known: I64 = np.where(moment == UNKNOWN_NS, other, np.minimum(moment, other))
+    return known
