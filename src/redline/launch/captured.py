@@ -67,18 +67,31 @@ def captured_of(traces: Sequence[Path]) -> Captured | None:
 
 def window_of(traces: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
     """The record of the run whose window these traces are, with the numbers of the window and of the restart."""
-    folders = {path.absolute().parent for path in traces}
-    if len(folders) != 1:
+    folder = _only_folder(traces)
+    number = None if folder is None else _WINDOW.fullmatch(folder.name)
+    if folder is None or number is None:
         return None
-    (folder,) = folders
-    number, restart = _WINDOW.fullmatch(folder.name), _RESTART.fullmatch(folder.parent.name)
-    if number is None:
-        return None
+    restart = _RESTART.fullmatch(folder.parent.name)
     try:
-        record = read_record((folder.parent.parent if restart else folder.parent) / NAME)
+        record = read_record(_run_folder(folder) / NAME)
     except InputError:
         return None
     return record, int(number[1]), int(restart[1]) if restart else 0
+
+
+def run_folder_of(traces: Sequence[Path]) -> Path | None:
+    """The folder of the run whose window these traces are; None where they are of none."""
+    folder = _only_folder(traces)
+    return None if folder is None or not _WINDOW.fullmatch(folder.name) else _run_folder(folder)
+
+
+def _only_folder(traces: Sequence[Path]) -> Path | None:
+    folders = {path.absolute().parent for path in traces}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def _run_folder(window: Path) -> Path:
+    return window.parent.parent if _RESTART.fullmatch(window.parent.name) else window.parent
 
 
 def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | None:

@@ -143,6 +143,9 @@ class _Rows:
 
     def recording(self) -> ServingRecording:
         steps = _columns(self.steps, 7)
+        order = np.argsort(steps[4], kind="stable")  # as they ended, whatever the order of the lines
+        place = np.argsort(order, kind="stable")
+        steps = tuple(column[order] for column in steps)
         batch = _columns(self.batch, 5)
         ready = _columns(self.ready, 3)
         phases = _columns(self.phases, 3)
@@ -157,9 +160,11 @@ class _Rows:
                 end_ns=steps[4],
                 running=steps[5],
                 waiting=steps[6],
-                cache_share=np.array(self.cache),
+                cache_share=np.array(self.cache)[order],
             ),
-            batch=BatchRows(step=batch[0], request=batch[1], tokens=batch[2], computed=batch[3], new_tokens=batch[4]),
+            batch=BatchRows(
+                step=place[batch[0]], request=batch[1], tokens=batch[2], computed=batch[3], new_tokens=batch[4]
+            ),
             requests=Requests(
                 names=tuple(self.requests),
                 came_ns=self._moment("came"),
@@ -170,7 +175,7 @@ class _Rows:
             ),
             ready=ReadyTokens(request=ready[0], taken_ns=ready[1], ready_ns=ready[2]),
             phases=Phases(name=phases[0], start_ns=phases[1], end_ns=phases[2], names=tuple(self.phase_names)),
-            preemptions=Preemptions(step=preempted[0], request=preempted[1]),
+            preemptions=Preemptions(step=place[preempted[0]], request=preempted[1]),
             dropped_lines=self.dropped,
         )
 

@@ -33,25 +33,6 @@ class RequestAccount(IntEnum):
     DETOKENISE = 16
 
 
-REQUEST_ACCOUNT_NAMES = {
-    RequestAccount.TOKENISE: "tokenise",
-    RequestAccount.TO_ENGINE: "to the engine",
-    RequestAccount.QUEUE: "queue",
-    RequestAccount.PREFILL: "prefill",
-    RequestAccount.OTHERS_PREFILL: "others' prefill",
-    RequestAccount.DECODE: "decode",
-    RequestAccount.PREEMPTED: "preempted",
-    RequestAccount.RECOMPUTE: "recompute",
-    RequestAccount.NOT_SCHEDULED: "not scheduled",
-    RequestAccount.SCHEDULE: "schedule",
-    RequestAccount.PREPARE: "prepare",
-    RequestAccount.SAMPLE: "sample",
-    RequestAccount.OUTPUTS: "outputs",
-    RequestAccount.BETWEEN: "between steps",
-    RequestAccount.WORKER: "workers, other",
-    RequestAccount.TO_SERVER: "to the server",
-    RequestAccount.DETOKENISE: "detokenise",
-}
 _SHARED = {  # what all requests of a step wait for alike
     StepAccount.IDLE: RequestAccount.BETWEEN,
     StepAccount.BETWEEN: RequestAccount.BETWEEN,
@@ -116,17 +97,14 @@ def request_ledger(recording: ServingRecording) -> RequestLedger:
 
 def _roles(batch: BatchRows, prompt_tokens: I64) -> RowRoles:
     """Rows are sorted by request, then by step. What was computed never becomes less, unless it was lost."""
-    same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])
-    before = np.concatenate([[0], batch.computed[:-1]])
-    is_lost = same & (batch.computed < before)
-    reached = np.zeros(len(batch.step), np.int64)
-    most = 0
-    for row, (is_same, lost, computed) in enumerate(
-        zip(same.tolist(), is_lost.tolist(), batch.computed.tolist(), strict=True)
-    ):
-        most = 0 if not is_same else max(most, before[row]) if lost else most
-        reached[row] = most if computed < most else 0
-    is_recomputed = reached > 0
+    is_same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])
+    is_lost = is_same & (batch.computed < np.concatenate([[0], batch.computed[:-1]]))
+    reached = batch.computed + batch.tokens
+    lost = np.zeros(len(batch.step), np.int64)  # how much of it a request had before it lost its place
+    for row in np.flatnonzero(is_lost).tolist():
+        of_request = np.searchsorted(batch.request, batch.request[row], side="right")
+        lost[row:of_request] = np.maximum(lost[row:of_request], max(reached[row - 1], lost[row - 1]))
+    is_recomputed = batch.computed < lost
     is_prefill = (batch.computed < prompt_tokens[batch.request]) | is_recomputed
     return RowRoles(is_prefill=is_prefill, is_recomputed=is_recomputed, is_after_preemption=is_lost)
 
@@ -182,17 +160,26 @@ class _Lives:
         return amounts
 
     def _waits_before(self, rows: I64) -> npt.NDArray[np.int64]:
-        """Steps between a row and the one before it of the same request."""
+        """Steps between a row and the one before it of the same request.
+
+        A request has its place until it loses it, which is while the first step that it is not in is scheduled.
+        """
         batch, steps = self._batch, self._steps
         amounts = np.zeros((len(rows), len(RequestAccount)), np.int64)
-        if not len(rows):
-            return amounts
-        same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])
-        before = np.concatenate([[0], batch.step[:-1]])
-        waited = np.where(same, steps.start_ns[batch.step] - steps.end_ns[before], 0)
-        lost = self._is_after_preemption
-        amounts[:, RequestAccount.PREEMPTED] = np.where(lost, waited, 0)
-        amounts[:, RequestAccount.NOT_SCHEDULED] = np.where(lost, 0, waited)
+        is_same = np.concatenate([[False], batch.request[1:] == batch.request[:-1]])[: len(rows)]
+        later = np.flatnonzero(is_same)
+        now, before = batch.step[later], batch.step[later - 1]
+        gaps = np.concatenate([[0], np.cumsum(steps.begin_ns - steps.start_ns)])
+        waited = steps.start_ns[now] - steps.end_ns[before]
+        between = np.where(now > before + 1, gaps[now] - gaps[before + 1], 0)
+        amounts[later, RequestAccount.NOT_SCHEDULED] = waited - between
+        amounts[later, RequestAccount.BETWEEN] = between
+        lost = self._is_after_preemption[later]
+        first_gap = np.where(now > before + 1, gaps[before + 2] - gaps[before + 1], 0)
+        last_gap = gaps[now + 1] - gaps[now]
+        amounts[later[lost], RequestAccount.NOT_SCHEDULED] = 0
+        amounts[later[lost], RequestAccount.PREEMPTED] = (waited - first_gap + last_gap)[lost]
+        amounts[later[lost], RequestAccount.BETWEEN] = (first_gap - last_gap)[lost]
         return amounts
 
     def _ready(self, request: I64, end: I64, *, is_first: bool) -> tuple[I64, I64]:

@@ -24,17 +24,6 @@ class StepAccount(IntEnum):
     OUTPUTS = 8  # tokens go to their requests
 
 
-ACCOUNT_NAMES = {
-    StepAccount.IDLE: "nothing asked",
-    StepAccount.BETWEEN: "between steps",
-    StepAccount.SCHEDULE: "schedule",
-    StepAccount.PREPARE: "prepare",
-    StepAccount.PREFILL: "prefill",
-    StepAccount.DECODE: "decode",
-    StepAccount.SAMPLE: "sample",
-    StepAccount.WORKER: "workers, other",
-    StepAccount.OUTPUTS: "outputs",
-}
 _OF_PHASES = {  # of vLLM, and where their time goes
     "gpu_model_runner: preprocess": StepAccount.PREPARE,
     "gpu_model_runner: forward": StepAccount.DECODE,

@@ -141,7 +141,7 @@ def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:
         "workers": _doublings(1, own_cores),
         "threads": sorted({1, max(own_cores // 2, 1), own_cores}, reverse=True),
         "prefetch": [4],
-        "bucket-mb": [5, 100],
+        "bucket-mb": [25, 100, 5],  # 25 is what DDP takes where a script says nothing
         "malloc-arenas": [1],
         "gc-every": [100],
         "fsdp-prefetch": [2],

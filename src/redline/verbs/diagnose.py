@@ -13,12 +13,13 @@ from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
-from redline.launch.captured import captured_of
+from redline.launch.captured import captured_of, run_folder_of
 from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.serving.diagnose_serving import diagnose_serving
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
@@ -52,6 +53,7 @@ def diagnose(
         failures=(*failures, *undrawn),
         step_view=view,
         captured=captured,
+        serving=None if (folder := run_folder_of(files)) is None else diagnose_serving(folder),
     )
 
 

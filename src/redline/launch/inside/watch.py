@@ -71,11 +71,11 @@ def watch(context: ProcessContext) -> None:
     _watch_scalers(context, steps, capture, calls)
     _watch_loaders(steps, home, capture)
     api.take(partial(capture.safely, steps.by_hand), capture.is_capturing)
-    watch_vllm(context.settings.folder, partial(capture.safely, steps.by_hand), capture.safely)
     atexit.register(_leave, context, steps, capture, timed)
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
     timed.wait()
+    watch_vllm(context.settings.folder, partial(capture.safely, steps.by_hand), timed.cancel, capture.safely)
 
 
 def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tuple[JobTrial | None, JobPlaces | None]:

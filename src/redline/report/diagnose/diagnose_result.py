@@ -12,6 +12,7 @@ from redline.errors import UsageError
 from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.read_failures import Failure
+from redline.serving.diagnose_serving import ServingDiagnosis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,7 @@ class DiagnoseResult:
     failures: tuple[Failure, ...]
     step_view: "StepView | None" = None  # a usual step; None where it was not asked for or its trace is not at hand
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
+    serving: ServingDiagnosis | None = None  # of the engine whose run the traces are of; None where there is none
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
     def redacted(self, redactor: "Redactor | None" = None) -> "DiagnoseResult":

@@ -20,6 +20,7 @@ from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
+from redline.report.serving.json import record_of
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1
@@ -35,6 +36,7 @@ def as_record(result: DiagnoseResult) -> dict[str, Any]:
         redacted = [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed or ()]
         return {
             **_record(result),
+            "serving": None if result.serving is None else record_of(result.serving),
             "captured": None if result.captured is None else asdict(result.captured),
             "redacted": None if result.removed is None else redacted,
         }

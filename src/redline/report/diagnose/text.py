@@ -12,6 +12,7 @@ from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
 from redline.report.language import _, sentences
 from redline.report.report_table import ReportTable
+from redline.report.serving import text as serving_text
 from redline.report.terminal import as_text, fitted, headline, labelled, left, wrapped
 from redline.report.text_table import table
 
@@ -30,6 +31,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         ],
         list(_waterfall(screen, unicode=unicode)),
     ]
+    before += [] if result.serving is None else serving_text.blocks(result.serving)
     after = [list(_unseen(screen))]
     room = most_lines(MOST_LINES) - sum(len(block) + 1 for block in (*before, *after) if block)
     blocks = [

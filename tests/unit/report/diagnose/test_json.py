@@ -61,6 +61,7 @@ KEYS = {
         "collectives": list,
         "doing": list,
         "failures": list,
+        "serving": NoneType,
         "captured": NoneType,
         "redacted": NoneType,
     },

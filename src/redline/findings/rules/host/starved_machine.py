@@ -64,7 +64,7 @@ def _figures(evidence: HostEvidence, starved_ns: Floats, length_ns: Floats) -> d
     return {
         "observed": 1.0,
         "starved_ns": float(starved_ns.sum()),
-        "starved_share": float(starved_ns.sum() / length_ns.sum()),
+        "starved_share": float(starved_ns.sum() / max(length_ns.sum(), 1.0)),
         "used_cores": float(evidence.steps.process_cpu_ns.sum()) / max(window_ns, 1.0),
         "allowed": float(machine.cores_allowed or 0),
         "cores": float(machine.cores or 0),

@@ -13,12 +13,25 @@ if TYPE_CHECKING:
     from redline.launch.inside.engines.vllm_server import VllmServer
 
 
-def watch_vllm(folder: str, step_ended: Callable[[], None], safely: Callable[[Callable[[], None]], None]) -> None:
-    """Whether this process has the engine, its front, both or neither is not known yet."""
+def watch_vllm(
+    folder: str,
+    step_ended: Callable[[], None],
+    no_timed_window: Callable[[], None],
+    safely: Callable[[Callable[[], None]], None],
+) -> None:
+    """Whether this process has the engine, its front, both or neither is not known yet.
+
+    An engine takes minutes to start, and then waits for somebody to ask: a window by time alone would show nothing.
+    """
     parts = _Parts(folder, step_ended)
+
+    def utils_loaded(module: ModuleType) -> None:
+        no_timed_window()
+        parts.engine().utils_loaded(module)
+
     watchers: dict[str, Callable[[ModuleType], None]] = {
         "vllm.v1.engine.core": lambda module: parts.engine().core_loaded(module),
-        "vllm.v1.utils": lambda module: parts.engine().utils_loaded(module),
+        "vllm.v1.utils": utils_loaded,
         "vllm.v1.engine.output_processor": lambda module: parts.server().loaded(module),
     }
     AfterImport({name: _safe(watcher, safely) for name, watcher in watchers.items()})

@@ -1,0 +1,1 @@
+"""What is said of a serving engine and its requests."""

@@ -1,0 +1,36 @@
+"""What accounts of steps and of requests are called."""
+
+from redline.report.language import marked
+from redline.serving.request_ledger import RequestAccount
+from redline.serving.step_ledger import StepAccount
+
+STEP_ACCOUNT_NAMES = {
+    StepAccount.IDLE: marked("nothing asked"),
+    StepAccount.BETWEEN: marked("between steps"),
+    StepAccount.SCHEDULE: marked("schedule"),
+    StepAccount.PREPARE: marked("prepare"),
+    StepAccount.PREFILL: marked("prefill"),
+    StepAccount.DECODE: marked("decode"),
+    StepAccount.SAMPLE: marked("sample"),
+    StepAccount.WORKER: marked("workers, other"),
+    StepAccount.OUTPUTS: marked("outputs"),
+}
+REQUEST_ACCOUNT_NAMES = {
+    RequestAccount.TOKENISE: marked("tokenise"),
+    RequestAccount.TO_ENGINE: marked("to the engine"),
+    RequestAccount.QUEUE: marked("queue"),
+    RequestAccount.PREFILL: marked("prefill"),
+    RequestAccount.OTHERS_PREFILL: marked("others' prefill"),
+    RequestAccount.DECODE: marked("decode"),
+    RequestAccount.PREEMPTED: marked("preempted"),
+    RequestAccount.RECOMPUTE: marked("recompute"),
+    RequestAccount.NOT_SCHEDULED: marked("not scheduled"),
+    RequestAccount.SCHEDULE: marked("schedule"),
+    RequestAccount.PREPARE: marked("prepare"),
+    RequestAccount.SAMPLE: marked("sample"),
+    RequestAccount.OUTPUTS: marked("outputs"),
+    RequestAccount.BETWEEN: marked("between steps"),
+    RequestAccount.WORKER: marked("workers, other"),
+    RequestAccount.TO_SERVER: marked("to the server"),
+    RequestAccount.DETOKENISE: marked("detokenise"),
+}

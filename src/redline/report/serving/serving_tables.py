@@ -1,0 +1,89 @@
+"""Tables and lines about a serving engine: how long requests take and what they wait for, and where its time goes."""
+
+from collections.abc import Iterable, Iterator
+
+from redline.report.language import _, marked
+from redline.report.report_table import ReportTable
+from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES
+from redline.report.serving.cause_messages import bound_text, cause_text
+from redline.report.text_parts import percent
+from redline.serving.diagnose_serving import ServingDiagnosis
+from redline.serving.latencies import PERCENTILES, Latency, LatencySplit
+from redline.serving.request_ledger import RequestAccount
+from redline.serving.step_ledger import StepAccount
+from redline.units import format_ns
+
+_MOST_ACCOUNTS = 4  # of a latency
+_FAINT = 0.005
+_SLOWEST = PERCENTILES[-1]
+
+_LATENCIES = {
+    Latency.TTFT: marked("TTFT"),
+    Latency.TPOT: marked("TPOT"),
+    Latency.END_TO_END: marked("end to end"),
+}
+
+
+def latency_table(serving: ServingDiagnosis) -> ReportTable:
+    """A row per latency: its percentiles, and what the slowest requests waited for."""
+    rows = []
+    for latency in Latency:
+        splits = {split.percentile: split for split in serving.splits if split.latency is latency}
+        if splits:
+            cells = [format_ns(round(splits[one].value_ns)) for one in PERCENTILES]
+            rows.append((_(_LATENCIES[latency]), *cells, waited_for(splits[_SLOWEST])))
+    head = (_("latency"), *(f"p{one}" for one in PERCENTILES), _("what the slowest waited for"))
+    return ReportTable(title=_requests_line(serving), head=head, rows=tuple(rows), notes=(), empty="")
+
+
+def waited_for(split: LatencySplit) -> str:
+    """The largest accounts of the requests near a percentile."""
+    shares = sorted(((split.share(account), account) for account in RequestAccount), reverse=True)
+    return _listed(
+        (_(REQUEST_ACCOUNT_NAMES[account]), share) for share, account in shares[:_MOST_ACCOUNTS] if share >= _FAINT
+    )
+
+
+def _listed(shares: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(" ".join((name, percent(share))) for name, share in shares)
+
+
+def engine_line(serving: ServingDiagnosis) -> str:
+    """Where the engine's own time goes; what was not asked for is no loss."""
+    steps = serving.steps
+    idle_ns = steps.amounts_ns[StepAccount.IDLE]
+    asked_ns = max(steps.window_ns - idle_ns, 1)
+    shares = sorted(
+        ((steps.amounts_ns[account] / asked_ns, account) for account in StepAccount if account != StepAccount.IDLE),
+        reverse=True,
+    )
+    told = _listed((_(STEP_ACCOUNT_NAMES[account]), share) for share, account in shares if share >= _FAINT)
+    return _(
+        "{steps:,} steps of {engine} in {window}, median {median}: {accounts}; nothing was asked for {idle}"
+    ).format(
+        steps=steps.steps,
+        engine=serving.engine,
+        window=format_ns(steps.window_ns),
+        median=format_ns(round(steps.median_ns)),
+        accounts=told,
+        idle=format_ns(idle_ns),
+    )
+
+
+def cause_lines(serving: ServingDiagnosis) -> Iterator[tuple[str, str, str]]:
+    """Title with its bound, what shows it, and the option that changes it."""
+    for cause in serving.causes:
+        text = cause_text(cause)
+        yield f"{cause.code} {text.title}: {bound_text(cause)}", text.evidence, text.fix
+
+
+def _requests_line(serving: ServingDiagnosis) -> str:
+    line = _("requests: {requests:,} from beginning to end, {tokens:,} new tokens").format(
+        requests=serving.requests, tokens=serving.new_tokens
+    )
+    beside = []
+    if serving.left_out:
+        beside.append(_("{count:,} left out: they had begun before, or did not end").format(count=serving.left_out))
+    if serving.dropped_lines:
+        beside.append(_("{count:,} lines of the log could not be read").format(count=serving.dropped_lines))
+    return "; ".join([line, *beside])

@@ -1,0 +1,97 @@
+"""A real vLLM server under load: its steps and requests are accounted for, and answers are what they were."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from redline.serving.client_results import ClientResults, read_client, rows_of_requests
+from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.read_logs import read_serving
+from redline.serving.recording import ServingRecording
+from redline.serving.request_ledger import request_ledger
+from redline.serving.step_ledger import StepAccount
+from tests.vllm_server import PYTHON, make_model, measure, server
+
+pytestmark = pytest.mark.skipif(PYTHON is None, reason="REDLINE_VLLM_PYTHON names no Python with vLLM")
+REQUESTS = 60
+LOAD = ("--num-prompts", str(REQUESTS), "--random-input-len", "64", "--random-output-len", "16")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, object]]]:
+    """A server that nobody watches, and what its client got."""
+    folder = tmp_path_factory.mktemp("plain")
+    model = make_model(folder / "tiny")
+    with server(model, None, "--max-num-seqs", "8") as address:
+        yield model, measure(address, model, folder / "client.json", *LOAD)
+
+
+@pytest.fixture(scope="module")
+def watched(plain: tuple[Path, dict[str, object]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folder of a run, and the client's file."""
+    folder = tmp_path_factory.mktemp("watched")
+    with server(plain[0], folder / "run", "--max-num-seqs", "8") as address:
+        measure(address, plain[0], folder / "client.json", *LOAD)
+    return folder / "run", folder / "client.json"
+
+
+@pytest.fixture(scope="module")
+def recorded(watched: tuple[Path, Path]) -> tuple[ServingRecording, ClientResults]:
+    return read_serving(watched[0]), read_client(watched[1])
+
+
+def test_answers_are_the_same_byte_for_byte(plain: tuple[Path, dict[str, object]], watched: tuple[Path, Path]) -> None:
+    import json
+
+    told = json.loads(watched[1].read_text(encoding="utf-8"))
+    assert told["generated_texts"] == plain[1]["generated_texts"]
+    assert told["completed"] == REQUESTS
+
+
+def test_steps_add_up_and_nine_tenths_have_a_name(recorded: tuple[ServingRecording, ClientResults]) -> None:
+    steps = request_ledger(recorded[0]).steps
+    assert (steps.amounts_ns >= 0).all()
+    assert (steps.amounts_ns.sum(axis=1) == steps.end_ns - steps.start_ns).all()
+    asked_ns = steps.amounts_ns.sum() - steps.total_ns(StepAccount.IDLE)
+    assert steps.total_ns(StepAccount.WORKER) < 0.1 * asked_ns
+
+
+def test_requests_add_up_inside_of_what_their_client_measured(
+    recorded: tuple[ServingRecording, ClientResults],
+) -> None:
+    """The clocks are the same: on one machine, both are the monotonic one."""
+    recording, client = recorded
+    ledger = request_ledger(recording)
+    rows = rows_of_requests(client, recording)[ledger.to_last_token.request]
+    ours = rows >= 0
+    assert ours.sum() == REQUESTS
+    for times, measured_ns in (
+        (ledger.to_first_token, client.first_token_ns),
+        (ledger.to_last_token, client.last_token_ns),
+    ):
+        assert (times.amounts_ns.sum(axis=1) == times.length_ns).all()
+        came_ns = recording.requests.came_ns[times.request[ours]]
+        before_ns = came_ns - client.start_ns[rows[ours]]
+        after_ns = measured_ns[rows[ours]] - times.length_ns[ours] - before_ns
+        assert (before_ns > 0).all()
+        assert (after_ns > -1_000_000).all()
+
+
+def test_tokens_are_those_that_the_client_got(
+    recorded: tuple[ServingRecording, ClientResults], watched: tuple[Path, Path]
+) -> None:
+    import json
+
+    told = json.loads(watched[1].read_text(encoding="utf-8"))
+    recording, client = recorded
+    ledger = request_ledger(recording)
+    rows = rows_of_requests(client, recording)[ledger.to_last_token.request]
+    assert [int(told["output_lens"][row]) for row in rows[rows >= 0].tolist()] == ledger.tokens[rows >= 0].tolist()
+
+
+def test_the_limit_of_sequences_is_named(watched: tuple[Path, Path]) -> None:
+    found = diagnose_serving(watched[0])
+    assert found is not None
+    assert found.causes[0].code == "RL-V01"
+    assert found.causes[0].figures["limit"] == 8
