@@ -17,7 +17,7 @@ from redline.serving.recording import (
     Phases,
     Preemptions,
     ReadyTokens,
-    Requests,
+    RequestRows,
     ServingRecording,
 )
 from redline.timeline.table import I64
@@ -165,7 +165,7 @@ class _Rows:
             batch=BatchRows(
                 step=place[batch[0]], request=batch[1], tokens=batch[2], computed=batch[3], new_tokens=batch[4]
             ),
-            requests=Requests(
+            requests=RequestRows(
                 names=tuple(self.requests),
                 came_ns=self._moment("came"),
                 sent_ns=self._moment("sent"),

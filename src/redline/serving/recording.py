@@ -37,7 +37,7 @@ class BatchRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class RequestRows:
     """One row per request. What happened before recording began, or in a process that was not watched, is unknown."""
 
     names: Sequence[str]
@@ -72,7 +72,7 @@ class Phases:
 
 @dataclass(frozen=True, kw_only=True)
 class Preemptions:
-    """Requests that lost their place in the cache, and the steps in which they did."""
+    """RequestRows that lost their place in the cache, and the steps in which they did."""
 
     step: I64
     request: I64
@@ -85,7 +85,7 @@ class ServingRecording:
     settings: Mapping[str, object]  # of the engine, and of its model
     steps: EngineSteps
     batch: BatchRows
-    requests: Requests
+    requests: RequestRows
     ready: ReadyTokens
     phases: Phases
     preemptions: Preemptions
