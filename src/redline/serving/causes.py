@@ -69,7 +69,7 @@ def _of_split(
 
 
 def _too_few_sequences(served: Served) -> Iterator[ServingCause]:
-    """RequestRows wait though the cache has room: the limit of sequences is what they wait for."""
+    """Requests wait though the cache has room: the limit of sequences is what they wait for."""
     steps, limit = served.recording.steps, served.setting("max_num_seqs")
     at_limit = (steps.waiting > 0) & (steps.running >= limit)
     if not limit or not at_limit.any():
@@ -83,7 +83,7 @@ def _too_few_sequences(served: Served) -> Iterator[ServingCause]:
 
 
 def _cache_full(served: Served) -> Iterator[ServingCause]:
-    """RequestRows lose their place and are computed again, or wait for room."""
+    """Requests lose their place and are computed again, or wait for room."""
     steps = served.recording.steps
     lost = len(served.recording.preemptions.step)
     full = (steps.waiting > 0) & (steps.cache_share >= _FULL) & (steps.running < served.setting("max_num_seqs"))

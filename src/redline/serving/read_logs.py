@@ -14,7 +14,7 @@ from redline.serving.recording import (
     UNKNOWN_NS,
     BatchRows,
     EngineSteps,
-    Phases,
+    WorkerPhases,
     Preemptions,
     ReadyTokens,
     RequestRows,
@@ -174,7 +174,7 @@ class _Rows:
                 is_finished=np.isin(np.arange(len(self.requests)), list(self.finished)),
             ),
             ready=ReadyTokens(request=ready[0], taken_ns=ready[1], ready_ns=ready[2]),
-            phases=Phases(name=phases[0], start_ns=phases[1], end_ns=phases[2], names=tuple(self.phase_names)),
+            phases=WorkerPhases(name=phases[0], start_ns=phases[1], end_ns=phases[2], names=tuple(self.phase_names)),
             preemptions=Preemptions(step=place[preempted[0]], request=preempted[1]),
             dropped_lines=self.dropped,
         )

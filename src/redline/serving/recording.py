@@ -61,7 +61,7 @@ class ReadyTokens:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phases:
+class WorkerPhases:
     """What the workers of the engine call the parts of a step."""
 
     name: I64
@@ -72,7 +72,7 @@ class Phases:
 
 @dataclass(frozen=True, kw_only=True)
 class Preemptions:
-    """RequestRows that lost their place in the cache, and the steps in which they did."""
+    """Requests that lost their place in the cache, and the steps in which they did."""
 
     step: I64
     request: I64
@@ -87,7 +87,7 @@ class ServingRecording:
     batch: BatchRows
     requests: RequestRows
     ready: ReadyTokens
-    phases: Phases
+    phases: WorkerPhases
     preemptions: Preemptions
     dropped_lines: int = 0  # that could not be read
     notes: tuple[str, ...] = field(default=())

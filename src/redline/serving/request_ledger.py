@@ -110,7 +110,7 @@ def _roles(batch: BatchRows, prompt_tokens: I64) -> RowRoles:
 
 
 class _Lives:
-    """RequestRows from step to step; rows are sorted by request."""
+    """Requests from step to step; rows are sorted by request."""
 
     def __init__(self, recording: ServingRecording, batch: BatchRows, roles: RowRoles, steps: StepLedger) -> None:
         self._recording = recording

@@ -48,8 +48,8 @@ class VllmEngine:
         """`vllm.v1.utils`: the engine asks it for a context around each of its phases."""
         plain = module.record_function_or_nullcontext
 
-        def phase(name: str) -> Phase:
-            return Phase(name, self._log)
+        def phase(name: str) -> TimedPhase:
+            return TimedPhase(name, self._log)
 
         if getattr(module, "_PROFILER_FUNC", self) is None and callable(plain):
             module._PROFILER_FUNC = phase  # type: ignore[attr-defined]
@@ -111,7 +111,7 @@ class VllmEngine:
             self._step_ended()
 
 
-class Phase:
+class TimedPhase:
     """What the engine puts around a phase of its step, with the name that it gives it."""
 
     __slots__ = ("_log", "_name", "_scope", "_start_ns")
