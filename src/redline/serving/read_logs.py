@@ -14,11 +14,11 @@ from redline.serving.recording import (
     UNKNOWN_NS,
     BatchRows,
     EngineSteps,
-    WorkerPhases,
     Preemptions,
     ReadyTokens,
     RequestRows,
     ServingRecording,
+    WorkerPhases,
 )
 from redline.timeline.table import I64
 

@@ -99,7 +99,7 @@ def _asked_ns(recording: ServingRecording) -> I64:
 
 
 def _add_phases(recording: ServingRecording, execute: I64, update: I64, amounts: npt.NDArray[np.int64]) -> None:
-    """WorkerPhases within the workers' part of each step; of several workers at once the first counts."""
+    """Phases within the workers' part of each step; of several workers at once the first counts."""
     phases = recording.phases
     accounts = np.array([_OF_PHASES.get(name, UNKNOWN_NS) for name in phases.names], np.int64)
     account = accounts[phases.name] if len(accounts) else phases.name
