@@ -10,6 +10,7 @@ import sys
 from time import monotonic_ns
 
 from redline.launch.inside.engines.reads import tell_reads
+from redline.launch.inside.exception_origin import pass_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,16 +123,26 @@ class TimedPhase:
         self._scope: Any = None
 
     def __enter__(self) -> None:
-        torch = sys.modules["torch"]
-        if torch.autograd.profiler._is_profiler_enabled:
-            self._scope = torch.profiler.record_function(self._name)
-            self._scope.__enter__()
+        try:
+            self._scope = _scope(self._name)
+        except BaseException as error:  # noqa: BLE001 (the engine goes on, and this phase has no name in the trace)
+            pass_on(error)
         self._start_ns = monotonic_ns()
 
     def __exit__(self, *error: object) -> None:
         self._log.add("phase", self._name, self._start_ns, monotonic_ns())
         if self._scope is not None:
             self._scope.__exit__(*error)
+
+
+def _scope(name: str) -> Any:
+    """While a window is recorded, the phase is named in its trace."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.autograd.profiler._is_profiler_enabled:
+        return None
+    scope = torch.profiler.record_function(name)
+    scope.__enter__()
+    return scope
 
 
 class _Step:
