@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.json import record_of
 from redline.report.serving.text import blocks
@@ -69,3 +70,13 @@ def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
         seen |= {cause.code for cause in found.causes}
         assert record_of(found)["requests"] == 200
     assert len(seen) >= 4
+
+
+def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> None:
+    found = _diagnosed(tmp_path, sequences=2, tokens=256, cache=100_000)
+    panel = request_panel(found)
+    assert len(panel.bars) == len(found.splits)
+    for bar, split in zip(panel.bars, found.splits, strict=True):
+        longest = max(one.near_ns for one in found.splits if one.latency is split.latency)
+        assert sum(part.width for part in bar.parts) == pytest.approx(100 * split.near_ns / longest, abs=1)
+    assert {part.name for bar in panel.bars for part in bar.parts} == {part.name for part in panel.legend}

@@ -9,7 +9,9 @@ from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
 from redline.report.report_table import ReportTable
+from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table
 from redline.report.terminal import as_text
+from redline.serving.diagnose_serving import ServingDiagnosis
 
 MOST_LETTERS = 65_536  # of a comment on GitHub
 MOST_FINDINGS = 5
@@ -25,6 +27,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         [f"## {escaped(screen.headline)}"],
         [escaped(sentences([screen.verdict, screen.second]))],
     ]
+    before += [] if result.serving is None else list(_requests(result.serving))
     after = [
         list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
         *_waterfall(screen),
@@ -36,6 +39,15 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
     ]
     room = MOST_LETTERS - len(_joined([*before, *after])) - 2
     return _joined([*before, *_findings(screen.cards, cards, room), *after])
+
+
+def _requests(serving: ServingDiagnosis) -> Iterator[list[str]]:
+    yield from _shown(latency_table(serving))
+    yield [escaped(engine_line(serving))]
+    yield [
+        f"{number}. **{escaped(title)}.** {escaped(evidence)} `{fix}`"
+        for number, (title, evidence, fix) in enumerate(cause_lines(serving), start=1)
+    ]
 
 
 def _joined(blocks: Iterable[list[str]]) -> str:

@@ -31,9 +31,13 @@ def latency_table(serving: ServingDiagnosis) -> ReportTable:
         splits = {split.percentile: split for split in serving.splits if split.latency is latency}
         if splits:
             cells = [format_ns(round(splits[one].value_ns)) for one in PERCENTILES]
-            rows.append((_(_LATENCIES[latency]), *cells, waited_for(splits[_SLOWEST])))
+            rows.append((latency_name(latency), *cells, waited_for(splits[_SLOWEST])))
     head = (_("latency"), *(f"p{one}" for one in PERCENTILES), _("what the slowest waited for"))
-    return ReportTable(title=_requests_line(serving), head=head, rows=tuple(rows), notes=(), empty="")
+    return ReportTable(title=requests_line(serving), head=head, rows=tuple(rows), notes=(), empty="")
+
+
+def latency_name(latency: Latency) -> str:
+    return _(_LATENCIES[latency])
 
 
 def waited_for(split: LatencySplit) -> str:
@@ -77,7 +81,7 @@ def cause_lines(serving: ServingDiagnosis) -> Iterator[tuple[str, str, str]]:
         yield f"{cause.code} {text.title}: {bound_text(cause)}", text.evidence, text.fix
 
 
-def _requests_line(serving: ServingDiagnosis) -> str:
+def requests_line(serving: ServingDiagnosis) -> str:
     line = _("requests: {requests:,} from beginning to end, {tokens:,} new tokens").format(
         requests=serving.requests, tokens=serving.new_tokens
     )

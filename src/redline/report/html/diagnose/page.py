@@ -13,6 +13,7 @@ from redline.report.html.diagnose.content import PageContent, content_of, script
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import facts_of, on_cpu
 from redline.report.html.diagnose.headline import headline_of
+from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.html.diagnose.sources_table import dropped_text, failure_text
 from redline.report.html.diagnose.step_view_messages import step_view_texts
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
@@ -37,6 +38,7 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
         facts=facts_of(diagnosis, outline, findings.verdict, result.captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
+        requests=None if result.serving is None else request_panel(result.serving),
         step_view=None if result.step_view is None else step_view_texts(result.step_view),
         trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
         account_definitions=account_definitions(on_cpu=on_cpu(diagnosis)),
