@@ -7,6 +7,7 @@ import pytest
 from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.json import record_of
+from redline.report.serving.serving_tables import verdict_text
 from redline.report.serving.text import blocks
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency
@@ -80,3 +81,8 @@ def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> 
         longest = max(one.near_ns for one in found.splits if one.latency is split.latency)
         assert sum(part.width for part in bar.parts) == pytest.approx(100 * split.near_ns / longest, abs=1)
     assert {part.name for bar in panel.bars for part in bar.parts} == {part.name for part in panel.legend}
+
+
+def test_the_verdict_is_what_the_slowest_wait_for_and_what_to_do(tmp_path: Path) -> None:
+    text = verdict_text(_diagnosed(tmp_path, sequences=2, tokens=256, cache=100_000))
+    assert text.endswith("of it for: queue. Let more sequences run at once (RL-V01).")

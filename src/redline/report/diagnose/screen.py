@@ -20,6 +20,7 @@ from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.language import _, sentences
 from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
 
 MOST_LOSSES = 2
@@ -71,7 +72,12 @@ def screen_of(result: DiagnoseResult) -> Screen:
     no_mfu = outline.utilisation is None
     return Screen(
         headline=_headline(diagnosis),
-        verdict=verdict_sentence(findings.verdict, findings.findings, outline),
+        verdict=sentences(
+            [
+                "" if result.serving is None else verdict_text(result.serving),
+                verdict_sentence(findings.verdict, findings.findings, outline),
+            ]
+        ),
         second=second_cause(findings.verdict, findings.findings),
         facts=(
             *(() if captured is None else ((_("captured"), capture_messages.window_line(captured)),)),

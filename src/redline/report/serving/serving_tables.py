@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from redline.report.language import _, marked
+from redline.report.language import _, marked, sentences
 from redline.report.report_table import ReportTable
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES
 from redline.report.serving.cause_messages import bound_text, cause_text
@@ -50,6 +50,24 @@ def waited_for(split: LatencySplit) -> str:
 
 def _listed(shares: Iterable[tuple[str, float]]) -> str:
     return ", ".join(" ".join((name, percent(share))) for name, share in shares)
+
+
+def verdict_text(serving: ServingDiagnosis) -> str:
+    """What the slowest requests wait for most, and what to do about it where that is known."""
+    split = next(
+        (one for one in serving.splits if one.percentile == _SLOWEST and one.latency is Latency.END_TO_END), None
+    )
+    if split is None:
+        return _("No request was seen from beginning to end.")
+    most = max(RequestAccount, key=split.share)
+    said = _("The slowest requests take {time}, {share} of it for: {account}.").format(
+        time=format_ns(round(split.value_ns)), share=percent(split.share(most)), account=_(REQUEST_ACCOUNT_NAMES[most])
+    )
+    if not serving.causes:
+        return said
+    first = serving.causes[0]
+    advice = _("{title} ({code}).").format(title=cause_text(first).title, code=first.code)
+    return sentences([said, advice])
 
 
 def engine_line(serving: ServingDiagnosis) -> str:

@@ -1,5 +1,6 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,12 +13,14 @@ from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import PageContent, content_of, script_messages
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import facts_of, on_cpu
-from redline.report.html.diagnose.headline import headline_of
+from redline.report.html.diagnose.headline import Headline, headline_of
 from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.html.diagnose.sources_table import dropped_text, failure_text
 from redline.report.html.diagnose.step_view_messages import step_view_texts
 from redline.report.html.diagnose.waterfall import redline_percent, waterfall_rows
 from redline.report.html.frame import frame, template
+from redline.report.language import sentences
+from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
@@ -34,7 +37,7 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
         **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
         screen=screen,
-        headline=headline_of(findings, outline),
+        headline=_headline(result),
         facts=facts_of(diagnosis, outline, findings.verdict, result.captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
@@ -46,6 +49,14 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
         dropped=dropped_text(diagnosis),
         failures=failure_text(result.failures),
     )
+
+
+def _headline(result: DiagnoseResult) -> Headline:
+    """Of an engine, its requests come first."""
+    of_traces = headline_of(result.findings, result.outline)
+    if result.serving is None:
+        return of_traces
+    return replace(of_traces, text=verdict_text(result.serving), why=sentences([of_traces.text, of_traces.why]))
 
 
 def _notes(content: PageContent) -> dict[str, Any]:
