@@ -77,6 +77,14 @@ HAND_COUNTED: dict[str, tuple[Work | None, int]] = {
         ),
         16 * 32 + 32 * 48 + 2 * 4 + 2 * 16 * 48,
     ),
+    "matmul with a packed weight": (
+        rate("_C::onednn_mm", ([8, 16], B), ([8, 32], B), NOTHING, ([], L)),
+        2 * (8 * 16 + 8 * 32 + 32 * 16),
+    ),
+    "matmul with a packed weight and a bias": (
+        rate("_C::onednn_mm", ([8, 16], B), ([8, 32], B), ([16], B), ([], L)),
+        2 * (8 * 16 + 8 * 32 + 32 * 16 + 16),
+    ),
     "int8 matmul": (rate("aten::_int_mm", ([2, 3], "signed char"), ([3, 5], "signed char")), 6 + 15 + 4 * 10),
     # convolutions
     "convolution": (
@@ -297,6 +305,21 @@ HAND_COUNTED: dict[str, tuple[Work | None, int]] = {
         8 * 6 + 4 * 2 * 96,
     ),
     # engines
+    "new keys and values into their cache": (
+        rate(
+            "_C::cpu_attn_reshape_and_cache",
+            *[([8, 2, 64], B)] * 2,
+            *[([4096, 2, 128, 64], B)] * 2,
+            ([8], L),
+            NOTHING,
+        ),
+        2 * 2 * 2 * 8 * 2 * 64 + 8 * 8,
+    ),
+    "slots of positions": (
+        rate("_C::compute_slot_mapping_kernel_impl", ([9], "int"), ([8], L), ([8, 4], "int"), ([512], L), scalar(128)),
+        4 * 9 + 8 * 8 + 4 * 32 + 8 * 8,
+    ),
+    "the largest logit": (rate("_C::greedy_argmax", ([8, 1024], F)), 4 * 8 * 1024),
     "silu and mul": (rate("_C::silu_and_mul", ([8, 16], B), ([8, 32], B)), 2 * 8 * 48),
     "fused add and rms norm": (
         rate("_C::fused_add_rms_norm", ([8, 16], B), ([8, 16], B), ([16], B), scalar(1e-5)),

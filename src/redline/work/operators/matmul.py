@@ -76,6 +76,15 @@ def _linear(call: OperatorCall) -> Work:
     return _work(data, weight, out, data.shape[-1], call.optional(2))
 
 
+def _packed_weight(call: OperatorCall) -> Work:
+    """(out, data, bias, handle of the weight, which was put in another order before): read as it is, once."""
+    out, data = call.tensor(0, 2), call.tensor(1, 2)
+    if out.shape[0] != data.shape[0]:
+        raise UnknownWorkError
+    weight = Tensor((data.shape[1], out.shape[1]), data.dtype)
+    return _work(data, weight, out, data.shape[1], call.optional(2))
+
+
 def _scaled(call: OperatorCall) -> Work:
     left, right = call.tensor(0, 2), call.tensor(1, 2)
     out = call.optional(8)
@@ -124,6 +133,7 @@ RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::addbmm": _addbmm,
     "aten::linear": _linear,
     "aten::mkldnn_linear": _linear,
+    "_C::onednn_mm": _packed_weight,
     "aten::_scaled_mm": _scaled,
     "aten::_int_mm": _integer,
     "aten::_grouped_mm": _grouped,

@@ -42,6 +42,18 @@ def _rotated(call: OperatorCall) -> Work:
     return Work(flops=0, bytes=total, dtype=query.dtype.label, family="elementwise")
 
 
+def _into_cache(call: OperatorCall) -> Work:
+    """(key, value, cache of keys, cache of values, slots): new tokens are read, and written to their places."""
+    key, value = call.tensor(0), call.tensor(1)
+    return moved("copy", key.dtype, key, value, like(key), like(value), call.tensor(4))
+
+
+def _slots(call: OperatorCall) -> Work:
+    """(starts of requests, positions, tables of blocks, slots): a slot for each position."""
+    positions = call.tensor(1)
+    return moved("index", positions.dtype, call.tensor(0), positions, call.tensor(2), like(positions))
+
+
 def _to_fp8_rows(call: OperatorCall) -> Work:
     """fbgemm: rows padded to 4 bytes, each followed by its scale in 8."""
     data = call.tensor(0, 2)
@@ -99,6 +111,11 @@ RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "sgl_kernel::fused_add_rmsnorm": _normed_in_place,
     "_C::rotary_embedding": _rotated,
     "sgl_kernel::rotary_embedding": _rotated,
+    "_C::cpu_attn_reshape_and_cache": _into_cache,
+    "_C_cache_ops::reshape_and_cache": _into_cache,
+    "_C_cache_ops::reshape_and_cache_flash": _into_cache,
+    "_C::compute_slot_mapping_kernel_impl": _slots,
+    "_C::greedy_argmax": _each_once("reduction"),
     "aiter::_groupnorm_run": _new_like_first("norm"),
     "fbgemm::permute_pooled_embs_auto_grad": _new_like_first("copy"),
     "fbgemm::FloatToFP8RowwiseQuantized": _to_fp8_rows,
