@@ -64,11 +64,18 @@ class LoaderLever:
         if not self._is_on:
             return
         why_not = self.why_not(arguments)
-        if why_not:
-            self._left[why_not] = None
-        else:
+        copied = next((known for known in self._changed if known.dataset is arguments.get("dataset")), None)
+        if not why_not:
             self.change(loader, arguments)
             self._changed.add(loader)
+        elif copied is not None:
+            self.take_over(loader, copied)
+        else:
+            self._left[why_not] = None
+
+    def take_over(self, loader: object, copied: object) -> None:
+        """It is made from one that was changed, with its arguments, as Accelerate does."""
+        self._changed.add(loader)
 
     def why_not(self, arguments: Arguments) -> str:
         raise NotImplementedError
@@ -118,6 +125,11 @@ class LoaderWorkers(LoaderLever):
             arguments["persistent_workers"] = True
             self._staying.add(loader)
         arguments["num_workers"] = self._number
+
+    def take_over(self, loader: object, copied: object) -> None:
+        super().take_over(loader, copied)
+        if copied in self._staying:
+            self._staying.add(loader)
 
     def is_used(self, iterator: Any) -> bool:
         return len(getattr(iterator, "_workers", ())) == self._number

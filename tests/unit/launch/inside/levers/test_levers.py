@@ -257,6 +257,21 @@ def test_workers_give_the_same_batches_in_all_epochs(jobs: TrialRunner, tmp_path
     assert len(plain.output.splitlines()) == 9
 
 
+def test_a_loader_that_is_made_from_a_changed_one_has_its_workers(jobs: TrialRunner, tmp_path: Path) -> None:
+    """As Accelerate makes its own from that of the script."""
+    script = LOADER.replace("LOADED", "Numbers(), batch_size=4, shuffle=True")
+    copied = "persistent_workers=loader.persistent_workers, prefetch_factor=loader.prefetch_factor"
+    made = f"loader = torch.utils.data.DataLoader(loader.dataset, 4, True, num_workers=loader.num_workers, {copied})\n"
+    lines = script.splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.startswith("loader = "))
+    script = "".join([*lines[: at + 1], made, *lines[at + 1 :]])
+    plain = jobs.run(tmp_path, script)
+    ended = jobs.run(tmp_path, script, "workers=2", "prefetch=3")
+    assert _is_sound(ended), ended
+    assert ended.levers == [(True, "2 workers"), (True, "3 batches ahead per worker")]
+    assert ended.output == plain.output
+
+
 @pytest.mark.parametrize(
     ("loaded", "lever", "why"),
     [
