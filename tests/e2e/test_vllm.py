@@ -1,6 +1,6 @@
 """A real vLLM server under load: its steps and requests are accounted for, and answers are what they were."""
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,12 @@ LOAD = ("--num-prompts", str(REQUESTS), "--random-input-len", "64", "--random-ou
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, object]]]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     """A server that nobody watches, and what its client got."""
     folder = tmp_path_factory.mktemp("plain")
     model = make_model(folder / "tiny")
     with server(model, None, "--max-num-seqs", "8") as address:
-        yield model, measure(address, model, folder / "client.json", *LOAD)
+        return model, measure(address, model, folder / "client.json", *LOAD)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,6 @@ def recorded(watched: tuple[Path, Path]) -> tuple[ServingRecording, ClientResult
 
 
 def test_answers_are_the_same_byte_for_byte(plain: tuple[Path, dict[str, object]], watched: tuple[Path, Path]) -> None:
-    import json
-
     told = json.loads(watched[1].read_text(encoding="utf-8"))
     assert told["generated_texts"] == plain[1]["generated_texts"]
     assert told["completed"] == REQUESTS
@@ -81,8 +79,6 @@ def test_requests_add_up_inside_of_what_their_client_measured(
 def test_tokens_are_those_that_the_client_got(
     recorded: tuple[ServingRecording, ClientResults], watched: tuple[Path, Path]
 ) -> None:
-    import json
-
     told = json.loads(watched[1].read_text(encoding="utf-8"))
     recording, client = recorded
     ledger = request_ledger(recording)

@@ -1,16 +1,15 @@
-"""Why requests wait: causes that an engine's own records show, each with what it can gain at most."""
+"""Why requests wait: causes that an engine's own records show, each with its share of a latency."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from redline.serving.latencies import Latency, LatencySplit
+from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import RequestAccount, RequestLedger
 from redline.serving.step_ledger import StepAccount
 
-_SLOWEST = 99  # the percentile that is looked at
 LEAST_SHARE = 0.05  # of a latency: less is not worth a finding
 _FULL = 0.95  # of the cache
 _ROOM = 1.25  # times as many requests as run: below, a higher limit would not be used
@@ -19,7 +18,10 @@ _OF_HOST = (StepAccount.SCHEDULE, StepAccount.PREPARE, StepAccount.OUTPUTS, Step
 
 @dataclass(frozen=True, kw_only=True)
 class ServingCause:
-    """One cause; `share` of `latency` is what goes away with it, at most."""
+    """One cause, and the share of `latency` that requests near the percentile spend on it.
+
+    That is no bound on what mending it gains: with shorter steps the queue is shorter, too.
+    """
 
     code: str
     latency: Latency
@@ -37,9 +39,6 @@ class Served:
     ledger: RequestLedger
     splits: tuple[LatencySplit, ...]
 
-    def split(self, latency: Latency, percentile: int) -> LatencySplit | None:
-        return next((one for one in self.splits if (one.latency, one.percentile) == (latency, percentile)), None)
-
     def setting(self, name: str) -> float:
         """A figure of the engine; 0 where it has none."""
         value = self.recording.settings.get(name, 0)
@@ -56,12 +55,12 @@ def _of_split(
     served: Served, code: str, latency: Latency, accounts: tuple[RequestAccount, ...], figures: Mapping[str, float]
 ) -> Iterator[ServingCause]:
     """The share of these accounts in the slowest requests."""
-    split, whole = served.split(latency, _SLOWEST), served.split(Latency.END_TO_END, _SLOWEST)
+    split, whole = slowest(served.splits, latency), slowest(served.splits, Latency.END_TO_END)
     if split is not None and whole is not None:
         yield ServingCause(
             code=code,
             latency=latency,
-            percentile=_SLOWEST,
+            percentile=SLOWEST,
             share=split.share(*accounts),
             end_to_end_share=whole.share(*accounts),
             figures=figures,
@@ -135,12 +134,6 @@ def _texts(served: Served) -> Iterator[ServingCause]:
         RequestAccount.DETOKENISE,
     )
     yield from _of_split(served, "RL-V06", Latency.TTFT, accounts, {})
-
-
-def idle_share(ledger: RequestLedger) -> float:
-    """Of the recorded time, that in which nothing was asked."""
-    total = int(ledger.steps.amounts_ns.sum())
-    return ledger.steps.total_ns(StepAccount.IDLE) / total if total else 0.0
 
 
 _RULES: tuple[Callable[[Served], Iterator[ServingCause]], ...] = (

@@ -11,6 +11,7 @@ from redline.serving.request_ledger import RequestLedger
 from redline.timeline.table import I64
 
 PERCENTILES = (50, 90, 99)
+SLOWEST = PERCENTILES[-1]
 _NEAR = 0.05  # of the requests, those whose latency is nearest to a percentile, speak for it
 
 
@@ -52,6 +53,11 @@ def latency_splits(ledger: RequestLedger, percentiles: Sequence[int] = PERCENTIL
         if len(amounts):
             found += [_split(latency, percentile, amounts) for percentile in percentiles]
     return tuple(found)
+
+
+def slowest(splits: Sequence[LatencySplit], latency: Latency) -> LatencySplit | None:
+    """None of a latency that no request has."""
+    return next((one for one in splits if (one.latency, one.percentile) == (latency, SLOWEST)), None)
 
 
 def _split(latency: Latency, percentile: int, amounts_ns: npt.NDArray[np.float64]) -> LatencySplit:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +82,21 @@ class _Rows:
         self.finished: set[int] = set()
         self.dropped = 0
         self._taken_ns = UNKNOWN_NS
+        self._takers: dict[str, Callable[..., None]] = {
+            "log": self._log,
+            "facts": self._facts,
+            "request": self._request,
+            "came": self._came,
+            "outputs": self._outputs,
+            "ready": self._ready,
+            "abort": self._abort,
+            "phase": self._phase,
+            "step": self._step,
+        }
 
     def take(self, record: Sequence[Any]) -> None:
-        take = getattr(self, f"_{record[0]}", None) if isinstance(record[0], str) else None
-        if take is None or not record[0].isidentifier():
-            raise ValueError("a record of another version")
-        take(*record[1:])
+        """KeyError for one of another version."""
+        self._takers[record[0]](*record[1:])
 
     def _log(self, _: Mapping[str, object]) -> None:
         """Its head: whose it is."""

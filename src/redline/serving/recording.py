@@ -1,7 +1,7 @@
 """What was recorded of a serving engine: its steps, the requests in them, and when tokens were ready, as columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from redline.timeline.table import I64, Column
 
@@ -90,4 +90,3 @@ class ServingRecording:
     phases: WorkerPhases
     preemptions: Preemptions
     dropped_lines: int = 0  # that could not be read
-    notes: tuple[str, ...] = field(default=())

@@ -19,7 +19,7 @@ from redline.ranks.find_files import find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
@@ -46,14 +46,15 @@ def diagnose(
     captured = captured_of(files)
     findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
+    serving, unserved = _serving(files, options)
     return DiagnoseResult(
         diagnosis=diagnosis,
         outline=outline,
         findings=findings,
-        failures=(*failures, *undrawn),
+        failures=(*failures, *undrawn, *unserved),
         step_view=view,
         captured=captured,
-        serving=None if (folder := run_folder_of(files)) is None else diagnose_serving(folder),
+        serving=serving,
     )
 
 
@@ -86,6 +87,19 @@ def _typical_step(
     if options.reading.strict:
         raise view
     return None, (failure_of(source, view),)
+
+
+def _serving(files: Sequence[Path], options: JobOptions) -> tuple[ServingDiagnosis | None, tuple[Failure, ...]]:
+    """Of the run that the traces are of; a log that cannot be read costs the log alone."""
+    folder = run_folder_of(files)
+    if folder is None:
+        return None, ()
+    found = attempted(diagnose_serving, folder)
+    if not isinstance(found, InputError):
+        return found, ()
+    if options.reading.strict:
+        raise found
+    return None, (failure_of(folder, found),)
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:

@@ -1,9 +1,11 @@
 """Why requests wait: the planted cause comes first, and an engine with room for all of them has none."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+import redline
 from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.json import record_of
@@ -86,3 +88,14 @@ def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> 
 def test_the_verdict_is_what_the_slowest_wait_for_and_what_to_do(tmp_path: Path) -> None:
     text = verdict_text(_diagnosed(tmp_path, sequences=2, tokens=256, cache=100_000))
     assert text.endswith("of it for: queue. Let more sequences run at once (RL-V01).")
+
+
+def test_a_log_that_cannot_be_read_costs_the_log_alone(tmp_path: Path) -> None:
+    window = tmp_path / "window-1"
+    window.mkdir()
+    recorded = next((Path(__file__).parents[2] / "data" / "recorded").rglob("*.json*"))
+    shutil.copy(recorded, window / recorded.name)
+    (tmp_path / "engine-1.jsonl").write_text('["request", 5, "a", 3, 4]\n', encoding="utf-8")
+    found = redline.diagnose(window)
+    assert found.serving is None
+    assert [failure.message for failure in found.failures if "took no step" in failure.message]

@@ -1,9 +1,15 @@
-"""What accounts of steps and of requests are called."""
+"""What latencies and accounts of steps and requests are called."""
 
-from redline.report.language import marked
+from redline.report.language import _, marked
+from redline.serving.latencies import Latency
 from redline.serving.request_ledger import RequestAccount
 from redline.serving.step_ledger import StepAccount
 
+_LATENCY_NAMES = {
+    Latency.TTFT: marked("TTFT"),
+    Latency.TPOT: marked("TPOT"),
+    Latency.END_TO_END: marked("end to end"),
+}
 STEP_ACCOUNT_NAMES = {
     StepAccount.IDLE: marked("nothing asked"),
     StepAccount.BETWEEN: marked("between steps"),
@@ -34,3 +40,7 @@ REQUEST_ACCOUNT_NAMES = {
     RequestAccount.TO_SERVER: marked("to the server"),
     RequestAccount.DETOKENISE: marked("detokenise"),
 }
+
+
+def latency_name(latency: Latency) -> str:
+    return _(_LATENCY_NAMES[latency])

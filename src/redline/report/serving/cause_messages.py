@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redline.report.language import _
+from redline.report.serving.account_names import latency_name
 from redline.report.text_parts import percent
 from redline.serving.causes import ServingCause
 from redline.units import format_ns
@@ -24,9 +25,9 @@ def cause_text(cause: ServingCause) -> CauseText:
     return _TEXTS[cause.code](cause)
 
 
-def bound_text(cause: ServingCause) -> str:
-    return _("at most {share} of the p{percentile} of {latency}").format(
-        share=percent(cause.share), percentile=cause.percentile, latency=_(str(cause.latency))
+def share_text(cause: ServingCause) -> str:
+    return _("{share} of the p{percentile} of {latency}").format(
+        share=percent(cause.share), percentile=cause.percentile, latency=latency_name(cause.latency)
     )
 
 

@@ -2,26 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 
-from redline.report.language import _, marked, sentences
+from redline.report.language import _, sentences
 from redline.report.report_table import ReportTable
-from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES
-from redline.report.serving.cause_messages import bound_text, cause_text
+from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES, latency_name
+from redline.report.serving.cause_messages import cause_text, share_text
 from redline.report.text_parts import percent
 from redline.serving.diagnose_serving import ServingDiagnosis
-from redline.serving.latencies import PERCENTILES, Latency, LatencySplit
+from redline.serving.latencies import PERCENTILES, SLOWEST, Latency, LatencySplit, slowest
 from redline.serving.request_ledger import RequestAccount
 from redline.serving.step_ledger import StepAccount
 from redline.units import format_ns
 
 _MOST_ACCOUNTS = 4  # of a latency
 _FAINT = 0.005
-_SLOWEST = PERCENTILES[-1]
-
-_LATENCIES = {
-    Latency.TTFT: marked("TTFT"),
-    Latency.TPOT: marked("TPOT"),
-    Latency.END_TO_END: marked("end to end"),
-}
 
 
 def latency_table(serving: ServingDiagnosis) -> ReportTable:
@@ -31,13 +24,9 @@ def latency_table(serving: ServingDiagnosis) -> ReportTable:
         splits = {split.percentile: split for split in serving.splits if split.latency is latency}
         if splits:
             cells = [format_ns(round(splits[one].value_ns)) for one in PERCENTILES]
-            rows.append((latency_name(latency), *cells, waited_for(splits[_SLOWEST])))
+            rows.append((latency_name(latency), *cells, waited_for(splits[SLOWEST])))
     head = (_("latency"), *(f"p{one}" for one in PERCENTILES), _("what the slowest waited for"))
     return ReportTable(title=requests_line(serving), head=head, rows=tuple(rows), notes=(), empty="")
-
-
-def latency_name(latency: Latency) -> str:
-    return _(_LATENCIES[latency])
 
 
 def waited_for(split: LatencySplit) -> str:
@@ -54,9 +43,7 @@ def _listed(shares: Iterable[tuple[str, float]]) -> str:
 
 def verdict_text(serving: ServingDiagnosis) -> str:
     """What the slowest requests wait for most, and what to do about it where that is known."""
-    split = next(
-        (one for one in serving.splits if one.percentile == _SLOWEST and one.latency is Latency.END_TO_END), None
-    )
+    split = slowest(serving.splits, Latency.END_TO_END)
     if split is None:
         return _("No request was seen from beginning to end.")
     most = max(RequestAccount, key=split.share)
@@ -93,10 +80,10 @@ def engine_line(serving: ServingDiagnosis) -> str:
 
 
 def cause_lines(serving: ServingDiagnosis) -> Iterator[tuple[str, str, str]]:
-    """Title with its bound, what shows it, and the option that changes it."""
+    """Title with its share, what shows it, and the option that changes it."""
     for cause in serving.causes:
         text = cause_text(cause)
-        yield f"{cause.code} {text.title}: {bound_text(cause)}", text.evidence, text.fix
+        yield f"{cause.code} {text.title}: {share_text(cause)}", text.evidence, text.fix
 
 
 def requests_line(serving: ServingDiagnosis) -> str:

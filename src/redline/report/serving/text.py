@@ -26,7 +26,7 @@ def _causes(serving: ServingDiagnosis) -> Iterator[str]:
     if not serving.causes:
         yield _("No rule names a cause for what requests wait for.")
         return
-    yield _("why requests wait, largest possible gain first")
+    yield _("why requests wait, what costs the slowest most first")
     for number, (title, evidence, fix) in enumerate(cause_lines(serving), start=1):
         yield from wrapped(f"{title}.", columns(), f"  {number}. ", _INDENT)
         yield from wrapped(evidence, columns(), _INDENT, _INDENT)

@@ -57,7 +57,8 @@ class EngineLog:
             path = f"{self._folder}/{self._kind}-{pid}.jsonl"
             written = 0
             while written < MOST_BYTES:
-                taken, self._records = self._records, []
+                taken = self._records[:]
+                del self._records[: len(taken)]  # what is added meanwhile stays
                 if taken:
                     text = "".join(f"{json.dumps(record, separators=(',', ':'), default=str)}\n" for record in taken)
                     with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123 (pathlib is slow to import)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from redline.report.language import _
-from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES
-from redline.report.serving.serving_tables import cause_lines, engine_line, latency_name, requests_line
+from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, latency_name
+from redline.report.serving.serving_tables import cause_lines, engine_line, requests_line
 from redline.report.text_parts import percent
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.serving.latencies import LatencySplit
