@@ -9,9 +9,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
-from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.launch.levers import KINDS
-from redline.report.explain.text import HEADINGS
+from redline.report.explain.text import sections
 from redline.report.language import _, speaking
 from redline.trials.lever_pages import short_name
 
@@ -37,7 +36,7 @@ def urls() -> dict[str, str]:
 
 def finding_sections() -> list[dict[str, list[str]]]:
     """Pages of findings by what limits the job, so that a new rule needs no line in mkdocs.yml."""
-    return [{HEADINGS[folder]: [f"findings/{code}.md" for code in codes_in(folder)]} for folder in FOLDERS]
+    return [{heading: [f"findings/{code}.md" for code in codes]} for heading, codes in sections().items()]
 
 
 def whole_nav(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -54,7 +53,7 @@ def whole_nav(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def translate_sections(languages: list[Any]) -> None:
     """Headings of findings as the command line says them."""
     with speaking("zh"):
-        names = {heading: _(heading) for heading in HEADINGS.values()}
+        names = {heading: _(heading) for heading in sections()}
     for language in languages:
         if language.locale == CHINESE:
             language.nav_translations = {**language.nav_translations, **names}

@@ -11,19 +11,26 @@ from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.findings.rule_modules import FOLDERS, codes_in
-from redline.report.explain.text import HEADINGS
+from redline.report.explain.text import HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
+from redline.serving.causes.cause import ServingRule
+from redline.serving.causes.registry import RULES as SERVING_RULES
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {"en": REFERENCE / "findings.md", "zh": REFERENCE / "findings.zh-CN.md"}
 HEADS = {"en": "| code | title | numerics | grade |", "zh": "| 代码 | 标题 | 数值影响 | 依据 |"}
+REQUEST_HEADS = {"en": "| code | title | numerics |", "zh": "| 代码 | 标题 | 数值影响 |"}
 
 
 def row(rule: Rule) -> str:
+    return f"{request_row(rule)} {_(rule.grade)} |"
+
+
+def request_row(rule: Rule | ServingRule) -> str:
     """In the language that is spoken now; a page that is not translated keeps its English title."""
     code, is_translated = rule.code, spoken() == "zh" and rule.code in codes("zh")
     page = f"../findings/{code}.zh-CN.md" if is_translated else f"../findings/{code}.md"
-    return f"| [{code}]({page}) | {page_of(code, spoken()).title} | {_(rule.numerics)} | {_(rule.grade)} |"
+    return f"| [{code}]({page}) | {page_of(code, spoken()).title} | {_(rule.numerics)} |"
 
 
 def rows(language: str) -> set[str]:
@@ -36,6 +43,8 @@ def tables() -> Iterator[str]:
     for folder in FOLDERS:
         lines = [row(known[code]) for code in codes_in(folder)]
         yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
+    lines = [request_row(rule) for rule in SERVING_RULES]
+    yield "\n".join([f"## {_(REQUESTS)}", "", REQUEST_HEADS[spoken()], "|---|---|---|", *lines, ""])
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ from pathlib import Path
 import shtab
 
 from redline.cli import VERBS, plan
-from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.hardware.catalogue import machines
 from redline.launch.levers import KINDS
 from redline.model.known import known_models
+from redline.report.explain.text import sections
 from redline.trials.lever_pages import short_name
 
 FOLDER = Path(__file__).parents[1] / "src" / "redline" / "cli" / "completions"
@@ -65,7 +65,7 @@ def _completed(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _names_for(name: str, action: argparse.Action) -> list[str]:
     if name == "explain" and action.dest == "words":
-        return [*(code for folder in FOLDERS for code in codes_in(folder)), *map(short_name, KINDS)]
+        return [*(code for codes in sections().values() for code in codes), *map(short_name, KINDS)]
     if (name == "hardware" and action.dest == "name") or (name.startswith("plan ") and action.dest == "machine"):
         return [machine.name for machine in machines()]
     return list(known_models()) if action.dest == "model" else []

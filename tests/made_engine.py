@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 FORWARD = "gpu_model_runner: forward"
+_NOT_YET_NS = 1 << 60
 PARTS = (("gpu_model_runner: preprocess", 3_000), (FORWARD, 0), ("gpu_model_runner: sample", 7_000))
 
 
@@ -40,6 +41,8 @@ class MadeEngine:
     tokens: int = 64
     cache: int = 400
     pauses_ns: tuple[int, ...] = (0, 1_000, 500_000, 4_000_000)  # between requests
+    token_ns: int = 1_000  # that the model takes for one
+    concurrency: int = 0  # so many clients ask again when they have an answer, instead
     now_ns: int = 1_000_000
     engine: list[list[object]] = field(default_factory=list)
     server: list[list[object]] = field(default_factory=list)
@@ -55,10 +58,14 @@ class MadeEngine:
         for index in range(number):
             at += chance.choice(self.pauses_ns)
             requests.append(MadeRequest(f"r{index}", at, chance.randint(1, 120), chance.randint(1, 12)))
+            if self.concurrency:
+                requests[-1].came_ns = _NOT_YET_NS
         coming = list(requests)
         waiting: list[MadeRequest] = []
         running: list[MadeRequest] = []
         while coming or waiting or running:
+            for request in coming[: max(self.concurrency - len(waiting) - len(running), 0)]:
+                request.came_ns = min(request.came_ns, self.now_ns + 2_000)
             if not waiting and not running and coming[0].came_ns + 1_500 > self.now_ns:
                 self.now_ns = coming[0].came_ns + 2_000
             self._arrivals(coming, waiting)
@@ -95,7 +102,7 @@ class MadeEngine:
         times = [schedule_ns, self._spend(there, "schedule", 2_000)]
         for name, fixed_ns in PARTS:
             start_ns = self.now_ns
-            duration = fixed_ns or 1_000 * total + 137
+            duration = fixed_ns or self.token_ns * total + 137
             self.now_ns += duration
             self.engine.append(["phase", name, start_ns, self.now_ns])
             for request, tokens in batch:

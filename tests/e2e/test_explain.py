@@ -61,7 +61,7 @@ def test_without_a_code_all_are_listed_by_what_limits(
     headings = [each for each in shown.splitlines() if each and not each.startswith("  ")]
     assert headings[0] == first
     assert headings[-1] == last
-    assert len(headings) == len(FOLDERS) + 1
+    assert len(headings) == len(FOLDERS) + 2
     assert line in shown.splitlines()
     assert max(map(width_of, shown.splitlines())) <= 80
 

@@ -62,6 +62,11 @@ def codes(language: str = "en") -> list[str]:
     return sorted(path.name.split(".")[0] for path in paths if path.name.count(".") == ENDINGS[language].count("."))
 
 
+def request_codes() -> list[str]:
+    """Of the causes for which requests of a serving engine wait; all other pages are of rules about steps."""
+    return [code for code in codes() if code.startswith("RL-V")]
+
+
 def parsed(text: str, language: str) -> Page:
     """Raises ValueError where a part is missing or out of order."""
     page = split_page(text, language, SECTIONS, "RL-X01")

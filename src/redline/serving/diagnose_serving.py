@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.serving.causes import Served, ServingCause, causes_of
+from redline.serving.causes.cause import Served, ServingCause
+from redline.serving.causes.registry import causes_of
 from redline.serving.latencies import LatencySplit, latency_splits
 from redline.serving.read_logs import log_files, read_serving
 from redline.serving.recording import ServingRecording

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,8 @@ class _Rows:
         self.requests: dict[str, int] = {}
         self.moments: dict[str, dict[int, int]] = {"came": {}, "sent": {}, "queued": {}, "prompt": {}}
         self.finished: set[int] = set()
+        self.prefixes: list[int] = []
+        self.asked: Counter[str] = Counter()
         self.dropped = 0
         self._taken_ns = UNKNOWN_NS
         self._takers: dict[str, Callable[..., None]] = {
@@ -104,10 +107,21 @@ class _Rows:
     def _facts(self, facts: Mapping[str, object]) -> None:
         self.settings |= facts
 
-    def _request(self, queued_ns: int, name: str, prompt_tokens: int, *_: object) -> None:
+    def _request(
+        self,
+        queued_ns: int,
+        name: str,
+        prompt_tokens: int,
+        _most_tokens: int,
+        asks: Sequence[str] = (),
+        prefixes: Sequence[int] = (),
+    ) -> None:
+        numbers = [int(one) for one in prefixes]
         number = self._number(name)
         self.moments["queued"][number] = int(queued_ns)
         self.moments["prompt"][number] = int(prompt_tokens)
+        self.prefixes += numbers
+        self.asked.update(str(ask) for ask in asks)
 
     def _came(self, came_ns: int, sent_ns: int, name: str) -> None:
         number = self._number(name)
@@ -135,13 +149,16 @@ class _Rows:
         new_tokens: Sequence[tuple[str, int, bool]],
         preempted: Sequence[str],
         state: Sequence[float],
+        drafts: Sequence[int] = (0, 0),
     ) -> None:
         schedule_ns, execute_ns, sample_ns, update_ns, end_ns = map(int, times_ns)
         running, waiting, cache_share = state
+        drafted, accepted = map(int, drafts)
         got = {name: int(tokens) for name, tokens, _over in new_tokens}
         number = len(self.steps)
         rows = [(number, self._number(name), int(t), int(c), got.get(name, 0)) for name, t, c in batch]
-        self.steps.append((schedule_ns, execute_ns, sample_ns, update_ns, end_ns, int(running), int(waiting)))
+        moments = (schedule_ns, execute_ns, sample_ns, update_ns, end_ns)
+        self.steps.append((*moments, int(running), int(waiting), drafted, accepted))
         self.cache.append(float(cache_share))
         self.batch += rows
         self.finished |= {self._number(name) for name, _tokens, is_over in new_tokens if is_over}
@@ -151,7 +168,7 @@ class _Rows:
         return self.requests.setdefault(name, len(self.requests))
 
     def recording(self) -> ServingRecording:
-        steps = _columns(self.steps, 7)
+        steps = _columns(self.steps, 9)
         order = np.argsort(steps[4], kind="stable")  # as they ended, whatever the order of the lines
         place = np.argsort(order, kind="stable")
         steps = tuple(column[order] for column in steps)
@@ -170,6 +187,8 @@ class _Rows:
                 running=steps[5],
                 waiting=steps[6],
                 cache_share=np.array(self.cache)[order],
+                drafted=steps[7],
+                accepted=steps[8],
             ),
             batch=BatchRows(
                 step=place[batch[0]], request=batch[1], tokens=batch[2], computed=batch[3], new_tokens=batch[4]
@@ -185,6 +204,8 @@ class _Rows:
             ready=ReadyTokens(request=ready[0], taken_ns=ready[1], ready_ns=ready[2]),
             phases=WorkerPhases(name=phases[0], start_ns=phases[1], end_ns=phases[2], names=tuple(self.phase_names)),
             preemptions=Preemptions(step=place[preempted[0]], request=preempted[1]),
+            prefixes=np.array(self.prefixes, np.int64),
+            asked=self.asked,
             dropped_lines=self.dropped,
         )
 

@@ -20,6 +20,8 @@ class EngineSteps:
     running: I64  # requests
     waiting: I64
     cache_share: Column  # of the cache of keys and values that is in use
+    drafted: I64  # tokens that speculation put into the batch
+    accepted: I64
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -89,4 +91,8 @@ class ServingRecording:
     ready: ReadyTokens
     phases: WorkerPhases
     preemptions: Preemptions
+    prefixes: (
+        I64  # of every prompt, a number for each of its first blocks: equal where two prompts begin alike up to it
+    )
+    asked: Mapping[str, int]  # requests by what they ask for besides tokens
     dropped_lines: int = 0  # that could not be read

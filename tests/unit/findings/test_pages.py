@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from redline.findings import pages
-from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed
+from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed, request_codes
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.numerics import Numerics
 from redline.report.language import LANGUAGES
+from redline.serving.causes.cause import ServingRule
+from redline.serving.causes.registry import RULES as SERVING_RULES
 
-BY_CODE = {rule.code: rule for rule in RULES}
+BY_CODE: dict[str, Rule | ServingRule] = {rule.code: rule for rule in (*RULES, *SERVING_RULES)}
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"<(https://[^>\s]+)>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -26,7 +28,7 @@ def blocks(page: Page) -> list[tuple[str, str]]:
     return [(found["kind"], found["code"]) for found in BLOCK.finditer(page.text)]
 
 
-def faults_of(page: Page, rule: Rule) -> Iterator[str]:
+def faults_of(page: Page, rule: Rule | ServingRule) -> Iterator[str]:
     """What is to be mended before people read it."""
     if "<!--" in page.text:
         yield "not filled in: it still holds comments"
@@ -51,7 +53,8 @@ def is_python(code: str) -> bool:
 
 def test_every_rule_has_a_page_and_every_page_a_rule() -> None:
     assert codes() == sorted(BY_CODE)
-    assert len(BY_CODE) == len(RULES)
+    assert len(BY_CODE) == len(RULES) + len(SERVING_RULES)
+    assert request_codes() == sorted(rule.code for rule in SERVING_RULES)
 
 
 def test_every_file_is_a_page_or_a_translation() -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,17 +12,54 @@ from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.json import record_of
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.serving.text import blocks
+from redline.serving.causes.registry import RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency
 from tests.made_engine import MadeEngine
 
 
-def _diagnosed(folder: Path, *, sequences: int = 4, tokens: int = 64, cache: int = 400) -> ServingDiagnosis:
-    engine = MadeEngine(seed=11, pauses_ns=(0, 50_000), sequences=sequences, tokens=tokens, cache=cache)
+def _engine(**limits: Any) -> MadeEngine:
+    engine = MadeEngine(**{"seed": 11, "pauses_ns": (0, 50_000), **limits})
     engine.run(200)
+    return engine
+
+
+def _calm_engine() -> MadeEngine:
+    """Requests seldom meet, and a token takes its time."""
+    return _engine(pauses_ns=(5_000_000,), token_ns=20_000, **ROOM)
+
+
+def _diagnosed(folder: Path, **limits: int) -> ServingDiagnosis:
+    return _read(_engine(**limits), folder)
+
+
+def _read(engine: MadeEngine, folder: Path) -> ServingDiagnosis:
     found = diagnose_serving(engine.write(folder))
     assert found is not None
     return found
+
+
+ROOM = {"sequences": 256, "tokens": 4096, "cache": 1_000_000}
+
+
+def _told(engine: MadeEngine, **facts: object) -> MadeEngine:
+    """Of a real engine there is more to tell than the made one knows."""
+    engine.engine.append(["facts", facts])
+    return engine
+
+
+def _asking(engine: MadeEngine, *, asks: list[str], blocks: list[int]) -> MadeEngine:
+    for record in engine.engine:
+        if record[0] == "request":
+            record += [asks, blocks]
+    return engine
+
+
+def _drafting(engine: MadeEngine, drafted: int, accepted: int) -> MadeEngine:
+    for record in engine.engine:
+        if record[0] == "step":
+            record.append([drafted, accepted])
+    return engine
 
 
 @pytest.mark.parametrize(
@@ -29,14 +67,50 @@ def _diagnosed(folder: Path, *, sequences: int = 4, tokens: int = 64, cache: int
     [
         ({"sequences": 2, "tokens": 256, "cache": 100_000}, "RL-V01"),
         ({"sequences": 64, "tokens": 256, "cache": 200}, "RL-V02"),
+        ({"sequences": 256, "tokens": 8, "cache": 1_000_000}, "RL-V07"),
+        ({**ROOM, "concurrency": 2}, "RL-V09"),
     ],
 )
 def test_the_planted_cause_comes_first(limits: dict[str, int], code: str, tmp_path: Path) -> None:
     assert _diagnosed(tmp_path, **limits).causes[0].code == code
 
 
+def _alike(engine: MadeEngine) -> MadeEngine:
+    return _told(_asking(engine, asks=["logprobs"], blocks=[5]), prefix_tokens=40, enable_prefix_caching=False)
+
+
+def _few_threads(engine: MadeEngine) -> MadeEngine:
+    return _told(engine, device_type="cpu", threads=1, cores=8)
+
+
+def _wide(engine: MadeEngine) -> MadeEngine:
+    return _told(engine, dtype="torch.float32", model_config={"torch_dtype": "bfloat16"})
+
+
+TOLD = {
+    "RL-V08": (_alike, lambda engine: _told(_alike(engine), enable_prefix_caching=True)),
+    "RL-V10": (_few_threads, lambda engine: _told(_few_threads(engine), threads=8)),
+    "RL-V11": (lambda engine: _drafting(engine, 5, 1), lambda engine: _drafting(engine, 5, 4)),
+    "RL-V12": (_wide, lambda engine: _told(_wide(engine), dtype="torch.bfloat16")),
+}
+"""What makes a cause of it, and a twin in which it is none."""
+
+
+@pytest.mark.parametrize("code", TOLD)
+def test_a_cause_is_named_by_what_the_engine_tells_and_its_twin_is_not(code: str, tmp_path: Path) -> None:
+    for change, is_named in zip(TOLD[code], (True, False), strict=True):
+        folder = tmp_path / str(is_named)
+        folder.mkdir()
+        found = _read(change(_calm_engine()), folder)
+        assert (code in {cause.code for cause in found.causes}) is is_named
+
+
+def test_clients_that_come_by_chance_are_no_limit(tmp_path: Path) -> None:
+    assert "RL-V09" not in {cause.code for cause in _diagnosed(tmp_path, **ROOM).causes}
+
+
 def test_with_room_for_all_nothing_waits_for_a_limit(tmp_path: Path) -> None:
-    found = _diagnosed(tmp_path, sequences=256, tokens=4096, cache=1_000_000)
+    found = _diagnosed(tmp_path, **ROOM)
     assert not {"RL-V01", "RL-V02"} & {cause.code for cause in found.causes}
 
 
@@ -62,17 +136,24 @@ def test_a_run_that_served_nothing_has_no_diagnosis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
+    few = (
+        {"sequences": 2, "cache": 100_000},
+        {"sequences": 64, "cache": 200},
+        {"tokens": 8},
+        {**ROOM, "concurrency": 2},
+    )
+    engines = [_engine(**limits) for limits in few] + [plant(_calm_engine()) for plant, _ in TOLD.values()]
     seen = set()
-    for number, limits in enumerate(({"sequences": 2, "cache": 100_000}, {"sequences": 64, "cache": 200})):
+    for number, engine in enumerate(engines):
         folder = tmp_path / str(number)
         folder.mkdir()
-        found = _diagnosed(folder, **limits)
+        found = _read(engine, folder)
         with speaking(language):
             text = "\n".join(line for block in blocks(found) for line in block)
         assert all(cause.code in text for cause in found.causes)
         seen |= {cause.code for cause in found.causes}
         assert record_of(found)["requests"] == 200
-    assert len(seen) >= 4
+    assert seen >= {rule.code for rule in RULES} - {"RL-V06"}
 
 
 def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from redline.findings.pages import Page, page_of
+from redline.findings.pages import Page, page_of, request_codes
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.launch.levers import KINDS
 from redline.report.language import _, marked, spoken
@@ -19,12 +19,18 @@ HEADINGS = {
     "remarks": marked("Before you act"),
 }
 """Of the folders of rules."""
+REQUESTS = marked("Requests of a serving engine")
 LEVERS = marked("Levers")
+
+
+def sections() -> dict[str, list[str]]:
+    """Codes of all findings by heading, in the order in which they are listed everywhere."""
+    return {**{HEADINGS[folder]: codes_in(folder) for folder in FOLDERS}, REQUESTS: request_codes()}
 
 
 def render_all() -> str:
     findings = (
-        [_(HEADINGS[folder]), *_lines(page_of(code, spoken()) for code in codes_in(folder))] for folder in FOLDERS
+        [_(heading), *_lines(page_of(code, spoken()) for code in codes)] for heading, codes in sections().items()
     )
     return as_text([*findings, [_(LEVERS), *_lever_lines()]])
 

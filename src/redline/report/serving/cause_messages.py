@@ -3,18 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from redline.report.language import _
+from redline.findings.pages import page_of
+from redline.report.language import _, marked, sentences, spoken
 from redline.report.serving.account_names import latency_name
 from redline.report.text_parts import percent
-from redline.serving.causes import ServingCause
+from redline.serving.causes.cause import ServingCause
 from redline.units import format_ns
 
 _MUCH_ROOM = 1000  # requests: more than anybody would let run at once
+_RARE = 0.05  # of the requests: fewer do not explain what sampling costs
+_ASKS = {
+    "logprobs": marked("{share} of the requests ask for log-probabilities."),
+    "penalties": marked("{share} of the requests ask for penalties."),
+    "filters": marked("{share} of the requests limit the choice of tokens (top_k, top_p, min_p)."),
+    "structure": marked("{share} of the requests ask for structured output."),
+    "biases": marked("{share} of the requests change or forbid single tokens."),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CauseText:
-    """A cause in words."""
+    """A cause in words; its title is that of its page."""
 
     title: str
     evidence: str
@@ -22,7 +31,8 @@ class CauseText:
 
 
 def cause_text(cause: ServingCause) -> CauseText:
-    return _TEXTS[cause.code](cause)
+    evidence, fix = _TEXTS[cause.code](cause)
+    return CauseText(title=page_of(cause.code, spoken()).title, evidence=evidence, fix=fix)
 
 
 def share_text(cause: ServingCause) -> str:
@@ -31,88 +41,131 @@ def share_text(cause: ServingCause) -> str:
     )
 
 
-def _sequences(cause: ServingCause) -> CauseText:
+def _time(figure_ns: float) -> str:
+    return format_ns(round(figure_ns))
+
+
+def _sequences(cause: ServingCause) -> tuple[str, str]:
     figures = cause.figures
     room = min(int(figures["room"]), _MUCH_ROOM)
-    return CauseText(
-        title=_("Let more sequences run at once"),
-        evidence=_(
-            "{limit:.0f} sequences are the limit, and requests wait for it in {steps_share} of the steps, while the "
-            "cache has room for {room:,} or more."
-        ).format(limit=figures["limit"], steps_share=percent(figures["steps_share"]), room=room),
-        fix=f"--max-num-seqs {min(room, 4 * int(figures['limit']))}",
-    )
+    evidence = _(
+        "{limit:.0f} sequences are the limit, and requests wait for it in {steps_share} of the steps, while the "
+        "cache has room for {room:,} or more."
+    ).format(limit=figures["limit"], steps_share=percent(figures["steps_share"]), room=room)
+    return evidence, f"--max-num-seqs {min(room, 4 * int(figures['limit']))}"
 
 
-def _cache(cause: ServingCause) -> CauseText:
+def _cache(cause: ServingCause) -> tuple[str, str]:
     figures = cause.figures
-    return CauseText(
-        title=_("Give the cache of keys and values more room, or let fewer sequences share it"),
-        evidence=_(
-            "The cache is full in {steps_share} of the steps while requests wait, and {preempted:,.0f} times a request "
-            "lost its place in it and was computed again."
-        ).format(steps_share=percent(figures["steps_share"]), preempted=figures["preempted"]),
-        fix="--gpu-memory-utilization 0.95, --kv-cache-dtype fp8, VLLM_CPU_KVCACHE_SPACE",
-    )
+    evidence = _(
+        "The cache is full in {steps_share} of the steps while requests wait, and {preempted:,.0f} times a request "
+        "lost its place in it and was computed again."
+    ).format(steps_share=percent(figures["steps_share"]), preempted=figures["preempted"])
+    return evidence, "--gpu-memory-utilization 0.95, --kv-cache-dtype fp8, VLLM_CPU_KVCACHE_SPACE"
 
 
-def _stalled(cause: ServingCause) -> CauseText:
+def _stalled(cause: ServingCause) -> tuple[str, str]:
     figures = cause.figures
-    return CauseText(
-        title=_("Cut long prompts into smaller chunks"),
-        evidence=_(
-            "A step that also computes a prompt takes {mixed_ns}, one that only generates takes {decode_ns}: tokens of "
-            "other requests wait. Up to {prefill_tokens:,.0f} tokens of prompts were in one step; {budget:,.0f} are "
-            "allowed."
-        ).format(
-            mixed_ns=format_ns(round(figures["mixed_ns"])),
-            decode_ns=format_ns(round(figures["decode_ns"])),
-            prefill_tokens=figures["prefill_tokens"],
-            budget=figures["budget"],
-        ),
-        fix=f"--max-num-batched-tokens {max(int(figures['prefill_tokens']) // 2, 1)}",
+    evidence = _(
+        "A step that also computes a prompt takes {mixed_ns}, one that only generates takes {decode_ns}: tokens of "
+        "other requests wait. Up to {prefill_tokens:,.0f} tokens of prompts were in one step; {budget:,.0f} are "
+        "allowed."
+    ).format(
+        mixed_ns=_time(figures["mixed_ns"]),
+        decode_ns=_time(figures["decode_ns"]),
+        prefill_tokens=figures["prefill_tokens"],
+        budget=figures["budget"],
     )
+    return evidence, f"--max-num-batched-tokens {max(int(figures['prefill_tokens']) // 2, 1)}"
 
 
-def _host(cause: ServingCause) -> CauseText:
-    return CauseText(
-        title=_("Spend less of a step in the engine's own Python"),
-        evidence=_(
-            "Scheduling, preparing inputs, handing out tokens and what is between steps take {host_ns} of a step of "
-            "{step_ns}."
-        ).format(
-            host_ns=format_ns(round(cause.figures["host_ns"])), step_ns=format_ns(round(cause.figures["step_ns"]))
-        ),
-        fix="--async-scheduling",
+def _engine(cause: ServingCause) -> tuple[str, str]:
+    evidence = _(
+        "Scheduling, preparing inputs, handing out tokens and what is between steps take {host_ns} of a step of "
+        "{step_ns}."
+    ).format(host_ns=_time(cause.figures["host_ns"]), step_ns=_time(cause.figures["step_ns"]))
+    return evidence, "--stream-interval 4" if cause.figures["is_async"] else "--async-scheduling"
+
+
+def _sample(cause: ServingCause) -> tuple[str, str]:
+    taken = _("Logits and the choice of the next token take {share} of the time per token.")
+    asked = [
+        _(_ASKS[name]).format(share=percent(share))
+        for name, share in cause.figures.items()
+        if share >= _RARE and name in _ASKS
+    ]
+    fix = _("no log-probabilities and no penalties where nobody reads them")
+    return sentences([taken.format(share=percent(cause.share)), *asked]), fix
+
+
+def _texts(cause: ServingCause) -> tuple[str, str]:
+    evidence = _(
+        "Tokenising, detokenising and the ways between server and engine take {share} of the time to the first token."
+    ).format(share=percent(cause.share))
+    return evidence, "--api-server-count 2"
+
+
+def _token_limit(cause: ServingCause) -> tuple[str, str]:
+    figures = cause.figures
+    evidence = _(
+        "{limit:,.0f} tokens are the limit of a step, and in {steps_share} of the steps it cuts a prompt. Such a step "
+        "takes {full_ns}, of which {fixed_ns} would pass with any number of tokens."
+    ).format(
+        limit=figures["limit"],
+        steps_share=percent(figures["steps_share"]),
+        full_ns=_time(figures["full_ns"]),
+        fixed_ns=_time(figures["fixed_ns"]),
     )
+    return evidence, f"--max-num-batched-tokens {4 * int(figures['limit'])}"
 
 
-def _sample(cause: ServingCause) -> CauseText:
-    return CauseText(
-        title=_("Make sampling cheaper"),
-        evidence=_("Logits and the choice of the next token take {share} of the time per token.").format(
-            share=percent(cause.share)
-        ),
-        fix=_("no log-probabilities and no penalties where nobody reads them"),
-    )
+def _prefixes(cause: ServingCause) -> tuple[str, str]:
+    evidence = _(
+        "{share} of the {tokens:,.0f} tokens of prompts are at the beginning of an earlier prompt as well, and are "
+        "computed again: the cache of prefixes is off."
+    ).format(share=percent(cause.figures["shared"]), tokens=cause.figures["prompt_tokens"])
+    return evidence, "--enable-prefix-caching"
 
 
-def _texts(cause: ServingCause) -> CauseText:
-    return CauseText(
-        title=_("Give the server more processes"),
-        evidence=_(
-            "Tokenising, detokenising and the ways between server and engine take {share} of the time to the first "
-            "token."
-        ).format(share=percent(cause.share)),
-        fix="--api-server-count 2",
-    )
+def _concurrency(cause: ServingCause) -> tuple[str, str]:
+    figures = cause.figures
+    evidence = _(
+        "There are never more than {concurrency:.0f} requests at a time: the client sends the next one {pause_ns} "
+        "after an answer; {limit:,.0f} could share each step."
+    ).format(concurrency=figures["concurrency"], pause_ns=_time(figures["pause_ns"]), limit=figures["limit"])
+    fix = _("send {count:.0f} requests at a time").format(count=min(figures["limit"], 4 * figures["concurrency"]))
+    return evidence, fix
 
 
-_TEXTS: dict[str, Callable[[ServingCause], CauseText]] = {
+def _threads(cause: ServingCause) -> tuple[str, str]:
+    evidence = _("The model computes with {threads:.0f} threads on {cores:.0f} cores.").format(**cause.figures)
+    return evidence, "VLLM_CPU_OMP_THREADS_BIND=auto, OMP_NUM_THREADS"
+
+
+def _drafts(cause: ServingCause) -> tuple[str, str]:
+    figures = cause.figures
+    evidence = _(
+        "Of {drafted:,.0f} drafted tokens {share} were accepted; the others were computed for nothing."
+    ).format(drafted=figures["drafted"], share=percent(figures["accepted"] / figures["drafted"]))
+    return evidence, _("fewer speculative tokens, or no --speculative-config")
+
+
+def _weights(_cause: ServingCause) -> tuple[str, str]:
+    evidence = _("The weights are read as 32-bit numbers in every step, and the model was saved in 16 bits.")
+    return evidence, "--dtype bfloat16"
+
+
+_TEXTS: dict[str, Callable[[ServingCause], tuple[str, str]]] = {
     "RL-V01": _sequences,
     "RL-V02": _cache,
     "RL-V03": _stalled,
-    "RL-V04": _host,
+    "RL-V04": _engine,
     "RL-V05": _sample,
     "RL-V06": _texts,
+    "RL-V07": _token_limit,
+    "RL-V08": _prefixes,
+    "RL-V09": _concurrency,
+    "RL-V10": _threads,
+    "RL-V11": _drafts,
+    "RL-V12": _weights,
 }

@@ -30,7 +30,7 @@ class EngineLog:
 
     def tell(self, facts: Mapping[str, object]) -> None:
         """What is known of the engine as a whole."""
-        self._facts = facts
+        self._facts = {**self._facts, **facts}
         if os.getpid() == self._pid:
             self.add("facts", facts)
         else:

@@ -6,10 +6,12 @@ with a queue of batches, the first three of the next step come before the last t
 
 from __future__ import annotations
 
+import os
 import sys
 from time import monotonic_ns
 
 from redline.launch.inside.engines.reads import tell_reads
+from redline.launch.inside.engines.request_facts import PREFIX_TOKENS, asks_of, prefix_numbers
 from redline.launch.inside.exception_origin import pass_on
 
 TYPE_CHECKING = False
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from redline.launch.inside.engines.engine_log import EngineLog
 
+_DRAFTS = "scheduled_spec_decode_tokens"
 _MOST_OPEN = 64  # steps that were begun and not ended: more are of an engine that gave them up
 
 
@@ -34,6 +37,8 @@ class VllmEngine:
         self._open: dict[int, _Step] = {}  # by the scheduler's output
         self._updated: _Step | None = None
         self._is_set_up = False
+        self._caches_prefixes = False  # then it tells itself what prompts have in common
+        self._has_told_threads = False
         self._computes_here = False  # otherwise workers in other processes count their own steps
 
     def core_loaded(self, module: ModuleType) -> None:
@@ -49,7 +54,10 @@ class VllmEngine:
         """`vllm.v1.utils`: the engine asks it for a context around each of its phases."""
         plain = module.record_function_or_nullcontext
 
+        cores = _cores()  # before the engine binds its threads to some of them
+
         def phase(name: str) -> TimedPhase:
+            self._tell_threads(cores)
             return TimedPhase(name, self._log)
 
         if getattr(module, "_PROFILER_FUNC", self) is None and callable(plain):
@@ -64,14 +72,27 @@ class VllmEngine:
         tell_reads(type(core.scheduler), "update_from_output", self._updating)
         tell_reads(type(core.model_executor), "execute_model", self._executing)
         tell_reads(type(core.model_executor), "sample_tokens", self._sampling)
-        self._log.tell(_facts_of(core))
+        facts = {**_facts_of(core), "prefix_tokens": PREFIX_TOKENS}
+        self._caches_prefixes = bool(facts.get("enable_prefix_caching"))
+        self._log.tell(facts)
+
+    def _tell_threads(self, cores: int) -> None:
+        """Once, of the process in which the model computes: by its first phase, threads are what they will be."""
+        if not self._has_told_threads:
+            self._has_told_threads = True
+            torch = sys.modules.get("torch")
+            if torch is not None:
+                self._log.tell({"threads": torch.get_num_threads(), "cores": cores})
 
     def _request_came(self, core: Any, frame: FrameType) -> None:
         """Read where it is called, with the request at hand."""
         now_ns = monotonic_ns()
         request: Any = frame.f_locals.get("req")
         if request is not None:
-            self._log.add("request", now_ns, request.request_id, request.num_prompt_tokens, request.max_tokens)
+            asks = asks_of(getattr(request, "sampling_params", None))
+            prefixes = [] if self._caches_prefixes else prefix_numbers(getattr(request, "prompt_token_ids", None))
+            known = (request.request_id, request.num_prompt_tokens, request.max_tokens)
+            self._log.add("request", now_ns, *known, asks, prefixes)
 
     def _aborted(self, core: Any, frame: FrameType) -> None:
         self._log.add("abort", monotonic_ns())
@@ -158,10 +179,14 @@ class _Step:
         self._state = _state_of(scheduler)
         self._batch = _batch_of(output)
         self._preempted = sorted(output.preempted_req_ids or ())
+        self._drafts = {name: len(tokens) for name, tokens in (getattr(output, _DRAFTS, None) or {}).items()}
 
     def record(self, end_ns: int, outputs: Any) -> tuple[object, ...]:
         times_ns = (*self.times_ns, self.sample_ns or self.update_ns, self.update_ns, end_ns)
-        return ("step", self.number, times_ns, self._batch, _new_tokens(outputs), self._preempted, self._state)
+        new = _new_tokens(outputs)
+        accepted = sum(max(tokens - 1, 0) for name, tokens, _ in new if name in self._drafts)
+        drafts = (sum(self._drafts.values()), accepted)
+        return ("step", self.number, times_ns, self._batch, new, self._preempted, self._state, drafts)
 
 
 def _batch_of(output: Any) -> list[tuple[str, int, int]]:
@@ -195,7 +220,9 @@ def _facts_of(core: Any) -> dict[str, object]:
         found |= {name: _plain(getattr(of, name)) for name in names if hasattr(of, name)}
     hf_config = getattr(getattr(config, "model_config", None), "hf_text_config", None)
     if hf_config is not None:
-        found["model"] = {name: _plain(value) for name, value in hf_config.to_dict().items() if _is_figure(value)}
+        found["model_config"] = {
+            name: _plain(value) for name, value in hf_config.to_dict().items() if _is_figure(value)
+        }
     return found
 
 
@@ -209,9 +236,15 @@ _SETTINGS = {
         "async_scheduling",
         "policy",
     ),
+    "device_config": ("device_type",),
     "parallel_config": ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
     "speculative_config": ("num_speculative_tokens", "method"),
 }
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
 
 
 def _is_figure(value: object) -> bool:

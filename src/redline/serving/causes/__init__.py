@@ -1,0 +1,1 @@
+"""Why requests wait: one module per cause that the records of an engine show."""

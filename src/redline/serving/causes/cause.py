@@ -1,0 +1,76 @@
+"""A cause for what requests wait for, with its share of a latency, and what the rules look at."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from redline.numerics import Numerics
+from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
+from redline.serving.recording import ServingRecording
+from redline.serving.request_ledger import RequestAccount, RequestLedger
+
+ENGINE_ACCOUNTS = (RequestAccount.SCHEDULE, RequestAccount.PREPARE, RequestAccount.OUTPUTS, RequestAccount.BETWEEN)
+"""The engine's own Python, around the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingCause:
+    """One cause, and the share of `latency` that requests near the percentile spend on it.
+
+    That is no bound on what mending it gains: with shorter steps the queue is shorter, too.
+    """
+
+    code: str
+    latency: Latency
+    percentile: int
+    share: float
+    end_to_end_share: float  # of the slowest requests from arrival to their last token: causes are ordered by it
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What the rules look at."""
+
+    recording: ServingRecording
+    ledger: RequestLedger
+    splits: tuple[LatencySplit, ...]
+
+    def setting(self, name: str) -> float:
+        """A figure of the engine; 0 where it has none."""
+        value = self.recording.settings.get(name, 0)
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def word(self, name: str) -> str:
+        """A setting that is a word; empty where there is none."""
+        value = self.recording.settings.get(name)
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRule:
+    """Looks for one cause; its code has a page among those of the findings."""
+
+    code: str
+    numerics: Numerics  # what the fix does to answers
+    find: Callable[[Served], Iterator[ServingCause]]
+
+
+def share_of(
+    served: Served,
+    code: str,
+    latency: Latency,
+    accounts: tuple[RequestAccount, ...],
+    figures: Mapping[str, float],
+    part: float = 1.0,
+) -> Iterator[ServingCause]:
+    """What the slowest requests spend in these accounts, or the part of it that the cause explains."""
+    split, whole = slowest(served.splits, latency), slowest(served.splits, Latency.END_TO_END)
+    if split is not None and whole is not None:
+        yield ServingCause(
+            code=code,
+            latency=latency,
+            percentile=SLOWEST,
+            share=part * split.share(*accounts),
+            end_to_end_share=part * whole.share(*accounts),
+            figures=figures,
+        )

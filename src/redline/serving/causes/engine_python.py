@@ -1,0 +1,26 @@
+"""RL-V04: the engine's own Python between the calls of the model."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.numerics import Numerics
+from redline.serving.causes.cause import ENGINE_ACCOUNTS, Served, ServingCause, ServingRule, share_of
+from redline.serving.latencies import Latency
+from redline.serving.step_ledger import StepAccount
+
+_OF_STEPS = [StepAccount.SCHEDULE, StepAccount.PREPARE, StepAccount.OUTPUTS, StepAccount.BETWEEN]
+
+
+def find(served: Served) -> Iterator[ServingCause]:
+    steps = served.ledger.steps
+    host_ns = steps.amounts_ns[:, _OF_STEPS].sum(axis=1)
+    figures = {
+        "host_ns": float(np.median(host_ns)),
+        "step_ns": float(np.median(steps.end_ns - steps.start_ns)),
+        "is_async": served.setting("async_scheduling"),
+    }
+    yield from share_of(served, RULE.code, Latency.TPOT, ENGINE_ACCOUNTS, figures)
+
+
+RULE = ServingRule(code="RL-V04", numerics=Numerics.BITWISE, find=find)

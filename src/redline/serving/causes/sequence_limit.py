@@ -1,0 +1,29 @@
+"""RL-V01: requests wait though the cache has room, because so many sequences are the limit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from redline.numerics import Numerics
+from redline.serving.causes.cause import Served, ServingCause, ServingRule, share_of
+from redline.serving.latencies import Latency
+from redline.serving.request_ledger import RequestAccount
+
+_ROOM = 1.25  # times as many requests as run: below, a higher limit would not be used
+_MOST = 1e9  # requests that an empty cache has room for
+
+
+def find(served: Served) -> Iterator[ServingCause]:
+    steps, limit = served.recording.steps, served.setting("max_num_seqs")
+    at_limit = (steps.waiting > 0) & (steps.running >= limit)
+    if not limit or not at_limit.any():
+        return
+    used = float(steps.cache_share[at_limit].max())
+    room = min(limit / used if used else np.inf, _MOST)
+    if room < _ROOM * limit:
+        return
+    figures = {"limit": limit, "room": room, "cache_share": used, "steps_share": float(at_limit.mean())}
+    yield from share_of(served, RULE.code, Latency.TTFT, (RequestAccount.QUEUE,), figures)
+
+
+RULE = ServingRule(code="RL-V01", numerics=Numerics.REASSOCIATION, find=find)
