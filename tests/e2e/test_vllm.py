@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.serving.vllm_client import ClientResults, read_client, rows_of_requests
+from bench.serving.vllm_server import PYTHON, make_model, measure, server
 from redline.serving.diagnose_serving import diagnose_serving
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import request_ledger
 from redline.serving.step_ledger import StepAccount
-from tests.vllm_client import ClientResults, read_client, rows_of_requests
-from tests.vllm_server import PYTHON, make_model, measure, server
 
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="REDLINE_VLLM_PYTHON names no Python with vLLM")
 REQUESTS = 60

@@ -7,12 +7,12 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 PYTHON = os.environ.get("REDLINE_VLLM_PYTHON")
-CLIENT = Path(__file__).parent / "e2e" / "programs" / "vllm_bench.py"
+CLIENT = Path(__file__).with_name("vllm_load.py")
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -23,13 +23,26 @@ MODEL = {
     "num_key_value_heads": 2,
     "head_dim": 64,
     "vocab_size": 1024,
-    "max_position_embeddings": 1024,
+    "max_position_embeddings": 4096,
     "rms_norm_eps": 1e-5,
     "torch_dtype": "bfloat16",
     "bos_token_id": 1,
     "eos_token_id": 2,
     "tie_word_embeddings": False,
 }
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {},
+    "small": {
+        "hidden_size": 768,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+        "vocab_size": 8192,
+    },
+    "wordy": {"num_hidden_layers": 2, "vocab_size": 65536},
+}
+"""What differs from the tiny model."""
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -42,7 +55,7 @@ import sys
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, 1024)}
+words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, int(sys.argv[2]))}
 tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
 tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
 made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
@@ -52,15 +65,19 @@ _START_S = 600.0
 _END_S = 60.0
 
 
-def make_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
-    subprocess.run([str(PYTHON), "-c", _TOKENIZER, str(folder)], check=True, capture_output=True, env=_environment())
+def make_model(folder: Path, size: str = "tiny") -> Path:
+    """Its configuration and a tokenizer of made-up words; weights are random. What is there already is kept."""
+    config = {**MODEL, **SIZES[size]}
+    words = (str(PYTHON), "-c", _TOKENIZER, str(folder), str(config["vocab_size"]))
+    if not (folder / "tokenizer.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        subprocess.run(words, check=True, capture_output=True, env=_environment())
     return folder
 
 
 @contextmanager
-def server(model: Path, run: Path | None, *options: str) -> Iterator[str]:
+def server(model: Path, run: Path | None, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
     """Its address; with a folder `run`, it is watched, and the folder is whole once it has ended."""
     port = _free_port()
     program = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--load-format", "dummy"]
@@ -69,8 +86,8 @@ def server(model: Path, run: Path | None, *options: str) -> Iterator[str]:
     log = (run or model).with_suffix(".log")
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [str(PYTHON), *watched, *program, "--port", str(port), *options],
-            env=_environment(),
+            [str(PYTHON), *watched, *program, *options, "--port", str(port)],
+            env={**_environment(), **(environment or {})},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
