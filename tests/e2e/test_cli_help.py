@@ -84,6 +84,7 @@ FLAGS = {
         "-y --yes",
     ],
     "diagnose": [
+        "--client FILE",
         "--collectives",
         "--fail-on LIMIT",
         "--findings",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.serving.vllm_client import ClientResults, read_client, rows_of_requests
 from bench.serving.vllm_server import PYTHON, make_model, measure, server
+from redline.serving.client_file import ClientTimes, read_client, rows_of_requests, with_client
 from redline.serving.diagnose_serving import diagnose_serving
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
-from redline.serving.request_ledger import request_ledger
+from redline.serving.request_ledger import RequestAccount, request_ledger
 from redline.serving.step_ledger import StepAccount
 
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="REDLINE_VLLM_PYTHON names no Python with vLLM")
@@ -37,7 +37,7 @@ def watched(plain: tuple[Path, dict[str, object]], tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="module")
-def recorded(watched: tuple[Path, Path]) -> tuple[ServingRecording, ClientResults]:
+def recorded(watched: tuple[Path, Path]) -> tuple[ServingRecording, ClientTimes]:
     return read_serving(watched[0]), read_client(watched[1])
 
 
@@ -47,7 +47,7 @@ def test_answers_are_the_same_byte_for_byte(plain: tuple[Path, dict[str, object]
     assert told["completed"] == REQUESTS
 
 
-def test_steps_add_up_and_nine_tenths_have_a_name(recorded: tuple[ServingRecording, ClientResults]) -> None:
+def test_steps_add_up_and_nine_tenths_have_a_name(recorded: tuple[ServingRecording, ClientTimes]) -> None:
     steps = request_ledger(recorded[0]).steps
     assert (steps.amounts_ns >= 0).all()
     assert (steps.amounts_ns.sum(axis=1) == steps.end_ns - steps.start_ns).all()
@@ -55,29 +55,23 @@ def test_steps_add_up_and_nine_tenths_have_a_name(recorded: tuple[ServingRecordi
     assert steps.total_ns(StepAccount.WORKER) < 0.1 * asked_ns
 
 
-def test_requests_add_up_inside_of_what_their_client_measured(
-    recorded: tuple[ServingRecording, ClientResults],
-) -> None:
-    """The clocks are the same: on one machine, both are the monotonic one."""
+def test_requests_add_up_to_what_their_client_measured(recorded: tuple[ServingRecording, ClientTimes]) -> None:
     recording, client = recorded
-    ledger = request_ledger(recording)
-    rows = rows_of_requests(client, recording)[ledger.to_last_token.request]
-    ours = rows >= 0
+    ledger = with_client(request_ledger(recording), recording, client)
+    row = rows_of_requests(client, recording)[ledger.to_last_token.request]
+    ours = row >= 0
     assert ours.sum() == REQUESTS
     for times, measured_ns in (
         (ledger.to_first_token, client.first_token_ns),
         (ledger.to_last_token, client.last_token_ns),
     ):
         assert (times.amounts_ns.sum(axis=1) == times.length_ns).all()
-        came_ns = recording.requests.came_ns[times.request[ours]]
-        before_ns = came_ns - client.start_ns[rows[ours]]
-        after_ns = measured_ns[rows[ours]] - times.length_ns[ours] - before_ns
-        assert (before_ns > 0).all()
-        assert (after_ns > -1_000_000).all()
+        assert (abs(times.length_ns[ours] - measured_ns[row[ours]]) < 1_000_000).all()
+        assert (times.amounts_ns[ours, RequestAccount.NETWORK] > 0).mean() > 0.9
 
 
 def test_tokens_are_those_that_the_client_got(
-    recorded: tuple[ServingRecording, ClientResults], watched: tuple[Path, Path]
+    recorded: tuple[ServingRecording, ClientTimes], watched: tuple[Path, Path]
 ) -> None:
     told = json.loads(watched[1].read_text(encoding="utf-8"))
     recording, client = recorded

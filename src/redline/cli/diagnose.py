@@ -78,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="text, html, md, json, or csv for one table (default: text)",
     )
+    parser.add_argument(
+        "--client",
+        metavar="FILE",
+        help="of a server's load: what `vllm bench serve --save-detailed` wrote; adds the network to what requests "
+        "waited for",
+    )
     add_with_trace(parser)
     parser.add_argument(
         "--fail-on",
@@ -113,7 +119,12 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     reading = job_options(options)
     with progress(options) as tell:
         diagnose_result = diagnose(
-            files, machine=options.machine, options=reading, progress=tell, draw_step=form == "html"
+            files,
+            machine=options.machine,
+            options=reading,
+            progress=tell,
+            draw_step=form == "html",
+            client=options.client,
         )
     if redactor is not None:
         diagnose_result = diagnose_result.redacted(redactor)

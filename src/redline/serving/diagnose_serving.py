@@ -8,6 +8,7 @@ import numpy as np
 
 from redline.serving.causes.cause import Served, ServingCause
 from redline.serving.causes.registry import causes_of
+from redline.serving.client_file import read_client, with_client
 from redline.serving.latencies import LatencySplit, latency_splits
 from redline.serving.read_logs import log_files, read_serving
 from redline.serving.recording import ServingRecording
@@ -46,12 +47,14 @@ class ServingDiagnosis:
     dropped_lines: int
 
 
-def diagnose_serving(folder: Path) -> ServingDiagnosis | None:
-    """None where the run served nothing."""
+def diagnose_serving(folder: Path, client: Path | None = None) -> ServingDiagnosis | None:
+    """None where the run served nothing. `client` is what the client of its load wrote."""
     if not log_files(folder):
         return None
     recording = read_serving(folder)
     ledger = request_ledger(recording)
+    if client is not None:
+        ledger = with_client(ledger, recording, read_client(client))
     splits = latency_splits(ledger)
     return ServingDiagnosis(
         engine=str(recording.settings.get("engine", "")),

@@ -31,6 +31,7 @@ class RequestAccount(IntEnum):
     WORKER = 14
     TO_SERVER = 15
     DETOKENISE = 16
+    NETWORK = 17  # what only a client knows: the network, and the HTTP server
 
 
 _SHARED = {  # what all requests of a step wait for alike

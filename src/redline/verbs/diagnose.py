@@ -20,6 +20,7 @@ from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
+from redline.serving.read_logs import log_files
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
@@ -32,10 +33,12 @@ def diagnose(
     options: JobOptions | None = None,
     progress: Progress = silent,
     draw_step: bool = False,
+    client: str | Path | None = None,
 ) -> DiagnoseResult:
     """Read the traces or digests named by files, folders or patterns, and account for their time.
 
     `machine` is a record of the catalogue or a profile file; without it each trace's own device is looked up.
+    `client` is the file that `vllm bench serve --save-detailed` wrote, of the load of a server that was run.
     `draw_step` opens the trace of one rank again, the one most like the job, to draw a usual step of it.
     """
     options = options or JobOptions()
@@ -46,7 +49,7 @@ def diagnose(
     captured = captured_of(files)
     findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
-    serving, unserved = _serving(files, options)
+    serving, unserved = _serving(files, options, None if client is None else Path(client))
     return DiagnoseResult(
         diagnosis=diagnosis,
         outline=outline,
@@ -89,9 +92,15 @@ def _typical_step(
     return None, (failure_of(source, view),)
 
 
-def _serving(files: Sequence[Path], options: JobOptions) -> tuple[ServingDiagnosis | None, tuple[Failure, ...]]:
-    """Of the run that the traces are of; a log that cannot be read costs the log alone."""
+def _serving(
+    files: Sequence[Path], options: JobOptions, client: Path | None
+) -> tuple[ServingDiagnosis | None, tuple[Failure, ...]]:
+    """Of the run that the traces are of; a log that cannot be read costs the log alone, a client's file ends it."""
     folder = run_folder_of(files)
+    if client is not None:
+        if folder is None or not log_files(folder):
+            raise UsageError(f"diagnose: `client={client}` is for the run of a server, and this is none")
+        return diagnose_serving(folder, client), ()
     if folder is None:
         return None, ()
     found = attempted(diagnose_serving, folder)

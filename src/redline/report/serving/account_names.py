@@ -39,6 +39,7 @@ REQUEST_ACCOUNT_NAMES = {
     RequestAccount.WORKER: marked("workers, other"),
     RequestAccount.TO_SERVER: marked("to the server"),
     RequestAccount.DETOKENISE: marked("detokenise"),
+    RequestAccount.NETWORK: marked("network"),
 }
 
 

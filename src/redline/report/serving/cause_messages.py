@@ -155,6 +155,13 @@ def _weights(_cause: ServingCause) -> tuple[str, str]:
     return evidence, "--dtype bfloat16"
 
 
+def _network(cause: ServingCause) -> tuple[str, str]:
+    evidence = _("{share} of what the client measured is neither in the server nor in the engine.").format(
+        share=percent(cause.share)
+    )
+    return evidence, _("several client processes, connections that stay open, a way without proxies")
+
+
 _TEXTS: dict[str, Callable[[ServingCause], tuple[str, str]]] = {
     "RL-V01": _sequences,
     "RL-V02": _cache,
@@ -168,4 +175,5 @@ _TEXTS: dict[str, Callable[[ServingCause], tuple[str, str]]] = {
     "RL-V10": _threads,
     "RL-V11": _drafts,
     "RL-V12": _weights,
+    "RL-V13": _network,
 }

@@ -1,6 +1,7 @@
 """All causes that are looked for."""
 
 from redline.serving.causes import (
+    beyond_server,
     engine_python,
     few_threads,
     full_cache,
@@ -30,6 +31,7 @@ RULES = (
     few_threads.RULE,
     rejected_drafts.RULE,
     wide_weights.RULE,
+    beyond_server.RULE,
 )
 
 

@@ -30,6 +30,7 @@ _COLOURS = {  # of the accounts of a step; alike is alike
     RequestAccount.WORKER: "other",
     RequestAccount.TO_SERVER: "transfer",
     RequestAccount.DETOKENISE: "input",
+    RequestAccount.NETWORK: "transfer",
 }
 _FAINT = 0.002
 
