@@ -66,7 +66,10 @@ def _add_windows(window: argparse._ArgumentGroup) -> None:
         "--every", type=positive, default=Settings.every, metavar="N", help="another window every N steps"
     )
     window.add_argument(
-        "--when", type=_condition, metavar="IF", help="open a window when this is true: 'step_time>1.5*median'"
+        "--when",
+        type=_condition,
+        metavar="IF",
+        help="open a window when this is true: 'step_time>1.5*median', or of a server 'running>8'",
     )
     window.add_argument(
         "--timed-after",
@@ -335,10 +338,10 @@ def _share(text: str) -> float:
 
 
 def _condition(text: str) -> str:
-    from redline.launch.inside.recording.condition import Condition
+    from redline.launch.inside.recording.condition import check_condition
 
     try:
-        Condition(text)
+        check_condition(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text

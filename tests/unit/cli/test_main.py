@@ -114,7 +114,8 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         ),
         (
             ["run", "--when", "loss>3", "a.py"],
-            "run: argument --when: 'loss>3' is no condition; write 'step_time>1.5*median' or 'step_time>200ms'\n"
+            "run: argument --when: 'loss>3' is no condition; write 'step_time>1.5*median' or 'step_time>200ms', "
+            "or of a serving engine 'running>8' or 'waiting>0'\n"
             "see: redline run --help",
         ),
         (

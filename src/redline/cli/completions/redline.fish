@@ -20,7 +20,7 @@ complete -c redline -n '__fish_seen_subcommand_from run' -l with -x -d 'run the 
 complete -c redline -n '__fish_seen_subcommand_from run' -l steps -x -d 'steps in a window'
 complete -c redline -n '__fish_seen_subcommand_from run' -l after -x -d 'steps to skip before the first window'
 complete -c redline -n '__fish_seen_subcommand_from run' -l every -x -d 'another window every N steps'
-complete -c redline -n '__fish_seen_subcommand_from run' -l when -x -d 'open a window when this is true ’step_time>1.5*median’'
+complete -c redline -n '__fish_seen_subcommand_from run' -l when -x -d 'open a window when this is true ’step_time>1.5*median’, or of a serve...'
 complete -c redline -n '__fish_seen_subcommand_from run' -l timed-after -x -d 'without a recognised step capture a second as it comes'
 complete -c redline -n '__fish_seen_subcommand_from run' -l watch-only -d 'count and time steps, capture none'
 complete -c redline -n '__fish_seen_subcommand_from run' -l capture-signal -x -d 'open a window when redline run gets this signal, such as USR2 (a file...'

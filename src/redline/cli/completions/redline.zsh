@@ -321,7 +321,7 @@ _shtab_redline_run_options=(
   "--steps[steps in a window]:steps:"
   "--after[steps to skip before the first window]:after:"
   "--every[another window every N steps]:every:"
-  "--when[open a window when this is true \’step_time\>1.5\*median\’]:when:"
+  "--when[open a window when this is true \’step_time\>1.5\*median\’, or of a serve...]:when:"
   "--timed-after[without a recognised step capture a second as it comes]:timed_after:"
   "--watch-only[count and time steps, capture none]"
   "--capture-signal[open a window when redline run gets this signal, such as USR2 (a file...]:capture_signal:"

@@ -20,7 +20,7 @@ from redline.launch.inside import api
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
-from redline.launch.inside.engines.watch_vllm import watch_vllm
+from redline.launch.inside.engines.watch_vllm import EngineHooks, watch_vllm
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
@@ -75,7 +75,13 @@ def watch(context: ProcessContext) -> None:
     os.register_at_fork(after_in_child=capture.forget)
     os.register_at_fork(after_in_child=home.leave)
     timed.wait()
-    watch_vllm(context.settings.folder, partial(capture.safely, steps.by_hand), timed.cancel, capture.safely)
+    told = EngineHooks(
+        step_ended=partial(capture.safely, steps.by_hand),
+        load_told=capture.load_told,
+        no_timed_window=timed.cancel,
+        safely=capture.safely,
+    )
+    watch_vllm(context.settings.folder, told)
 
 
 def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tuple[JobTrial | None, JobPlaces | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from redline.launch.captured import Captured
+from redline.launch.inside.recording.condition import is_of_load
 from redline.report.language import _, marked, ngettext
 from redline.report.run.run_messages import LOST, translated_note
 from redline.report.text_parts import rank_list
@@ -66,7 +67,12 @@ def _slowed(captured: Captured) -> str:
         "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
         "recording adds host time"
     )
-    if captured.condition:
+    if is_of_load(captured.condition):
+        text = _(
+            "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
+            "they were chosen for their load"
+        )
+    elif captured.condition:
         text = _(
             "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
             "they were chosen for being slow"

@@ -239,7 +239,7 @@ def _of_windows(screen: RunScreen) -> Iterator[str]:
             "the job ended before the first window, which starts after {after:,} steps: try --after {least}"
         ).format(after=screen.after, least=screen.least_after)
     if screen.condition and screen.steps[1]:
-        yield _("no step met --when '{condition}', so nothing was captured").format(
+        yield _("--when '{condition}' was never met, so nothing was captured").format(
             condition=clipped(screen.condition, _NAME_LIMIT)
         )
 

@@ -104,7 +104,7 @@ class RunScreen:
     least_after: int
     """So many steps before it would have left room for the window."""
     condition: str
-    """A condition that no step met."""
+    """A condition that was never met."""
     watch_only: bool
     notes: tuple[NoteSeen, ...]
     of_the_run: tuple[str, ...]

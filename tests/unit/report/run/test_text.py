@@ -205,7 +205,7 @@ STALL = {
         ),
         (
             run(rank(windows=()), settings={"capture": True, "when": "step_time>2*median", "after": 8, "steps": 3}),
-            "no step met --when 'step_time>2*median', so nothing was captured",
+            "--when 'step_time>2*median' was never met, so nothing was captured",
         ),
         (
             run(rank(windows=(window(state="no space"),))),

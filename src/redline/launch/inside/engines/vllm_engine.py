@@ -29,9 +29,10 @@ _MOST_OPEN = 64  # steps that were begun and not ended: more are of an engine th
 class VllmEngine:
     """One engine in this process."""
 
-    def __init__(self, log: EngineLog, step_ended: Callable[[], None]) -> None:
+    def __init__(self, log: EngineLog, step_ended: Callable[[], None], load_told: Callable[[int, int], None]) -> None:
         self._log = log
         self._step_ended = step_ended
+        self._load_told = load_told
         self._number = 0
         self._schedule_ns = 0
         self._open: dict[int, _Step] = {}  # by the scheduler's output
@@ -109,8 +110,10 @@ class VllmEngine:
         if len(self._open) >= _MOST_OPEN:
             self._open.clear()
         self._number += 1
-        self._open[id(output)] = _Step(self._number, self._schedule_ns, now_ns, output, core.scheduler)
+        step = _Step(self._number, self._schedule_ns, now_ns, output, core.scheduler)
+        self._open[id(output)] = step
         self._schedule_ns = 0
+        self._load_told(*step.load)
 
     def _sampling(self, executor: Any, frame: FrameType) -> None:
         step = self._open.get(id(frame.f_locals.get("scheduler_output")))
@@ -177,6 +180,7 @@ class _Step:
         self.tokens = int(output.total_num_scheduled_tokens)
         self._output = output  # kept, so that its id is not given to another
         self._state = _state_of(scheduler)
+        self.load = self._state[:2]
         self._batch = _batch_of(output)
         self._preempted = sorted(output.preempted_req_ids or ())
         self._drafts = {name: len(tokens) for name, tokens in (getattr(output, _DRAFTS, None) or {}).items()}

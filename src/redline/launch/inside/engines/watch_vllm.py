@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from redline.launch.inside.after_import import AfterImport
 
 TYPE_CHECKING = False
@@ -13,20 +15,24 @@ if TYPE_CHECKING:
     from redline.launch.inside.engines.vllm_server import VllmServer
 
 
-def watch_vllm(
-    folder: str,
-    step_ended: Callable[[], None],
-    no_timed_window: Callable[[], None],
-    safely: Callable[[Callable[[], None]], None],
-) -> None:
+class EngineHooks(NamedTuple):
+    """What the rest of watching wants to know of an engine."""
+
+    step_ended: Callable[[], None]
+    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
+    no_timed_window: Callable[[], None]
+    safely: Callable[[Callable[[], None]], None]
+
+
+def watch_vllm(folder: str, hooks: EngineHooks) -> None:
     """Whether this process has the engine, its front, both or neither is not known yet.
 
     An engine takes minutes to start, and then waits for somebody to ask: a window by time alone would show nothing.
     """
-    parts = _Parts(folder, step_ended)
+    parts = _Parts(folder, hooks)
 
     def utils_loaded(module: ModuleType) -> None:
-        no_timed_window()
+        hooks.no_timed_window()
         parts.engine().utils_loaded(module)
 
     watchers: dict[str, Callable[[ModuleType], None]] = {
@@ -34,7 +40,7 @@ def watch_vllm(
         "vllm.v1.utils": utils_loaded,
         "vllm.v1.engine.output_processor": lambda module: parts.server().loaded(module),
     }
-    AfterImport({name: _safe(watcher, safely) for name, watcher in watchers.items()})
+    AfterImport({name: _safe(watcher, hooks.safely) for name, watcher in watchers.items()})
 
 
 def _safe(
@@ -46,9 +52,9 @@ def _safe(
 class _Parts:
     """Made when they are needed: most jobs have no engine."""
 
-    def __init__(self, folder: str, step_ended: Callable[[], None]) -> None:
+    def __init__(self, folder: str, hooks: EngineHooks) -> None:
         self._folder = folder
-        self._step_ended = step_ended
+        self._hooks = hooks
         self._engine: VllmEngine | None = None
         self._server: VllmServer | None = None
 
@@ -56,7 +62,9 @@ class _Parts:
         from redline.launch.inside.engines.engine_log import EngineLog
         from redline.launch.inside.engines.vllm_engine import VllmEngine
 
-        self._engine = self._engine or VllmEngine(EngineLog(self._folder, "engine"), self._step_ended)
+        self._engine = self._engine or VllmEngine(
+            EngineLog(self._folder, "engine"), self._hooks.step_ended, self._hooks.load_told
+        )
         return self._engine
 
     def server(self) -> VllmServer:

@@ -249,6 +249,9 @@ class Capture:
         self.notes.add("failed", f"{type(error).__name__}: {error}"[:300])
         self._timed_is_over()
 
+    def load_told(self, running: int, waiting: int) -> None:
+        self._schedule.load_told(running, waiting)
+
     def safely(self, watch: Callable[[], None]) -> None:
         """Do it; a bug in watching is noted, and the job goes on. What comes from outside meanwhile is the script's."""
         try:

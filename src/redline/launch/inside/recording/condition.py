@@ -1,25 +1,60 @@
-"""A condition on a step that asks for a window, such as `step_time>1.5*median`."""
+"""A condition that asks for a window: on a step, such as `step_time>1.5*median`, or on the load of a serving engine."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
 
-_GRAMMAR = re.compile(
+_OF_STEPS = re.compile(
     r"\s*step_time\s*>\s*(?P<number>[0-9]*\.?[0-9]+)\s*(?:(?P<unit>ns|us|ms|s)|\*\s*(?P<median>median))\s*"
 )
+_OF_LOAD = re.compile(r"\s*(?P<what>running|waiting)\s*>\s*(?P<number>[0-9]{1,9})\s*")
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _REMEMBERED = 64  # steps that the median is of
 _LEAST = 8  # steps before a median means anything
+
+
+def check_condition(text: str) -> None:
+    """ValueError where it is none."""
+    _matched(_OF_LOAD if is_of_load(text) else _OF_STEPS, text)
+
+
+def is_of_load(text: str) -> bool:
+    """Whether the requests of an engine decide, and not the length of a step."""
+    return _OF_LOAD.fullmatch(text) is not None
+
+
+def _matched(grammar: re.Pattern[str], text: str) -> re.Match[str]:
+    match = grammar.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is no condition; write 'step_time>1.5*median' or 'step_time>200ms', or of a serving engine "
+            "'running>8' or 'waiting>0'"
+        )
+    return match
+
+
+class LoadCondition:
+    """Whether an engine has just become busy: more than so many requests run, or wait."""
+
+    def __init__(self, text: str) -> None:
+        match = _matched(_OF_LOAD, text)
+        self._is_of_running = match["what"] == "running"
+        self._most = int(match["number"])
+        self._was_met = False
+
+    def became_met(self, running: int, waiting: int) -> bool:
+        """Once, until it is no longer met: a busy hour asks for one window."""
+        is_met = (running if self._is_of_running else waiting) > self._most
+        became, self._was_met = is_met and not self._was_met, is_met
+        return became
 
 
 class Condition:
     """Whether the step that has just ended is one to look at."""
 
     def __init__(self, text: str) -> None:
-        match = _GRAMMAR.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text!r} is no condition; write 'step_time>1.5*median' or 'step_time>200ms'")
+        match = _matched(_OF_STEPS, text)
         self._factor = float(match["number"])
         self._limit_ns = self._factor * _NS[match["unit"]] if match["unit"] else 0.0
         self._recent: list[int] = []

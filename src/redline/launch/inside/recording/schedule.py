@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from redline.launch.inside.recording.condition import Condition
+from redline.launch.inside.recording.condition import Condition, LoadCondition, is_of_load
 from redline.launch.shared_state import (
     BEFORE,
     BEGIN,
@@ -42,7 +42,9 @@ class WindowSchedule:
         self._words = context.slot.words
         self._job_words = context.shared.job_words
         self._notes = notes
-        self._condition = Condition(context.settings.when) if context.settings.when else None
+        when = context.settings.when
+        self._condition = Condition(when) if when and not is_of_load(when) else None
+        self._load = LoadCondition(when) if is_of_load(when) else None
         self._requests = 0
         self._failures = 0
         self._refusals = 0
@@ -85,6 +87,11 @@ class WindowSchedule:
             if not self._stopped and not is_open and self._settings.folder:
                 self._begin = max(steps, self._job_words[BEGIN])
         return steps >= self._begin
+
+    def load_told(self, running: int, waiting: int) -> None:
+        """By the engine of a job that serves; its steps may be counted in other processes."""
+        if self._load is not None and self._load.became_met(running, waiting):
+            self._ask_all(0)
 
     def _ask_all(self, begin: int) -> None:
         """For a window of every rank."""

@@ -138,7 +138,10 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_requests_are_followed_from_the_server_to_their_last_token(engine: ModuleType, tmp_path: Path) -> None:
     counted: list[int] = []
-    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), lambda: counted.append(1))
+    loads: list[tuple[int, int]] = []
+    watched = VllmEngine(
+        EngineLog(str(tmp_path), "engine"), lambda: counted.append(1), lambda *load: loads.append(load)
+    )
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     VllmServer(EngineLog(str(tmp_path), "server")).loaded(engine)
@@ -161,12 +164,16 @@ def test_requests_are_followed_from_the_server_to_their_last_token(engine: Modul
     assert ledger.tokens.tolist() == [3, 2]
     assert (ledger.to_last_token.amounts_ns.sum(axis=1) == ledger.to_last_token.length_ns).all()
     assert recording.steps.cache_share.tolist() == [0.25] * 3
+    assert loads == [(2, 0), (2, 0), (1, 0)]
 
 
 def test_an_engine_that_has_workers_elsewhere_counts_no_steps(engine: ModuleType, tmp_path: Path) -> None:
     counted: list[int] = []
+    loads: list[tuple[int, int]] = []
     del engine.Executor.driver_worker
-    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), lambda: counted.append(1))
+    watched = VllmEngine(
+        EngineLog(str(tmp_path), "engine"), lambda: counted.append(1), lambda *load: loads.append(load)
+    )
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     core = engine.EngineCore()
@@ -178,7 +185,7 @@ def test_an_engine_that_has_workers_elsewhere_counts_no_steps(engine: ModuleType
 
 def test_an_engine_of_another_version_runs_on(engine: ModuleType, tmp_path: Path) -> None:
     """Without the names that are looked for, nothing is told, and nothing fails."""
-    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), lambda: None)
+    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), lambda: None, lambda *_: None)
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     core = engine.EngineCore()

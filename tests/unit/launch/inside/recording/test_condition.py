@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.launch.inside.recording.condition import Condition
+from redline.launch.inside.recording.condition import Condition, LoadCondition, check_condition, is_of_load
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,38 @@ def test_a_fixed_limit(text: str, length_ns: int) -> None:
     assert condition.met(length_ns + 1)
 
 
-@pytest.mark.parametrize("text", ["", "step_time", "loss>3", "step_time>3", "step_time<3ms", "step_time>median", "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "step_time",
+        "loss>3",
+        "running>-1",
+        "running>1.5",
+        "waiting",
+        "step_time>3",
+        "step_time<3ms",
+        "step_time>median",
+        "x",
+    ],
+)
 def test_what_is_no_condition(text: str) -> None:
     with pytest.raises(ValueError, match="is no condition; write 'step_time>"):
-        Condition(text)
+        check_condition(text)
+
+
+@pytest.mark.parametrize("text", ["running>8", " waiting > 0 ", "running>0"])
+def test_a_condition_on_the_load_of_an_engine(text: str) -> None:
+    check_condition(text)
+    assert is_of_load(text)
+    assert not is_of_load("step_time>8ms")
+
+
+def test_an_engine_that_stays_busy_asks_once() -> None:
+    running, waiting = LoadCondition("running>2"), LoadCondition("waiting>0")
+    loads = [(2, 0), (3, 0), (9, 4), (2, 1), (3, 0)]
+    assert [running.became_met(*load) for load in loads] == [False, True, False, False, True]
+    assert [waiting.became_met(*load) for load in loads] == [False, False, True, False, False]
 
 
 def test_a_step_far_above_the_median() -> None:
