@@ -115,6 +115,8 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
+    if _is_of_requests_alone(options, form, tables):
+        return _tell_requests(options, form)
     trace = planned_trace(files, options, form)
     reading = job_options(options)
     with progress(options) as tell:
@@ -145,6 +147,34 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             remark(redacted_text(diagnose_result.removed))
         _point_onwards(options, files, diagnose_result, tables)
     return _judged(limits, diagnose_result)
+
+
+def _is_of_requests_alone(options: argparse.Namespace, form: str, tables: Sequence[str]) -> bool:
+    """Whether a run has nothing but the log of its engine. UsageError for what only a trace can tell."""
+    from redline.report.serving.requests_result import FORMS
+    from redline.verbs.diagnose_requests import folder_of_logs
+
+    if folder_of_logs(options.paths) is None:
+        return False
+    if form not in FORMS or tables or options.fail_on or options.with_trace or options.redact:
+        raise UsageError(
+            "diagnose: this run has the log of its engine and no trace; it is shown as text, md or json, without "
+            "tables, limits and --redact. A window shows more: redline run --after 10 ..., or --when 'running>0'"
+        )
+    return True
+
+
+def _tell_requests(options: argparse.Namespace, form: str) -> int:
+    from redline.report.language import speaking
+    from redline.verbs.diagnose_requests import diagnose_requests
+
+    found = diagnose_requests(options.paths[0], client=options.client)
+    with speaking(language(options)), for_stdout(options.output if form == "text" else form):
+        text = found.rendered(form)
+    deliver(text, options.output, force=options.force)
+    if not options.quiet and found.serving.causes:
+        point_to(quoted(["redline", "explain", found.serving.causes[0].code, *_given(options, "lang")], most=9))
+    return 0
 
 
 def _limit(text: str) -> Threshold:
@@ -201,6 +231,9 @@ def _point_onwards(
     paths = "... --redact" if options.redact else quoted(options.paths)
     if format_of(options, FORMATS) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
+    elif diagnose_result.serving is not None and diagnose_result.serving.causes:
+        first = diagnose_result.serving.causes[0].code
+        point_to(quoted(["redline", "explain", first, *_given(options, "lang")], most=9))
     elif diagnose_result.findings.verdict.first and (diagnose_result.findings.verdict.worthwhile or not wanted):
         point_to(
             quoted(["redline", "explain", diagnose_result.findings.verdict.first, *_given(options, "lang")], most=9)

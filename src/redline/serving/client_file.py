@@ -36,9 +36,7 @@ def read_client(path: Path) -> ClientTimes:
             told = json.load(file)
         table = _table(told)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(
-            f"{path}: not what `vllm bench serve --save-result --save-detailed` writes: {first_line(error)}"
-        ) from error
+        raise InputError(f"{path}: these are no detailed results of `vllm bench serve`: {first_line(error)}") from error
     return ClientTimes(number=table[:, 0], first_token_ns=table[:, 1], last_token_ns=table[:, 2])
 
 

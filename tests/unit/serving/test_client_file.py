@@ -57,7 +57,7 @@ def test_a_client_that_takes_long_is_named(tmp_path: Path) -> None:
 def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="not what `vllm bench serve --save-result --save-detailed` writes"):
+    with pytest.raises(InputError, match="these are no detailed results of `vllm bench serve`"):
         read_client(path)
 
 

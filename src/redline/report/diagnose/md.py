@@ -27,7 +27,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         [f"## {escaped(screen.headline)}"],
         [escaped(sentences([screen.verdict, screen.second]))],
     ]
-    before += [] if result.serving is None else list(_requests(result.serving))
+    before += [] if result.serving is None else list(request_blocks(result.serving))
     after = [
         list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
         *_waterfall(screen),
@@ -41,7 +41,8 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
     return _joined([*before, *_findings(screen.cards, cards, room), *after])
 
 
-def _requests(serving: ServingDiagnosis) -> Iterator[list[str]]:
+def request_blocks(serving: ServingDiagnosis) -> Iterator[list[str]]:
+    """How long requests take, and why."""
     yield from _shown(latency_table(serving))
     yield [escaped(engine_line(serving))]
     yield [

@@ -1,0 +1,30 @@
+"""`redline diagnose` of a run that has the log of a serving engine and no trace."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from redline.errors import InputError
+from redline.ranks.find_files import find_traces
+from redline.report.serving.requests_result import RequestsResult
+from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.read_logs import log_files
+
+
+def folder_of_logs(named: Sequence[str | Path]) -> Path | None:
+    """The folder that was named, where it has logs of an engine and no trace."""
+    folder = Path(named[0]) if len(named) == 1 else None
+    if folder is None or not folder.is_dir() or not log_files(folder):
+        return None
+    try:
+        find_traces(folder, digests=True)
+    except InputError:
+        return folder
+    return None
+
+
+def diagnose_requests(folder: str | Path, *, client: str | Path | None = None) -> RequestsResult:
+    """Where the time of requests went. InputError where the folder has no log of an engine."""
+    found = diagnose_serving(Path(folder), None if client is None else Path(client))
+    if found is None:
+        raise InputError(f"{folder}: no log of a serving engine in it; `redline run -- vllm serve ...` writes one")
+    return RequestsResult(folder=Path(folder), serving=found)
