@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.tuning.cases import CASES, SHOW_PIECE, case_of
 from bench.tuning.fresh_pairs import FreshChange, time_in_turns
-from bench.tuning.run_tune import TuneError, run_tune
+from bench.tuning.run_tune import TuneError, kept_levers, run_tune
 from redline.launch.outside.trial_command import trial_command
 
 ALIKE = 0.05  # a difference of final times that nobody minds
@@ -24,13 +24,17 @@ def main() -> int:
     parser.add_argument("--budget", type=int, default=20, help="minutes of a search")
     parser.add_argument("--turns", type=int, default=3, help="of six fresh pairs each")
     parser.add_argument("--steps", type=int, default=40, help="of a process that is timed")
+    parser.add_argument("--no-search", action="store_true", help="time the tuned.toml that are in the folders already")
     options = parser.parse_args()
     case = case_of(options.case)
     results: dict[str, tuple[str, ...]] = {}
     for number in range(1, options.times + 1):
         name = f"{case.name}-{number}"
+        record = (options.out / name).resolve()
         try:
-            results[name] = run_tune(case.job, (options.out / name).resolve(), options.budget).levers
+            results[name] = (
+                kept_levers(record) if options.no_search else run_tune(case.job, record, options.budget).levers
+            )
         except TuneError as error:
             print(f"{name}: FAILED: {error}", flush=True)
     programs = {name: trial_command(case.start, levers=levers) for name, levers in results.items() if levers}
