@@ -96,6 +96,7 @@ FLAGS = {
         "--kernels",
         "--lang LANG",
         "--machine NAME|FILE",
+        "--model NAME|FILE",
         "--no-cache",
         "--phases",
         "--ranks",

@@ -160,7 +160,8 @@ def job_options(options: argparse.Namespace) -> JobOptions:
     if folder is not None and (why := why_unusable(folder)):
         _remark_once(f"the cache is not used: {why}")
     reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
-    return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache)
+    model = getattr(options, "model", None)
+    return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache, model=model)
 
 
 @cache

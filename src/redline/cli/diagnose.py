@@ -66,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser, "a trace, a digest")
     add_machine(parser)
     add_step(parser)
+    parser.add_argument(
+        "--model",
+        metavar="NAME|FILE",
+        help="of a serving engine: a model such as qwen3-8b, or its config.json; with the sizes in the labels of steps "
+        "it tells what a step must do, where graphs hide their operators",
+    )
     for name, summary in TABLES.items():
         parser.add_argument(
             f"--{name}", action="append_const", const=name, dest="tables", help=f"add a table of {summary}"

@@ -59,10 +59,11 @@ def read_config(source: Path | str | dict[str, Any]) -> Model:
         return _from_values(source, "the config")
     path = Path(source)
     path = path / "config.json" if path.is_dir() else path
-    return _from_values(_load(path), str(path))
+    return _from_values(load_config(path), str(path))
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_config(path: Path) -> dict[str, Any]:
+    """What is in a config.json."""
     data = read_whole(path, _MOST_BYTES, "the config.json of a Hugging Face model")
     try:
         values = json.loads(data)

@@ -24,6 +24,7 @@ class JobOptions:
     reading: ReadOptions = field(default_factory=ReadOptions)
     jobs: int | None = None  # processes; None: one per core
     use_cache: bool = True
+    model: str | None = None  # of a serving engine: a known name or a config.json, by which its steps are rated
 
     @property
     def cache(self) -> Path | None:

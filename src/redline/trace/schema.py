@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from math import nan
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw, field
@@ -215,6 +215,7 @@ _ANNOTATION_NAME = re.compile(r"ProfilerStep|Optimizer\.(step|zero_grad)#|enumer
 
 _ENGINE_PHASE = re.compile(r"context_(?P<context>\d+).*_generation_(?P<generation>\d+)|step\[(?P<mode>\w+)")
 _ENGINE_LOAD = re.compile(r"(?:context|generation)_(\d+)\((?:sq)?(\d+)")
+_ENGINE_BATCH = re.compile(r"(?:context|generation)_(\d+)\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)")
 _ENGINE_SIZES = re.compile(r" (bs|toks)=(\d+)")
 _ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
 
@@ -276,6 +277,24 @@ def load_of(step_label: str) -> tuple[int, int]:
     sizes = dict(_ENGINE_SIZES.findall(step_label))
     requests = int(sizes.get("bs", 0))
     return requests, int(sizes.get("toks", requests if phase_of(step_label) == "decode" else 0))
+
+
+class BatchSizes(NamedTuple):
+    """Of a serving engine's step, summed over its requests."""
+
+    requests: int
+    queries: int  # new tokens
+    keys: int  # tokens that they see, with themselves
+    pairs: float  # of a query and a key that it sees
+
+
+def batch_sizes_of(step_label: str) -> BatchSizes | None:
+    """None where the label does not have them."""
+    parts = [tuple(map(int, found)) for found in _ENGINE_BATCH.findall(step_label)]
+    if not parts:
+        return None
+    requests, queries, keys, query_squares, query_keys = map(sum, zip(*parts, strict=True))
+    return BatchSizes(requests, queries, keys, query_keys - (query_squares - queries) / 2)
 
 
 def is_annotation_name(name: str) -> bool:

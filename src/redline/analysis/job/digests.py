@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redline.analysis.rank.digest import Digest, RuleMatcher
 from redline.analysis.rank.digest_file import is_digest
@@ -13,6 +14,9 @@ from redline.hardware.profile import choose
 from redline.progress import Progress, silent
 from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions, gather
+
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,4 +66,14 @@ def analysis_again(
 
 def _digesting(paths: Sequence[Path], machine: str | None, options: JobOptions) -> Digesting:
     chosen = choose(machine, "") if machine is not None else None
-    return Digesting(reading=options.reading_of(paths), folder=options.cache, chosen=chosen)
+    return Digesting(
+        reading=options.reading_of(paths), folder=options.cache, chosen=chosen, served=_served(options.model)
+    )
+
+
+def _served(model: str | None) -> "ServedModel | None":
+    if model is None:
+        return None
+    from redline.model.served_model import served_model
+
+    return served_model(model)

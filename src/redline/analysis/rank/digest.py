@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.devices import alike_device, devices_of
+
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
 
 SHORT_KERNEL_NS = 10_000
 RuleMatcher = Callable[[RankAnalysis], tuple[RankMatch, ...]]
@@ -140,10 +144,14 @@ class Digest:
 
 
 def digest_of(
-    timeline: Timeline, machine: Machine | None, why_no_machine: str = "", match: RuleMatcher | None = None
+    timeline: Timeline,
+    machine: Machine | None,
+    why_no_machine: str = "",
+    match: RuleMatcher | None = None,
+    served: "ServedModel | None" = None,
 ) -> Digest:
     """`match` looks for causes while the trace is open."""
-    analysis = analysis_of(timeline, machine)
+    analysis = analysis_of(timeline, machine, served)
     activity, idle, kernels, ledger = analysis.activity, analysis.idle, analysis.kernels, analysis.ledger
     exchanges, spent, series = exchanges_of(timeline, activity, idle, analysis.passes)
     table = kernel_table(timeline, activity, kernels)
@@ -249,7 +257,7 @@ def _facts(analysis: RankAnalysis, why_no_machine: str) -> Facts:
         kernels=len(dur_ns),
         short_kernels=int((dur_ns < SHORT_KERNEL_NS).sum()),
         kernel_ns=int(dur_ns.sum()),
-        known_work_ns=int(dur_ns[kernels.call_of != NONE].sum()),
+        known_work_ns=int(dur_ns[(kernels.call_of != NONE) | kernels.by_steps.rated].sum()),
         rated_ns=int(dur_ns[kernels.rated].sum()),
         above_roof=int(kernels.calls.above_roof.sum()),
         without_launch=int(unlaunched.sum()),

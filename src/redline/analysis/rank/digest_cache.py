@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -17,10 +18,13 @@ from redline.trace.cache_key import READING, FileState, code_key
 from redline.trace.entries import Entry
 from redline.trace.reader import ReadOptions
 
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
+
 KIND = "digests"
 SCHEMA_VERSION = 1
 # All of the package that a digest can depend on; a test watches which files are read while one is made.
-ANALYSING = (*READING, "*.py", "analysis/**/*", "ranks/*", "findings/**/*", "hardware/*", "work/**/*")
+ANALYSING = (*READING, "*.py", "analysis/**/*", "ranks/*", "findings/**/*", "hardware/*", "model/**/*", "work/**/*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +62,15 @@ class DigestCache:
 
 
 def kept_digests(
-    folder: Path | None, options: ReadOptions, chosen: Machine | None, match: RuleMatcher | None
+    folder: Path | None,
+    options: ReadOptions,
+    chosen: Machine | None,
+    match: RuleMatcher | None,
+    served: "ServedModel | None" = None,
 ) -> DigestCache | None:
     """Where digests are kept that are made like this; None where the cache is off, or nobody can tell like what."""
     module, name = getattr(match, "__module__", ""), getattr(match, "__qualname__", "<none>")
     if folder is None or (match is not None and (not module.startswith("redline.") or "<" in name)):
         return None
-    asked = (options.step_regex, options.strict, options.limits, chosen)
+    asked = (options.step_regex, options.strict, options.limits, chosen, served)
     return DigestCache(folder=folder, way=f"{asked}|{module}.{name}|{sys.version}|{np.__version__}")

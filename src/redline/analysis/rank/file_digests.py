@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redline.analysis.rank.digest import Digest, RuleMatcher, digest_of
 from redline.analysis.rank.digest_cache import DigestCache, kept_digests
@@ -19,6 +20,9 @@ from redline.trace.cache_key import FileState, state_of
 from redline.trace.devices import devices_of
 from redline.trace.reader import OfFile, ReadOptions
 
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
+
 
 @dataclass(frozen=True, kw_only=True)
 class Digesting:
@@ -27,6 +31,7 @@ class Digesting:
     reading: ReadOptions
     folder: Path | None  # of the cache
     chosen: Machine | None  # by the user; None matches each trace's device
+    served: "ServedModel | None" = None  # of a serving engine, by the user
     match: RuleMatcher | None = None  # looks for causes while the trace is open
     check: Callable[[Digest, str], None] | None = (
         None  # raises InputError where a digest, from what is named, is not whole
@@ -34,7 +39,7 @@ class Digesting:
 
     @cached_property
     def kept(self) -> DigestCache | None:
-        return kept_digests(self.folder, self.reading, self.chosen, self.match)
+        return kept_digests(self.folder, self.reading, self.chosen, self.match, self.served)
 
     def is_digested(self, path: Path) -> bool:
         """Whether nothing is left to analyse: the file is a digest, or its digests are in the cache."""
@@ -52,7 +57,9 @@ class Digesting:
         if digests:
             return OfFile(ranks=digests, failures=())
         reading = read_cached(path, self.reading, self.folder)
-        digests = tuple(digest_of(timeline, *self._machine(timeline), self.match) for timeline in reading.timelines)
+        digests = tuple(
+            digest_of(timeline, *self._machine(timeline), self.match, self.served) for timeline in reading.timelines
+        )
         if self.kept is not None and worth_keeping(reading, state):
             self.kept.save(state, digests)
         return OfFile(ranks=digests, failures=reading.failures)
@@ -60,7 +67,7 @@ class Digesting:
     def analysis_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
         """What the digest was made of, read again from its file; None where the file holds something else now."""
         for timeline in read_cached(path, self.reading, self.folder).timelines:
-            analysis = analysis_of(timeline, self._machine(timeline)[0])
+            analysis = analysis_of(timeline, self._machine(timeline)[0], self.served)
             if (timeline.zero_ns, analysis.activity.window_ns) == (digest.zero_ns, digest.window_ns):
                 return analysis
         return None

@@ -1,6 +1,6 @@
 """The table of kernels: one row per operator and shape, with what it took, what it needs, and what limits it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -74,7 +74,11 @@ class KernelRow:
 
 def kernel_table(timeline: Timeline, activity: DeviceActivity, kernels: RatedKernels) -> tuple[KernelRow, ...]:
     """All rows, the longest first."""
-    rows = [*_known_rows(timeline, kernels), *_unknown_rows(timeline, activity, kernels)]
+    rows = [
+        *_known_rows(timeline, kernels),
+        *_step_rows(timeline, activity, kernels),
+        *_unknown_rows(timeline, activity, kernels),
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.key)))
 
 
@@ -146,9 +150,31 @@ def _known_rows(timeline: Timeline, kernels: RatedKernels) -> list[KernelRow]:
     ]
 
 
+def _step_rows(timeline: Timeline, activity: DeviceActivity, kernels: RatedKernels) -> Iterator[KernelRow]:
+    """Of steps of a serving engine, whose kernels are rated together: one row for each."""
+    by_steps, took_ns = kernels.by_steps, compute_ns(timeline, activity)
+    for number, step in enumerate(by_steps.steps):
+        pieces = np.flatnonzero(by_steps.step_of == number)
+        longest = activity.compute.row[pieces[took_ns[pieces].argmax()]]
+        yield KernelRow(
+            operator=_cut(timeline.text(step.label)),
+            kernel=_cut(timeline.text(int(timeline.spans.name[longest]))),
+            shapes="",
+            dtype=step.work.dtype,
+            calls=1,
+            kernels=len(pieces),
+            time_ns=step.time_ns,
+            flops=step.work.flops,
+            bytes=step.work.bytes,
+            math_ns=step.math_ns,
+            memory_ns=step.memory_ns,
+            above=int(max(step.math_ns, step.memory_ns) > step.time_ns),
+        )
+
+
 def _unknown_rows(timeline: Timeline, activity: DeviceActivity, kernels: RatedKernels) -> list[KernelRow]:
     spans = timeline.spans
-    pieces = np.flatnonzero(kernels.call_of == NONE)
+    pieces = np.flatnonzero((kernels.call_of == NONE) & ~kernels.by_steps.rated)
     if not len(pieces):
         return []
     rows = activity.compute.row[pieces]

@@ -1,12 +1,14 @@
 """How long compute kernels took against what their work needs: the roofline of each call of an operator."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.analysis.rank.distinct import distinct
+from redline.analysis.rank.engine_step_work import RatedSteps, rated_steps
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.hardware.machine import Machine
 from redline.timeline.table import I64
@@ -14,6 +16,9 @@ from redline.timeline.timeline import NONE, Timeline
 from redline.work.precision import arithmetic_dtype
 from redline.work.roofline import roof_of
 from redline.work.work import Work
+
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,20 +67,44 @@ class RatedKernels:
 
     calls: OperatorCalls
     call_of: I64  # for each piece of compute its call; NONE where its work is not known
+    by_steps: RatedSteps  # of pieces without a call, where the work of their whole step is known
 
     @property
     def rated(self) -> Mask:
         """Which pieces have a roof."""
-        rated: Mask = (self.call_of != NONE) & np.append(self.calls.has_roof, False)[self.call_of]
+        rated: Mask = self._by_calls | self.by_steps.rated
         return rated
 
+    @property
+    def _by_calls(self) -> Mask:
+        by_calls: Mask = (self.call_of != NONE) & np.append(self.calls.has_roof, False)[self.call_of]
+        return by_calls
 
-def kernels_of(timeline: Timeline, activity: DeviceActivity, machine: Machine | None) -> RatedKernels:
+
+def kernels_of(
+    timeline: Timeline, activity: DeviceActivity, machine: Machine | None, served: "ServedModel | None" = None
+) -> RatedKernels:
+    """`served` is the model of a serving engine, where the user names it."""
     ratings = rate(timeline, activity)
     row, call_of = np.unique(ratings.operator, return_inverse=True)
     known = int(len(row) and row[0] == NONE)  # the first of the distinct rows may be NONE itself
     call_of = np.where(ratings.operator == NONE, NONE, call_of - known)
-    return RatedKernels(calls=_calls(timeline, activity, ratings, row[known:], call_of, machine), call_of=call_of)
+    calls = _calls(timeline, activity, ratings, row[known:], call_of, machine)
+    return RatedKernels(
+        calls=calls,
+        call_of=call_of,
+        by_steps=rated_steps(timeline, activity, machine, served, _known_work(calls, call_of)),
+    )
+
+
+def _known_work(calls: OperatorCalls, call_of: I64) -> tuple[Mask, Floats, Floats]:
+    """Which pieces have a call with a roof, and FLOPs and bytes of it: of a call with several, the first has them."""
+    is_known: Mask = (call_of != NONE) & np.append(calls.has_roof, False)[call_of]
+    flops, bytes_ = np.zeros(len(call_of)), np.zeros(len(call_of))
+    _, first = np.unique(call_of, return_index=True)
+    first = first[is_known[first]]
+    flops[first], bytes_[first] = calls.flops[call_of[first]], calls.bytes[call_of[first]]
+    return is_known, flops, bytes_
 
 
 def _calls(
@@ -147,4 +176,5 @@ def needs(kernels: RatedKernels) -> tuple[Floats, Floats]:
     math = np.minimum(np.nan_to_num(calls.math_ns) / time_ns, 1.0)
     memory = np.clip(np.nan_to_num(calls.memory_ns - calls.math_ns) / time_ns, 0.0, 1.0 - math)
     lent = np.where(kernels.rated, kernels.call_of, NONE)
-    return np.append(math, 0.0)[lent], np.append(memory, 0.0)[lent]
+    of_steps = kernels.by_steps.needs()
+    return np.append(math, 0.0)[lent] + of_steps[0], np.append(memory, 0.0)[lent] + of_steps[1]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.steps import ENGINE_ANCHOR
 
+if TYPE_CHECKING:
+    from redline.model.served_model import ServedModel
+
 Floats = npt.NDArray[np.float64]
 
 LAUNCHING = (Account.HOST, Account.QUEUE)
@@ -43,6 +47,7 @@ class RankAnalysis:
     kernels: RatedKernels
     ledger: Ledger
     machine: Machine | None
+    served: "ServedModel | None" = None  # of a serving engine, where the user names it
 
     @property
     def on_gpu(self) -> bool:
@@ -207,13 +212,19 @@ class RankAnalysis:
         return chosen
 
 
-def analysis_of(timeline: Timeline, machine: Machine | None) -> RankAnalysis:
+def analysis_of(timeline: Timeline, machine: Machine | None, served: "ServedModel | None" = None) -> RankAnalysis:
     activity = activity_of(timeline)
     idle = idle_of(timeline, activity)
-    kernels = kernels_of(timeline, activity, machine)
+    kernels = kernels_of(timeline, activity, machine, served)
     ledger = ledger_of(timeline, activity, idle, kernels)
     return RankAnalysis(
-        timeline=timeline, activity=activity, idle=idle, kernels=kernels, ledger=ledger, machine=machine
+        timeline=timeline,
+        activity=activity,
+        idle=idle,
+        kernels=kernels,
+        ledger=ledger,
+        machine=machine,
+        served=served,
     )
 
 

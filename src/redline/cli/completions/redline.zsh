@@ -98,6 +98,7 @@ _shtab_redline_diagnose_options=(
   "--no-cache[read the traces again, even if nothing changed]"
   "--machine[peaks to use a record of redline hardware, or a profile]:machine:_files"
   "--step-regex[regular expression for regions, operators or Python calls that are th...]:step_regex:"
+  "--model[of a serving engine a model such as qwen3-8b, or its config.json]:model:(bert-base bert-large deepseek-r1 deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3.1 dit-xl-2 ernie-4.5-21b-a3b gemma-2-27b gemma-2-2b gemma-2-9b gemma-3-1b gemma-3-27b glm-4.5-air glm-4.6 gpt-neox-20b gpt-oss-120b gpt-oss-20b gpt2 gpt2-large gpt2-medium gpt2-xl kimi-k2 llama-2-13b llama-2-70b llama-2-7b llama-3-70b llama-3-8b llama-3.1-405b llama-3.1-70b llama-3.1-8b llama-3.2-1b llama-3.2-3b llama-3.3-70b llama-4-maverick llama-4-scout minimax-m2 mistral-7b mixtral-8x22b mixtral-8x7b olmo-2-13b olmo-2-7b phi-3-mini phi-4 qwen2-57b-a14b qwen2.5-0.5b qwen2.5-14b qwen2.5-32b qwen2.5-72b qwen2.5-7b qwen3-0.6b qwen3-1.7b qwen3-14b qwen3-235b-a22b qwen3-30b-a3b qwen3-32b qwen3-4b qwen3-8b qwen3-coder-480b-a35b sd3-medium tinyllama-1.1b wan2.1-1.3b wan2.1-14b)"
   "*--findings[add a table of all findings gain beside the others and alone, effect...]"
   "*--kernels[add a table of kernels by operator and shape time, achieved rates, di...]"
   "*--collectives[add a table of collectives by kind and size time, hidden and waiting...]"

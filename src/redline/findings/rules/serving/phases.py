@@ -16,7 +16,19 @@ from redline.trace import schema
 
 BUSY_SHARE = 0.7  # of the steps of a phase: the device, and not launching, limits it
 UNKNOWN_SHARE = 0.5  # of the compute of a phase
-_FIGURES = ("steps", "time_ns", "busy_ns", "computing_ns", "unknown_ns", "requests", "tokens")  # of each phase
+_FIGURES = (  # of each phase
+    "steps",
+    "time_ns",
+    "busy_ns",
+    "computing_ns",
+    "unknown_ns",
+    "requests",
+    "tokens",
+    "rated_steps",
+    "read_bytes",
+    "roof_ns",
+    "rated_ns",
+)
 
 
 def match(analysis: RankAnalysis) -> RuleMatch | None:
@@ -29,7 +41,9 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         time = steps_in(analysis, phase) - analysis.unowned
         labels = analysis.timeline.steps.label[chosen].tolist()
         loads = np.array([schema.load_of(analysis.timeline.text(label)) for label in labels])
-        unknown = analysis.activity.compute.where(analysis.kernels.call_of == NONE)
+        by_steps = analysis.kernels.by_steps
+        unknown = analysis.activity.compute.where((analysis.kernels.call_of == NONE) & ~by_steps.rated)
+        rated = [step for step in by_steps.steps if schema.phase_of(analysis.timeline.text(step.label)) == phase]
         told = {
             "steps": float(chosen.sum()),
             "time_ns": time.length_ns,
@@ -38,6 +52,10 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
             "unknown_ns": (unknown & time).length_ns,
             "requests": loads[:, 0].sum(),
             "tokens": loads[:, 1].sum(),
+            "rated_steps": len(rated),
+            "read_bytes": sum(step.work.bytes for step in rated),
+            "roof_ns": sum(max(step.math_ns, step.memory_ns) for step in rated),
+            "rated_ns": sum(step.time_ns for step in rated),
         }
         figures |= {f"{phase}_{name}": float(value) for name, value in told.items()}
     return RuleMatch(claim=Intervals.empty(), figures=figures) if figures else None
@@ -70,6 +88,12 @@ def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence(
             "On average {requests:,} requests and {tokens:,} tokens per step.",
             {name: round(figures[name] / max(steps, 1)) for name in ("requests", "tokens")},
+        )
+    if figures["rated_steps"]:
+        yield Evidence(
+            "By their labels and the model, such a step must read {read_bytes} of weights and cache and needs "
+            "{roof_ns} at least; kernels without a recorded operator take {rated_ns}.",
+            {name: figures[name] / figures["rated_steps"] for name in ("read_bytes", "roof_ns", "rated_ns")},
         )
     if busy_share >= BUSY_SHARE and figures["unknown_ns"] > UNKNOWN_SHARE * figures["computing_ns"]:
         yield Evidence("FLOPs and bytes are unknown for most of their kernels, so their efficiency is unknown too.")
