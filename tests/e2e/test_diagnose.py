@@ -316,7 +316,7 @@ def test_digests_of_several_nodes_are_one_job(job: Path, tmp_path: Path) -> None
 
 
 def test_a_digest_cannot_be_judged_anew(digests: Path) -> None:
-    for arguments in (["--machine", "H20"], ["--step-regex", "a"]):
+    for arguments in (["--machine", "H20"], ["--step-regex", "a"], ["--model", "qwen3-8b"]):
         done = run(digests, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (

@@ -248,7 +248,7 @@ def _point_onwards(
         chosen = (
             []
             if options.redact
-            else [word for name in ("machine", "step_regex", "lang") for word in _given(options, name)]
+            else [word for name in ("machine", "step_regex", "model", "lang") for word in _given(options, name)]
         )
         point_to(f"redline diagnose {paths} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
     elif not options.redact and clocks.operations and clocks.trusted and _are_traces(files):

@@ -43,7 +43,7 @@ def diagnose(
     """
     options = options or JobOptions()
     files = find_traces(paths, digests=True)
-    _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex})
+    _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
     diagnosis, failures = _combined(files, machine, options, progress)
     outline = outline_of(diagnosis)
     captured = captured_of(files)

@@ -47,7 +47,6 @@ class RankAnalysis:
     kernels: RatedKernels
     ledger: Ledger
     machine: Machine | None
-    served: "ServedModel | None" = None  # of a serving engine, where the user names it
 
     @property
     def on_gpu(self) -> bool:
@@ -224,7 +223,6 @@ def analysis_of(timeline: Timeline, machine: Machine | None, served: "ServedMode
         kernels=kernels,
         ledger=ledger,
         machine=machine,
-        served=served,
     )
 
 
