@@ -47,6 +47,7 @@ class MadeEngine:
     engine: list[list[object]] = field(default_factory=list)
     server: list[list[object]] = field(default_factory=list)
     lost: int = 0
+    periods: list[tuple[int, int]] = field(default_factory=list)  # of steps
 
     def run(self, number: int) -> list[MadeRequest]:
         """Serve so many requests; they come by chance."""
@@ -81,7 +82,10 @@ class MadeEngine:
         while coming and coming[0].came_ns + 1_500 <= self.now_ns:
             request = coming.pop(0)
             request.queued_ns = self.now_ns
-            request.waited.update({"tokenise": 1_000, "to the engine": self.now_ns - request.came_ns - 1_000})
+            sent_ns = request.came_ns + 1_000
+            rest_ns = max((end - sent_ns for begin, end in self.periods if begin <= sent_ns < end), default=0)
+            way_ns = self.now_ns - sent_ns - rest_ns
+            request.waited.update({"tokenise": 1_000, "to the engine": way_ns, "current step": rest_ns})
             self.server.append(["came", request.came_ns, request.came_ns + 1_000, request.name])
             self.engine.append(["request", self.now_ns, request.name, request.prompt, request.wanted])
             waiting.append(request)
@@ -125,6 +129,7 @@ class MadeEngine:
         self.engine.append(
             ["step", len(self.engine), [*times, rest_ns, update_ns, end_ns], rows, new, preempted, state]
         )
+        self.periods.append((schedule_ns, end_ns))
         self._hand_out(batch, new)
         running[:] = [one for one in running if one.got < one.wanted]
 

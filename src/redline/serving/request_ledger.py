@@ -15,7 +15,7 @@ class RequestAccount(IntEnum):
     """What a request waits for; columns of the ledger."""
 
     TOKENISE = 0
-    TO_ENGINE = 1  # on its way, and until the engine looks: it does so between steps
+    TO_ENGINE = 1
     QUEUE = 2
     PREFILL = 3
     OTHERS_PREFILL = 4  # in the same steps
@@ -32,6 +32,7 @@ class RequestAccount(IntEnum):
     TO_SERVER = 15
     DETOKENISE = 16
     NETWORK = 17  # what only a client knows: the network, and the HTTP server
+    CURRENT_STEP = 18  # of the engine, which looks for new requests between steps
 
 
 _SHARED = {  # what all requests of a step wait for alike
@@ -142,7 +143,9 @@ class _Lives:
         sent = _known_or(requests.sent_ns[request], queued)
         came = _known_or(requests.came_ns[request], sent)
         amounts[:, RequestAccount.TOKENISE] = sent - came
-        amounts[:, RequestAccount.TO_ENGINE] = queued - sent
+        in_step = _rest_of_step(steps, sent, queued)
+        amounts[:, RequestAccount.CURRENT_STEP] = in_step
+        amounts[:, RequestAccount.TO_ENGINE] = queued - sent - in_step
         amounts[:, RequestAccount.QUEUE] = steps.begin_ns[first] - queued
         end = steps.end_ns[self._batch.step[row]]
         taken, ready = self._ready(request, end, is_first=is_first)
@@ -219,6 +222,15 @@ def _row_amounts(batch: BatchRows, roles: RowRoles, steps: StepLedger) -> npt.ND
     )
     amounts[np.arange(len(step)), own] = forward - blocked
     return amounts
+
+
+def _rest_of_step(steps: StepLedger, sent: I64, queued: I64) -> I64:
+    """What was left of the step that the engine was in when a request was sent to it."""
+    place = np.searchsorted(steps.end_ns, sent, side="right")
+    within = place < len(steps)
+    place = np.minimum(place, len(steps) - 1)
+    rest = np.minimum(steps.end_ns[place], queued) - sent
+    return np.where(within & (steps.begin_ns[place] <= sent), np.maximum(rest, 0), 0)
 
 
 def _first(keys: I64, rows: I64, number: int) -> I64:

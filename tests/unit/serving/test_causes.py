@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import redline
+from redline.report.html.diagnose import request_bars
 from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.json import record_of
@@ -15,6 +16,7 @@ from redline.report.serving.text import blocks
 from redline.serving.causes.registry import RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency
+from redline.serving.request_ledger import RequestAccount
 from tests.made_engine import MadeEngine
 
 
@@ -87,7 +89,15 @@ def _wide(engine: MadeEngine) -> MadeEngine:
     return _told(engine, dtype="torch.float32", model_config={"torch_dtype": "bfloat16"})
 
 
+def _slow_server(engine: MadeEngine) -> MadeEngine:
+    for record in engine.server:
+        if record[0] == "came":
+            record[1] -= 4_000_000  # type: ignore[operator]
+    return engine
+
+
 TOLD = {
+    "RL-V06": (_slow_server, lambda engine: engine),
     "RL-V08": (_alike, lambda engine: _told(_alike(engine), enable_prefix_caching=True)),
     "RL-V10": (_few_threads, lambda engine: _told(_few_threads(engine), threads=8)),
     "RL-V11": (lambda engine: _drafting(engine, 5, 1), lambda engine: _drafting(engine, 5, 4)),
@@ -164,6 +174,12 @@ def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> 
         longest = max(one.near_ns for one in found.splits if one.latency is split.latency)
         assert sum(part.width for part in bar.parts) == pytest.approx(100 * split.near_ns / longest, abs=1)
     assert {part.name for bar in panel.bars for part in bar.parts} == {part.name for part in panel.legend}
+
+
+def test_every_account_is_drawn_once_and_no_two_in_one_colour() -> None:
+    drawn = [account for group in request_bars._GROUPS for account in group.accounts]
+    assert sorted(drawn) == list(RequestAccount)
+    assert len({group.colour for group in request_bars._GROUPS}) == len(request_bars._GROUPS)
 
 
 def test_the_verdict_is_what_the_slowest_wait_for_and_what_to_do(tmp_path: Path) -> None:

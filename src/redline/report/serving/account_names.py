@@ -24,6 +24,7 @@ STEP_ACCOUNT_NAMES = {
 REQUEST_ACCOUNT_NAMES = {
     RequestAccount.TOKENISE: marked("tokenise"),
     RequestAccount.TO_ENGINE: marked("to the engine"),
+    RequestAccount.CURRENT_STEP: marked("current step"),
     RequestAccount.QUEUE: marked("queue"),
     RequestAccount.PREFILL: marked("prefill"),
     RequestAccount.OTHERS_PREFILL: marked("others' prefill"),

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from redline.report.language import _
+from redline.report.language import _, marked
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, latency_name
 from redline.report.serving.serving_tables import cause_lines, engine_line, requests_line
 from redline.report.text_parts import percent
@@ -12,32 +13,47 @@ from redline.serving.latencies import LatencySplit
 from redline.serving.request_ledger import RequestAccount
 from redline.units import format_ns
 
-_COLOURS = {  # of the accounts of a step; alike is alike
-    RequestAccount.TOKENISE: "input",
-    RequestAccount.TO_ENGINE: "transfer",
-    RequestAccount.QUEUE: "queue",
-    RequestAccount.PREFILL: "math",
-    RequestAccount.OTHERS_PREFILL: "peer-wait",
-    RequestAccount.DECODE: "memory",
-    RequestAccount.PREEMPTED: "sync",
-    RequestAccount.RECOMPUTE: "kernel-loss",
-    RequestAccount.NOT_SCHEDULED: "unrated-compute",
-    RequestAccount.SCHEDULE: "host",
-    RequestAccount.PREPARE: "host",
-    RequestAccount.SAMPLE: "copy",
-    RequestAccount.OUTPUTS: "host",
-    RequestAccount.BETWEEN: "host",
-    RequestAccount.WORKER: "other",
-    RequestAccount.TO_SERVER: "transfer",
-    RequestAccount.DETOKENISE: "input",
-    RequestAccount.NETWORK: "transfer",
-}
+
+class _Group(NamedTuple):
+    """Accounts that are drawn as one: a picture of eighteen colours says nothing."""
+
+    name: str
+    colour: str  # of an account of a step
+    accounts: tuple[RequestAccount, ...]
+
+
+def _alone(account: RequestAccount, colour: str) -> _Group:
+    return _Group(REQUEST_ACCOUNT_NAMES[account], colour, (account,))
+
+
+_GROUPS = (
+    _alone(RequestAccount.NETWORK, "transfer"),
+    _Group(
+        marked("server"),
+        "input",
+        (RequestAccount.TOKENISE, RequestAccount.TO_ENGINE, RequestAccount.TO_SERVER, RequestAccount.DETOKENISE),
+    ),
+    _alone(RequestAccount.CURRENT_STEP, "sync"),
+    _alone(RequestAccount.QUEUE, "queue"),
+    _alone(RequestAccount.PREFILL, "math"),
+    _alone(RequestAccount.OTHERS_PREFILL, "peer-wait"),
+    _alone(RequestAccount.DECODE, "memory"),
+    _alone(RequestAccount.SAMPLE, "copy"),
+    _Group(marked("lost its place"), "kernel-loss", (RequestAccount.PREEMPTED, RequestAccount.RECOMPUTE)),
+    _alone(RequestAccount.NOT_SCHEDULED, "unrated-compute"),
+    _Group(
+        marked("engine's Python"),
+        "host",
+        (RequestAccount.SCHEDULE, RequestAccount.PREPARE, RequestAccount.OUTPUTS, RequestAccount.BETWEEN),
+    ),
+    _alone(RequestAccount.WORKER, "other"),
+)
 _FAINT = 0.002
 
 
 @dataclass(frozen=True, kw_only=True)
 class BarPart:
-    """One account in a bar."""
+    """One group of accounts in a bar."""
 
     name: str
     share: str
@@ -73,7 +89,7 @@ def request_panel(serving: ServingDiagnosis) -> RequestPanel:
         title=requests_line(serving),
         engine=engine_line(serving),
         bars=bars,
-        legend=tuple(seen[name] for name in map(_, REQUEST_ACCOUNT_NAMES.values()) if name in seen),
+        legend=tuple(seen[name] for name in (_(group.name) for group in _GROUPS) if name in seen),
         causes=tuple(cause_lines(serving)),
     )
 
@@ -92,11 +108,12 @@ def _bars(serving: ServingDiagnosis) -> Iterator[RequestBar]:
 
 
 def _parts(split: LatencySplit, longest_ns: float) -> Iterator[BarPart]:
-    for account in RequestAccount:
-        if split.share(account) >= _FAINT:
+    for group in _GROUPS:
+        share = split.share(*group.accounts)
+        if share >= _FAINT:
             yield BarPart(
-                name=_(REQUEST_ACCOUNT_NAMES[account]),
-                share=percent(split.share(account)),
-                width=round(100 * split.amounts_ns[account] / longest_ns, 2),
-                colour=_COLOURS[account],
+                name=_(group.name),
+                share=percent(share),
+                width=round(100 * share * split.near_ns / longest_ns, 2),
+                colour=group.colour,
             )
