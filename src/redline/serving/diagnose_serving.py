@@ -9,8 +9,9 @@ import numpy as np
 from redline.serving.causes.cause import Served, ServingCause
 from redline.serving.causes.registry import causes_of
 from redline.serving.client_file import read_client, with_client
+from redline.serving.engine_logs import log_files
 from redline.serving.latencies import LatencySplit, latency_splits
-from redline.serving.read_logs import log_files, read_serving
+from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import RequestLedger, request_ledger
 from redline.serving.step_ledger import StepAccount
@@ -45,6 +46,7 @@ class ServingDiagnosis:
     splits: tuple[LatencySplit, ...]
     causes: tuple[ServingCause, ...]
     dropped_lines: int
+    engines: int  # that took steps in the run; this is the one that took most
 
 
 def diagnose_serving(folder: Path, client: Path | None = None) -> ServingDiagnosis | None:
@@ -67,6 +69,7 @@ def diagnose_serving(folder: Path, client: Path | None = None) -> ServingDiagnos
         splits=splits,
         causes=causes_of(Served(recording=recording, ledger=ledger, splits=splits)),
         dropped_lines=recording.dropped_lines,
+        engines=recording.engines,
     )
 
 

@@ -3,7 +3,8 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from redline.artifacts import open_ordinary
 from redline.errors import InputError
+from redline.serving.engine_logs import log_files, logs_of_one_engine
 from redline.serving.recording import (
     UNKNOWN_NS,
     BatchRows,
@@ -24,12 +26,6 @@ from redline.serving.recording import (
 from redline.timeline.table import I64
 
 MOST_BYTES = 4 << 30  # of all logs of a run
-_LOGS = ("engine-*.jsonl", "server-*.jsonl")
-
-
-def log_files(folder: Path) -> list[Path]:
-    """Of a run; none where it served nothing."""
-    return sorted(path for pattern in _LOGS for path in folder.rglob(pattern))
 
 
 def read_serving(folder: Path) -> ServingRecording:
@@ -39,16 +35,14 @@ def read_serving(folder: Path) -> ServingRecording:
         raise InputError(f"{folder}: no log of a serving engine in it; `redline run -- vllm serve ...` writes one")
     if sum(path.stat().st_size for path in paths) > MOST_BYTES:
         raise InputError(f"{folder}: its logs are larger than {MOST_BYTES >> 30} GiB; keep those of one engine only")
+    logs = logs_of_one_engine(paths)
     rows = _Rows()
-    for path in paths:
-        for record in _records(path, rows):
-            try:
-                rows.take(record)
-            except (IndexError, KeyError, TypeError, ValueError, OverflowError):
-                rows.dropped += 1
+    rows.read(logs.of_engine)
+    rows.is_one_of_several = logs.engines > 1
+    rows.read(logs.of_servers)
     if not rows.steps:
         raise InputError(f"{folder}: the engine took no step while it was recorded")
-    return rows.recording()
+    return replace(rows.recording(), engines=logs.engines)
 
 
 def _records(path: Path, rows: "_Rows") -> Iterator[Sequence[Any]]:
@@ -84,6 +78,7 @@ class _Rows:
         self.prefixes: list[int] = []
         self.asked: Counter[str] = Counter()
         self.dropped = 0
+        self.is_one_of_several = False  # engines: what servers tell of the others' requests is left out
         self._taken_ns = UNKNOWN_NS
         self._takers: dict[str, Callable[..., None]] = {
             "log": self._log,
@@ -96,6 +91,14 @@ class _Rows:
             "phase": self._phase,
             "step": self._step,
         }
+
+    def read(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            for record in _records(path, self):
+                try:
+                    self.take(record)
+                except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+                    self.dropped += 1
 
     def take(self, record: Sequence[Any]) -> None:
         """KeyError for one of another version."""
@@ -124,6 +127,8 @@ class _Rows:
         self.asked.update(str(ask) for ask in asks)
 
     def _came(self, came_ns: int, sent_ns: int, name: str) -> None:
+        if self._is_of_others(name):
+            return
         number = self._number(name)
         self.moments["came"][number] = int(came_ns)
         self.moments["sent"][number] = int(sent_ns)
@@ -132,7 +137,8 @@ class _Rows:
         self._taken_ns = int(taken_ns)
 
     def _ready(self, ready_ns: int, name: str) -> None:
-        self.ready.append((self._number(name), self._taken_ns, int(ready_ns)))
+        if not self._is_of_others(name):
+            self.ready.append((self._number(name), self._taken_ns, int(ready_ns)))
 
     def _abort(self, *_: object) -> None:
         """When; the requests are not told."""
@@ -163,6 +169,9 @@ class _Rows:
         self.batch += rows
         self.finished |= {self._number(name) for name, _tokens, is_over in new_tokens if is_over}
         self.preempted += [(number, self._number(name)) for name in preempted]
+
+    def _is_of_others(self, name: str) -> bool:
+        return self.is_one_of_several and name not in self.requests
 
     def _number(self, name: str) -> int:
         return self.requests.setdefault(name, len(self.requests))

@@ -96,3 +96,4 @@ class ServingRecording:
     )
     asked: Mapping[str, int]  # requests by what they ask for besides tokens
     dropped_lines: int = 0  # that could not be read
+    engines: int = 1  # that took steps in the run; this is the one that took most

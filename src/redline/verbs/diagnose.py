@@ -20,7 +20,7 @@ from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.read_logs import log_files
+from redline.serving.engine_logs import log_files
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView

@@ -7,7 +7,7 @@ from redline.errors import InputError
 from redline.ranks.find_files import find_traces
 from redline.report.serving.requests_result import RequestsResult
 from redline.serving.diagnose_serving import diagnose_serving
-from redline.serving.read_logs import log_files
+from redline.serving.engine_logs import log_files
 
 
 def folder_of_logs(named: Sequence[str | Path]) -> Path | None:

@@ -1,6 +1,7 @@
 """Why requests wait: the planted cause comes first, and an engine with room for all of them has none."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def _slow_server(engine: MadeEngine) -> MadeEngine:
     return engine
 
 
-TOLD = {
+Plant = Callable[[MadeEngine], MadeEngine]
+TOLD: dict[str, tuple[Plant, Plant]] = {
     "RL-V06": (_slow_server, lambda engine: engine),
     "RL-V08": (_alike, lambda engine: _told(_alike(engine), enable_prefix_caching=True)),
     "RL-V10": (_few_threads, lambda engine: _told(_few_threads(engine), threads=8)),

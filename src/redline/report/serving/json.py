@@ -36,6 +36,7 @@ def record_of(serving: ServingDiagnosis) -> dict[str, Any]:
             for cause in serving.causes
         ],
         "dropped_lines": serving.dropped_lines,
+        "engines": serving.engines,
     }
 
 

@@ -93,6 +93,8 @@ def requests_line(serving: ServingDiagnosis) -> str:
     beside = []
     if serving.left_out:
         beside.append(_("{count:,} left out: they had begun before, or did not end").format(count=serving.left_out))
+    if serving.engines > 1:
+        beside.append(_("of {count:,} engines, the one with the most steps").format(count=serving.engines))
     if serving.dropped_lines:
         beside.append(_("{count:,} lines of the log could not be read").format(count=serving.dropped_lines))
     return "; ".join([line, *beside])

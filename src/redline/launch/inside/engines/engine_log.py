@@ -44,7 +44,7 @@ class EngineLog:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        head = {"kind": self._kind, "version": 1, "pid": self._pid}
+        head = {"kind": self._kind, "version": 1, "pid": self._pid, "ppid": os.getppid()}
         clocks = {"monotonic_ns": time.monotonic_ns(), "unix_ns": time.time_ns()}
         self._records = [("log", {**head, **clocks})]
         if self._facts:
