@@ -35,7 +35,7 @@ def request_row(rule: Rule | ServingRule) -> str:
 
 def rows(language: str) -> set[str]:
     with speaking(language):
-        return {row(rule) for rule in RULES}
+        return {*(row(rule) for rule in RULES), *(request_row(rule) for rule in SERVING_RULES)}
 
 
 def tables() -> Iterator[str]:
