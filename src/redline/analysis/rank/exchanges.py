@@ -35,6 +35,8 @@ _ELEMENT_BYTES = {
 }
 _FLOAT8 = re.compile(r"Float8")
 
+_MOST_BYTES = 1 << 50  # of an exchange: a file that tells of more is wrong, and must not break sums
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectiveSeries:
@@ -52,7 +54,7 @@ class CollectiveSeries:
     def payload_bytes(self) -> int:
         """The size by the convention of nccl-tests: of the larger side of the exchange; 0 where it is not known."""
         elements = max(self.in_elements, self.out_elements)
-        return elements * self.element_bytes if elements > 0 else 0
+        return min(elements * self.element_bytes, _MOST_BYTES) if elements > 0 else 0
 
     @property
     def ranks(self) -> tuple[int, ...]:
