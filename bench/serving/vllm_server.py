@@ -77,12 +77,15 @@ def make_model(folder: Path, size: str = "tiny") -> Path:
 
 
 @contextmanager
-def server(model: Path, run: Path | None, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def server(
+    model: Path, run: Path | None, *options: str, environment: Mapping[str, str] | None = None, when: str = ""
+) -> Iterator[str]:
     """Its address; with a folder `run`, it is watched, and the folder is whole once it has ended."""
     port = _free_port()
     program = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--load-format", "dummy"]
     program += ["--enforce-eager", "--max-model-len", "512", "--dtype", "bfloat16", "--host", "127.0.0.1"]
-    watched = ["-m", "redline", "run", "-o", str(run), "--"] if run is not None else []
+    condition = ["--when", when] if when else []
+    watched = ["-m", "redline", "run", "-o", str(run), *condition, "--"] if run is not None else []
     log = (run or model).with_suffix(".log")
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import redline
 from bench.serving.vllm_server import PYTHON, make_model, measure, server
 from redline.serving.client_file import ClientTimes, read_client, rows_of_requests, with_client
 from redline.serving.diagnose_serving import diagnose_serving
@@ -85,3 +86,29 @@ def test_the_limit_of_sequences_is_named(watched: tuple[Path, Path]) -> None:
     assert found is not None
     assert found.causes[0].code == "RL-V01"
     assert found.causes[0].figures["limit"] == 8
+
+
+def test_the_engine_tells_what_causes_need(recorded: tuple[ServingRecording, ClientTimes]) -> None:
+    settings = recorded[0].settings
+    assert settings["device_type"] == "cpu"
+    assert settings["threads"] == 2
+    assert int(str(settings["cores"])) >= 1
+    assert str(settings["dtype"]).endswith("bfloat16")
+    assert isinstance(settings["model_config"], dict)
+    assert recorded[0].asked.get("logprobs", 0) == 0
+
+
+def test_a_window_opens_when_the_engine_becomes_busy(plain: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    """And what requests ask for, and where prompts begin alike, is noted."""
+    options = ("--max-num-seqs", "8", "--no-enable-prefix-caching")
+    load = (*LOAD[:2], "--random-prefix-len", "128", "--random-input-len", "16", "--random-output-len", "8")
+    with server(plain[0], tmp_path / "run", *options, when="running>3") as address:
+        measure(address, plain[0], tmp_path / "client.json", *load, "--logprobs", "2")
+    recording = read_serving(tmp_path / "run")
+    assert recording.asked["logprobs"] >= REQUESTS
+    assert len(recording.prefixes) > len(set(recording.prefixes.tolist()))
+    found = redline.diagnose(tmp_path / "run", client=tmp_path / "client.json")
+    assert found.serving is not None
+    assert found.captured is not None
+    assert found.captured.condition == "running>3"
+    assert found.serving.steps.amounts_ns[StepAccount.RECORDING] > 0

@@ -33,6 +33,7 @@ class RequestAccount(IntEnum):
     DETOKENISE = 16
     NETWORK = 17  # what only a client knows: the network, and the HTTP server
     CURRENT_STEP = 18  # of the engine, which looks for new requests between steps
+    RECORDING = 19
 
 
 _SHARED = {  # what all requests of a step wait for alike
@@ -43,6 +44,7 @@ _SHARED = {  # what all requests of a step wait for alike
     StepAccount.SAMPLE: RequestAccount.SAMPLE,
     StepAccount.OUTPUTS: RequestAccount.OUTPUTS,
     StepAccount.WORKER: RequestAccount.WORKER,
+    StepAccount.RECORDING: RequestAccount.RECORDING,
 }
 
 

@@ -22,6 +22,7 @@ class StepAccount(IntEnum):
     SAMPLE = 6  # logits and the next tokens
     WORKER = 7  # in the workers, and in none of their phases
     OUTPUTS = 8  # tokens go to their requests
+    RECORDING = 9  # a window of Redline begins or ends
 
 
 _OF_PHASES = {  # of vLLM, and where their time goes
@@ -32,6 +33,7 @@ _OF_PHASES = {  # of vLLM, and where their time goes
     "gpu_model_runner: draft": StepAccount.SAMPLE,
     "gpu_model_runner: bookkeep": StepAccount.SAMPLE,
     "gpu_model_runner: ModelRunnerOutput": StepAccount.SAMPLE,
+    "redline: window": StepAccount.RECORDING,
 }
 
 
@@ -68,7 +70,8 @@ def step_ledger(recording: ServingRecording, is_prefill: Column) -> StepLedger:
     amounts[:, StepAccount.SCHEDULE] = execute - begin
     amounts[:, StepAccount.OUTPUTS] = steps.end_ns - update
     _add_phases(recording, execute, update, amounts)
-    in_workers = amounts[:, [StepAccount.PREPARE, StepAccount.DECODE, StepAccount.SAMPLE]].sum(axis=1)
+    named = [StepAccount.PREPARE, StepAccount.DECODE, StepAccount.SAMPLE, StepAccount.RECORDING]
+    in_workers = amounts[:, named].sum(axis=1)
     amounts[:, StepAccount.WORKER] = update - execute - in_workers
     tokens = np.bincount(batch.step, batch.tokens, number).astype(np.int64)
     prefill = np.bincount(batch.step, batch.tokens * is_prefill, number).astype(np.int64)

@@ -20,13 +20,14 @@ from redline.launch.inside import api
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
-from redline.launch.inside.engines.watch_vllm import EngineHooks, watch_vllm
+from redline.launch.inside.engines.engine_hooks import EngineHooks
+from redline.launch.inside.engines.watch_vllm import watch_vllm
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture
 from redline.launch.inside.recording.timed_window import TimedWindow
 from redline.launch.inside.training_thread import TrainingThread
-from redline.launch.shared_state import AFTER, BY_OPTIMIZER, KIND, PHASE
+from redline.launch.shared_state import AFTER, BY_OPTIMIZER, COST_NS, KIND, PHASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def watch(context: ProcessContext) -> None:
     told = EngineHooks(
         step_ended=partial(capture.safely, steps.by_hand),
         load_told=capture.load_told,
+        cost_ns=lambda: context.slot.words[COST_NS],
         no_timed_window=timed.cancel,
         safely=capture.safely,
     )

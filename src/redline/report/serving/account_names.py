@@ -20,6 +20,7 @@ STEP_ACCOUNT_NAMES = {
     StepAccount.SAMPLE: marked("sample"),
     StepAccount.WORKER: marked("workers, other"),
     StepAccount.OUTPUTS: marked("outputs"),
+    StepAccount.RECORDING: marked("recording"),
 }
 REQUEST_ACCOUNT_NAMES = {
     RequestAccount.TOKENISE: marked("tokenise"),
@@ -38,6 +39,7 @@ REQUEST_ACCOUNT_NAMES = {
     RequestAccount.OUTPUTS: marked("outputs"),
     RequestAccount.BETWEEN: marked("between steps"),
     RequestAccount.WORKER: marked("workers, other"),
+    RequestAccount.RECORDING: marked("recording"),
     RequestAccount.TO_SERVER: marked("to the server"),
     RequestAccount.DETOKENISE: marked("detokenise"),
     RequestAccount.NETWORK: marked("network"),

@@ -16,23 +16,24 @@ from redline.launch.inside.exception_origin import pass_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import FrameType, ModuleType
     from typing import Any
 
+    from redline.launch.inside.engines.engine_hooks import EngineHooks
     from redline.launch.inside.engines.engine_log import EngineLog
 
 _DRAFTS = "scheduled_spec_decode_tokens"
+_WINDOW = "redline: window"
 _MOST_OPEN = 64  # steps that were begun and not ended: more are of an engine that gave them up
 
 
 class VllmEngine:
     """One engine in this process."""
 
-    def __init__(self, log: EngineLog, step_ended: Callable[[], None], load_told: Callable[[int, int], None]) -> None:
+    def __init__(self, log: EngineLog, hooks: EngineHooks) -> None:
         self._log = log
-        self._step_ended = step_ended
-        self._load_told = load_told
+        self._hooks = hooks
+        self._cost_ns = 0  # of windows, that has been told
         self._number = 0
         self._schedule_ns = 0
         self._open: dict[int, _Step] = {}  # by the scheduler's output
@@ -59,6 +60,7 @@ class VllmEngine:
 
         def phase(name: str) -> TimedPhase:
             self._tell_threads(cores)
+            self._tell_cost()
             return TimedPhase(name, self._log)
 
         if getattr(module, "_PROFILER_FUNC", self) is None and callable(plain):
@@ -84,6 +86,14 @@ class VllmEngine:
             torch = sys.modules.get("torch")
             if torch is not None:
                 self._log.tell({"threads": torch.get_num_threads(), "cores": cores})
+
+    def _tell_cost(self) -> None:
+        """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
+        cost_ns = self._hooks.cost_ns()
+        if cost_ns > self._cost_ns:
+            now_ns = monotonic_ns()
+            self._log.add("phase", _WINDOW, now_ns - (cost_ns - self._cost_ns), now_ns)
+            self._cost_ns = cost_ns
 
     def _request_came(self, core: Any, frame: FrameType) -> None:
         """Read where it is called, with the request at hand."""
@@ -113,7 +123,7 @@ class VllmEngine:
         step = _Step(self._number, self._schedule_ns, now_ns, output, core.scheduler)
         self._open[id(output)] = step
         self._schedule_ns = 0
-        self._load_told(*step.load)
+        self._hooks.load_told(*step.load)
 
     def _sampling(self, executor: Any, frame: FrameType) -> None:
         step = self._open.get(id(frame.f_locals.get("scheduler_output")))
@@ -133,7 +143,7 @@ class VllmEngine:
             return
         self._log.add(*step.record(now_ns, frame.f_locals.get("outputs")))
         if step.tokens and self._computes_here:
-            self._step_ended()
+            self._hooks.step_ended()
 
 
 class TimedPhase:

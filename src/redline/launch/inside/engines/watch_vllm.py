@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from redline.launch.inside.after_import import AfterImport
 
 TYPE_CHECKING = False
@@ -11,17 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from redline.launch.inside.engines.engine_hooks import EngineHooks
     from redline.launch.inside.engines.vllm_engine import VllmEngine
     from redline.launch.inside.engines.vllm_server import VllmServer
-
-
-class EngineHooks(NamedTuple):
-    """What the rest of watching wants to know of an engine."""
-
-    step_ended: Callable[[], None]
-    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
-    no_timed_window: Callable[[], None]
-    safely: Callable[[Callable[[], None]], None]
 
 
 def watch_vllm(folder: str, hooks: EngineHooks) -> None:
@@ -62,9 +52,7 @@ class _Parts:
         from redline.launch.inside.engines.engine_log import EngineLog
         from redline.launch.inside.engines.vllm_engine import VllmEngine
 
-        self._engine = self._engine or VllmEngine(
-            EngineLog(self._folder, "engine"), self._hooks.step_ended, self._hooks.load_told
-        )
+        self._engine = self._engine or VllmEngine(EngineLog(self._folder, "engine"), self._hooks)
         return self._engine
 
     def server(self) -> VllmServer:

@@ -46,7 +46,7 @@ _GROUPS = (
         "host",
         (RequestAccount.SCHEDULE, RequestAccount.PREPARE, RequestAccount.OUTPUTS, RequestAccount.BETWEEN),
     ),
-    _alone(RequestAccount.WORKER, "other"),
+    _Group(REQUEST_ACCOUNT_NAMES[RequestAccount.WORKER], "other", (RequestAccount.WORKER, RequestAccount.RECORDING)),
 )
 _FAINT = 0.002
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redline.launch.inside.engines import engine_log
+from redline.launch.inside.engines.engine_hooks import EngineHooks
 from redline.launch.inside.engines.engine_log import EngineLog
 from redline.launch.inside.engines.vllm_engine import VllmEngine
 from redline.launch.inside.engines.vllm_server import VllmServer
@@ -117,6 +118,17 @@ class RequestOutputCollector:
 """
 
 
+def hooks(counted: list[int], loads: list[tuple[int, int]], costs_ns: list[int] | None = None) -> EngineHooks:
+    costs = iter(costs_ns or [])
+    return EngineHooks(
+        step_ended=lambda: counted.append(1),
+        load_told=lambda *load: loads.append(load),
+        cost_ns=lambda: next(costs, 0),
+        no_timed_window=lambda: None,
+        safely=lambda act: act(),
+    )
+
+
 def handle(core: Any, req: Any) -> None:
     core.add_request(req)
 
@@ -139,9 +151,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_requests_are_followed_from_the_server_to_their_last_token(engine: ModuleType, tmp_path: Path) -> None:
     counted: list[int] = []
     loads: list[tuple[int, int]] = []
-    watched = VllmEngine(
-        EngineLog(str(tmp_path), "engine"), lambda: counted.append(1), lambda *load: loads.append(load)
-    )
+    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), hooks(counted, loads))
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     VllmServer(EngineLog(str(tmp_path), "server")).loaded(engine)
@@ -171,9 +181,7 @@ def test_an_engine_that_has_workers_elsewhere_counts_no_steps(engine: ModuleType
     counted: list[int] = []
     loads: list[tuple[int, int]] = []
     del engine.Executor.driver_worker
-    watched = VllmEngine(
-        EngineLog(str(tmp_path), "engine"), lambda: counted.append(1), lambda *load: loads.append(load)
-    )
+    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), hooks(counted, loads))
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     core = engine.EngineCore()
@@ -185,10 +193,22 @@ def test_an_engine_that_has_workers_elsewhere_counts_no_steps(engine: ModuleType
 
 def test_an_engine_of_another_version_runs_on(engine: ModuleType, tmp_path: Path) -> None:
     """Without the names that are looked for, nothing is told, and nothing fails."""
-    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), lambda: None, lambda *_: None)
+    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), hooks([], []))
     watched.core_loaded(engine)
     watched.utils_loaded(engine)
     core = engine.EngineCore()
     core.scheduler.kv_cache_manager = None
     handle(core, SimpleNamespace(request_id="a", num_prompt_tokens=5, max_tokens=1, computed=0, got=0))
     assert len(one_step(core)) == 1
+
+
+def test_what_a_window_cost_is_no_time_of_the_engine(engine: ModuleType, tmp_path: Path) -> None:
+    watched = VllmEngine(EngineLog(str(tmp_path), "engine"), hooks([], [], [5_000, 5_000, 9_000]))
+    watched.utils_loaded(engine)
+    for _ in range(3):
+        with engine.record_function_or_nullcontext("forward"):
+            pass
+    told = _lines(tmp_path / f"engine-{os.getpid()}.jsonl", 7 if "torch" in sys.modules else 6)
+    phases: list[Any] = [record[1:] for record in told if record[0] == "phase"]
+    windows = [end_ns - start_ns for name, start_ns, end_ns in phases if name == "redline: window"]
+    assert windows == [5_000, 4_000]
