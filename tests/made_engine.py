@@ -118,7 +118,7 @@ class MadeEngine:
                 else:
                     request.waited["prepare" if "preprocess" in name else "sample"] += duration
         rest_ns = self.now_ns
-        update_ns = self._spend(there, "workers, other", 450)
+        update_ns = self._spend(there, "to workers and back", 450)
         new = self._new_tokens(batch)
         end_ns = self._spend(there, "outputs", 600)
         for request in outside:

@@ -34,6 +34,7 @@ class RequestAccount(IntEnum):
     NETWORK = 17  # what only a client knows: the network, and the HTTP server
     CURRENT_STEP = 18  # of the engine, which looks for new requests between steps
     RECORDING = 19
+    HANDOVER = 20  # between the engine and its workers
 
 
 _SHARED = {  # what all requests of a step wait for alike
@@ -45,6 +46,7 @@ _SHARED = {  # what all requests of a step wait for alike
     StepAccount.OUTPUTS: RequestAccount.OUTPUTS,
     StepAccount.WORKER: RequestAccount.WORKER,
     StepAccount.RECORDING: RequestAccount.RECORDING,
+    StepAccount.HANDOVER: RequestAccount.HANDOVER,
 }
 
 

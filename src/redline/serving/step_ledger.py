@@ -23,6 +23,7 @@ class StepAccount(IntEnum):
     WORKER = 7  # in the workers, and in none of their phases
     OUTPUTS = 8  # tokens go to their requests
     RECORDING = 9  # a window of Redline begins or ends
+    HANDOVER = 10  # from the engine to its workers, until the first of their phases, and back after the last
 
 
 _OF_PHASES = {  # of vLLM, and where their time goes
@@ -72,7 +73,9 @@ def step_ledger(recording: ServingRecording, is_prefill: Column) -> StepLedger:
     _add_phases(recording, execute, update, amounts)
     named = [StepAccount.PREPARE, StepAccount.DECODE, StepAccount.SAMPLE, StepAccount.RECORDING]
     in_workers = amounts[:, named].sum(axis=1)
-    amounts[:, StepAccount.WORKER] = update - execute - in_workers
+    rest = update - execute - in_workers
+    amounts[:, StepAccount.HANDOVER] = np.minimum(_handover_ns(recording, execute, update), rest)
+    amounts[:, StepAccount.WORKER] = rest - amounts[:, StepAccount.HANDOVER]
     tokens = np.bincount(batch.step, batch.tokens, number).astype(np.int64)
     prefill = np.bincount(batch.step, batch.tokens * is_prefill, number).astype(np.int64)
     forward = amounts[:, StepAccount.DECODE]
@@ -99,6 +102,18 @@ def _asked_ns(recording: ServingRecording) -> I64:
     np.minimum.at(since, last[last >= 0], known[last >= 0])
     earliest: I64 = np.minimum.accumulate(since[:number][::-1])[::-1]
     return earliest
+
+
+def _handover_ns(recording: ServingRecording, execute: I64, update: I64) -> I64:
+    """Of the workers' part of each step, what is before the first phase and after the last; 0 where there is none."""
+    phases = recording.phases
+    first, last = np.full(len(update), np.iinfo(np.int64).max), np.full(len(update), -1)
+    step = np.searchsorted(update, phases.start_ns, side="right")
+    inside = step < len(update)
+    inside[inside] &= phases.start_ns[inside] >= execute[step[inside]]
+    np.minimum.at(first, step[inside], phases.start_ns[inside])
+    np.maximum.at(last, step[inside], np.minimum(phases.end_ns[inside], update[step[inside]]))
+    return np.where(last >= 0, (first - execute) + (update - last), 0)
 
 
 def _add_phases(recording: ServingRecording, execute: I64, update: I64, amounts: npt.NDArray[np.int64]) -> None:

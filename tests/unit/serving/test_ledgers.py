@@ -53,7 +53,7 @@ def test_steps_add_up_to_the_nanosecond(seed: int, tmp_path: Path) -> None:
     assert (steps.amounts_ns.sum(axis=1) == steps.end_ns - steps.start_ns).all()
     assert steps.amounts_ns.sum() == steps.end_ns[-1] - steps.start_ns[0]
     assert steps.total_ns(StepAccount.IDLE) > 0
-    assert steps.total_ns(StepAccount.WORKER) == 450 * len(steps)
+    assert steps.total_ns(StepAccount.HANDOVER) == 450 * len(steps)
     assert (steps.amounts_ns[:, StepAccount.SCHEDULE] == 2_000).all()
 
 

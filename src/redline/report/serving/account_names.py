@@ -21,6 +21,7 @@ STEP_ACCOUNT_NAMES = {
     StepAccount.WORKER: marked("workers, other"),
     StepAccount.OUTPUTS: marked("outputs"),
     StepAccount.RECORDING: marked("recording"),
+    StepAccount.HANDOVER: marked("to workers and back"),
 }
 REQUEST_ACCOUNT_NAMES = {
     RequestAccount.TOKENISE: marked("tokenise"),
@@ -40,6 +41,7 @@ REQUEST_ACCOUNT_NAMES = {
     RequestAccount.BETWEEN: marked("between steps"),
     RequestAccount.WORKER: marked("workers, other"),
     RequestAccount.RECORDING: marked("recording"),
+    RequestAccount.HANDOVER: marked("to workers and back"),
     RequestAccount.TO_SERVER: marked("to the server"),
     RequestAccount.DETOKENISE: marked("detokenise"),
     RequestAccount.NETWORK: marked("network"),

@@ -8,7 +8,13 @@ from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import RequestAccount, RequestLedger
 
-ENGINE_ACCOUNTS = (RequestAccount.SCHEDULE, RequestAccount.PREPARE, RequestAccount.OUTPUTS, RequestAccount.BETWEEN)
+ENGINE_ACCOUNTS = (
+    RequestAccount.SCHEDULE,
+    RequestAccount.PREPARE,
+    RequestAccount.HANDOVER,
+    RequestAccount.OUTPUTS,
+    RequestAccount.BETWEEN,
+)
 """The engine's own Python, around the model."""
 
 

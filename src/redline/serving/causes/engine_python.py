@@ -9,7 +9,13 @@ from redline.serving.causes.cause import ENGINE_ACCOUNTS, Served, ServingCause, 
 from redline.serving.latencies import Latency
 from redline.serving.step_ledger import StepAccount
 
-_OF_STEPS = [StepAccount.SCHEDULE, StepAccount.PREPARE, StepAccount.OUTPUTS, StepAccount.BETWEEN]
+_OF_STEPS = [
+    StepAccount.SCHEDULE,
+    StepAccount.PREPARE,
+    StepAccount.HANDOVER,
+    StepAccount.OUTPUTS,
+    StepAccount.BETWEEN,
+]
 
 
 def find(served: Served) -> Iterator[ServingCause]:

@@ -21,6 +21,7 @@ _ACCOUNTS = (
     RequestAccount.DECODE,
     RequestAccount.SCHEDULE,
     RequestAccount.PREPARE,
+    RequestAccount.HANDOVER,
     RequestAccount.SAMPLE,
     RequestAccount.OUTPUTS,
     RequestAccount.BETWEEN,
