@@ -39,6 +39,7 @@ class _Known:
     is_set: bool = False
     why_not: str = ""
     took: bool = False
+    has_sparse: bool | None = None  # gradients; None until it has stepped with some
 
 
 class OptimizerKernels:
@@ -85,8 +86,10 @@ class OptimizerKernels:
     def _before(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         known = self._of(optimizer)
         if self._is_on:
+            if has_closure and known.has_sparse is None:
+                return  # which makes the gradients, so that only the end of the step shows them
             if not known.is_set and not known.why_not:
-                known.why_not = "steps with a closure" if has_closure else self._why_not(optimizer)
+                known.why_not = self._why_not(optimizer) or ("has sparse gradients" if known.has_sparse else "")
                 other = _set_by.get(optimizer, self._flag)
                 if self._flag in _KERNELS and other != self._flag:
                     known.why_not = f"has lever {other} on: each would set the other's flag back"
@@ -97,6 +100,7 @@ class OptimizerKernels:
 
     def _after(self, optimizer: Optimizer) -> None:
         known = self._of(optimizer)
+        known.has_sparse = known.has_sparse or _has_sparse_gradients(optimizer)
         if self._is_on and known.is_set:
             known.took = all(group.get(self._flag) for group in optimizer.param_groups)
 
@@ -110,10 +114,9 @@ class OptimizerKernels:
             return "is differentiable"
         if all(group[self._flag] for group in groups):
             return f"is {self._flag} already"
-        parameters = [parameter for group in groups for parameter in group["params"]]
-        if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
+        if _has_sparse_gradients(optimizer):
             return "has sparse gradients"
-        return self._why_not_here(optimizer, parameters)
+        return self._why_not_here(optimizer, [parameter for group in groups for parameter in group["params"]])
 
     def _why_not_here(self, optimizer: Optimizer, parameters: list[torch.Tensor]) -> str:
         if self._flag == "foreach":
@@ -143,6 +146,11 @@ class OptimizerKernels:
         known.is_set = False
         if self._flag in _KERNELS:
             _set_by.pop(optimizer, None)
+
+
+def _has_sparse_gradients(optimizer: Optimizer) -> bool:
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters)
 
 
 def _move_counters(optimizer: Optimizer, group: dict[str, Any], *, to_device: bool) -> None:

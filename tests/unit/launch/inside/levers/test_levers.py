@@ -104,7 +104,7 @@ def test_off_is_bitwise_the_untouched_job_after_it_was_on(jobs: TrialRunner, tmp
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        ("torch.optim.LBFGS(model.parameters())", "LBFGS steps with a closure"),
+        ("torch.optim.LBFGS(model.parameters())", "LBFGS has no fused implementation"),
         ("torch.optim.AdamW(model.parameters(), fused=True)", "AdamW is fused already"),
         ("torch.optim.AdamW([p * 1 for p in model.parameters()], differentiable=True)", "AdamW is differentiable"),
         ("torch.optim.Rprop(model.parameters())", "Rprop has no fused implementation"),
@@ -145,6 +145,38 @@ for step in range(4):
     ended = jobs.run(tmp_path, script, "fused", last_step=3)
     assert ended.exit_code == 0, ended
     assert ended.levers == [(False, why)]
+
+
+CLOSURE = """
+def closure():
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    return loss
+
+for step in range(6):
+    optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("model = torch.nn.Linear(8, 1)", (True, "SGD: fused")),
+        (
+            "x = torch.arange(4); model = torch.nn.Embedding(8, 2, sparse=True)",
+            (False, "SGD has sparse gradients"),
+        ),
+    ],
+)
+def test_a_closure_makes_the_gradients_in_the_step(
+    jobs: TrialRunner, tmp_path: Path, made: str, told: tuple[bool, str]
+) -> None:
+    """As Lightning steps. Sparse gradients, which fused kernels cannot take, are seen after the first step."""
+    script = f"{MODEL}\n{made}\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{CLOSURE}"
+    ended = jobs.run(tmp_path, script, "fused", last_step=5)
+    assert ended.exit_code == 0, ended
+    assert ended.levers == [told]
 
 
 @pytest.mark.parametrize(("first", "second"), [("fused", "foreach"), ("foreach", "fused")])
