@@ -15,6 +15,7 @@ _OF_ACCELERATORS = (
     "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
 )  # fmt: skip
 _MAY_ALWAYS_GAIN = ("malloc-keep", "compile", "cuda-graphs")  # whatever a job does; the quickest to try first
+_USUAL_SHARES = {"malloc-keep": 0.05}  # that jobs on CPUs gain by it: a loader that is waited for less comes later
 _OF_LOADERS = ("workers", "prefetch")
 _OF_RANKS = (
     "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
@@ -99,7 +100,7 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
 
 def _by_promise(candidate: LeverCandidate) -> tuple[float, int]:
     name = candidate.lever.kind.name
-    return -candidate.share, _MAY_ALWAYS_GAIN.index(name) if name in _MAY_ALWAYS_GAIN else len(_MAY_ALWAYS_GAIN)
+    return -max(candidate.share, _USUAL_SHARES.get(name, 0.0)), _MAY_ALWAYS_GAIN.index(name) if name in _MAY_ALWAYS_GAIN else len(_MAY_ALWAYS_GAIN)
 
 
 def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:

@@ -24,6 +24,12 @@ def test_workers_are_tried_where_the_job_waits_for_data_up_to_its_cores() -> Non
     assert "workers=2" not in names(TunedJob(shares={}, loader_share=0.4, cores=2, ranks=2))
 
 
+def test_a_loader_that_is_hardly_waited_for_comes_after_what_usually_gains() -> None:
+    much, little = (names(TunedJob(shares={}, loader_share=share, cores=4)) for share in (0.2, 0.02))
+    assert much.index("workers=4") < much.index("malloc-keep")
+    assert little.index("malloc-keep") < little.index("workers=4") < little.index("preload=jemalloc")
+
+
 def test_options_of_ddp_are_tried_with_several_ranks() -> None:
     assert "bucket-view" not in names(PLAIN)
     assert "bucket-view" in names(TunedJob(shares={}, ranks=2, cores=4))
