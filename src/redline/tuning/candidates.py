@@ -100,7 +100,9 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
 
 def _by_promise(candidate: LeverCandidate) -> tuple[float, int]:
     name = candidate.lever.kind.name
-    return -max(candidate.share, _USUAL_SHARES.get(name, 0.0)), _MAY_ALWAYS_GAIN.index(name) if name in _MAY_ALWAYS_GAIN else len(_MAY_ALWAYS_GAIN)
+    return -max(candidate.share, _USUAL_SHARES.get(name, 0.0)), _MAY_ALWAYS_GAIN.index(
+        name
+    ) if name in _MAY_ALWAYS_GAIN else len(_MAY_ALWAYS_GAIN)
 
 
 def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:

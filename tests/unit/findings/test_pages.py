@@ -17,7 +17,8 @@ from redline.report.language import LANGUAGES
 from redline.serving.causes.cause import ServingRule
 from redline.serving.causes.registry import RULES as SERVING_RULES
 
-BY_CODE: dict[str, Rule | ServingRule] = {rule.code: rule for rule in (*RULES, *SERVING_RULES)}
+EVERY_RULE: list[Rule | ServingRule] = [*RULES, *SERVING_RULES]
+BY_CODE = {rule.code: rule for rule in EVERY_RULE}
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"<(https://[^>\s]+)>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
