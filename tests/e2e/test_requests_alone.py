@@ -15,6 +15,7 @@ from tests.made_engine import MadeEngine
 def run(tmp_path: Path) -> Path:
     engine = MadeEngine(seed=11, pauses_ns=(0, 50_000), sequences=2, tokens=256, cache=100_000)
     engine.run(60)
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
     return engine.write(tmp_path)
 
 

@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
-    if _is_of_requests_alone(options, form, tables):
+    if _is_of_requests_alone(options, files, form, tables):
         return _tell_requests(options, form)
     trace = planned_trace(files, options, form)
     reading = job_options(options)
@@ -155,12 +155,12 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     return _judged(limits, diagnose_result)
 
 
-def _is_of_requests_alone(options: argparse.Namespace, form: str, tables: Sequence[str]) -> bool:
+def _is_of_requests_alone(options: argparse.Namespace, files: TraceFiles, form: str, tables: Sequence[str]) -> bool:
     """Whether a run has nothing but the log of its engine. UsageError for what only a trace can tell."""
     from redline.report.serving.requests_result import FORMS
     from redline.verbs.diagnose_requests import folder_of_logs
 
-    if folder_of_logs(options.paths) is None:
+    if folder_of_logs(options.paths, files) is None:
         return False
     if form not in FORMS or tables or options.fail_on or options.with_trace or options.redact:
         raise UsageError(

@@ -4,22 +4,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redline.errors import InputError
-from redline.ranks.find_files import find_traces
 from redline.report.serving.requests_result import RequestsResult
 from redline.serving.diagnose_serving import diagnose_serving
 from redline.serving.engine_logs import log_files
 
 
-def folder_of_logs(named: Sequence[str | Path]) -> Path | None:
-    """The folder that was named, where it has logs of an engine and no trace."""
+def folder_of_logs(named: Sequence[str | Path], traces: Sequence[Path]) -> Path | None:
+    """The folder of a run that was named, where it has logs of an engine and no trace.
+
+    `traces` are searched for when they are asked for: only of a run.
+    """
     folder = Path(named[0]) if len(named) == 1 else None
-    if folder is None or not folder.is_dir() or not log_files(folder):
+    if folder is None or not (folder / "run.json").is_file() or not log_files(folder):
         return None
     try:
-        find_traces(folder, digests=True)
+        return None if len(traces) else folder
     except InputError:
         return folder
-    return None
 
 
 def diagnose_requests(folder: str | Path, *, client: str | Path | None = None) -> RequestsResult:

@@ -20,8 +20,7 @@ from redline.launch.inside import api
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.steps import StepCounter
-from redline.launch.inside.engines.engine_hooks import EngineHooks
-from redline.launch.inside.engines.watch_vllm import watch_vllm
+from redline.launch.inside.engines.watch_vllm import EngineHooks, watch_vllm
 from redline.launch.inside.exception_origin import NO_ROOM
 from redline.launch.inside.process_context import ProcessContext
 from redline.launch.inside.recording.capture import Capture

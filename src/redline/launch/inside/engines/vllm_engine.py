@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
-    from redline.launch.inside.engines.engine_hooks import EngineHooks
     from redline.launch.inside.engines.engine_log import EngineLog
+    from redline.launch.inside.engines.watch_vllm import EngineHooks
 
 _DRAFTS = "scheduled_spec_decode_tokens"
 _WINDOW = "redline: window"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from redline.launch.inside.after_import import AfterImport
 
 TYPE_CHECKING = False
@@ -9,9 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from redline.launch.inside.engines.engine_hooks import EngineHooks
     from redline.launch.inside.engines.vllm_engine import VllmEngine
     from redline.launch.inside.engines.vllm_server import VllmServer
+
+
+class EngineHooks(NamedTuple):
+    """What the rest of watching and the watcher of an engine tell each other, in this process."""
+
+    step_ended: Callable[[], None]
+    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
+    cost_ns: Callable[[], int]  # that windows have taken so far
+    no_timed_window: Callable[[], None]
+    safely: Callable[[Callable[[], None]], None]
 
 
 def watch_vllm(folder: str, hooks: EngineHooks) -> None:

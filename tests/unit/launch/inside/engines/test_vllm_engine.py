@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from redline.launch.inside.engines import engine_log
-from redline.launch.inside.engines.engine_hooks import EngineHooks
 from redline.launch.inside.engines.engine_log import EngineLog
 from redline.launch.inside.engines.vllm_engine import VllmEngine
 from redline.launch.inside.engines.vllm_server import VllmServer
+from redline.launch.inside.engines.watch_vllm import EngineHooks
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import request_ledger
 from tests.unit.launch.inside.engines.test_engine_log import _lines
