@@ -179,7 +179,7 @@ def _tell_requests(options: argparse.Namespace, form: str) -> int:
         text = found.rendered(form)
     deliver(text, options.output, force=options.force)
     if not options.quiet and found.serving.causes:
-        point_to(quoted(["redline", "explain", found.serving.causes[0].code, *_given(options, "lang")], most=9))
+        _point_to_page(found.serving.causes[0].code, options)
     return 0
 
 
@@ -238,12 +238,9 @@ def _point_onwards(
     if format_of(options, FORMATS) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
     elif diagnose_result.serving is not None and diagnose_result.serving.causes:
-        first = diagnose_result.serving.causes[0].code
-        point_to(quoted(["redline", "explain", first, *_given(options, "lang")], most=9))
+        _point_to_page(diagnose_result.serving.causes[0].code, options)
     elif diagnose_result.findings.verdict.first and (diagnose_result.findings.verdict.worthwhile or not wanted):
-        point_to(
-            quoted(["redline", "explain", diagnose_result.findings.verdict.first, *_given(options, "lang")], most=9)
-        )
+        _point_to_page(diagnose_result.findings.verdict.first, options)
     elif wanted:
         chosen = (
             []
@@ -253,6 +250,10 @@ def _point_onwards(
         point_to(f"redline diagnose {paths} {quoted([*chosen, f'--{wanted[0]}'], most=9)}")
     elif not options.redact and clocks.operations and clocks.trusted and _are_traces(files):
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
+
+
+def _point_to_page(code: str, options: argparse.Namespace) -> None:
+    point_to(quoted(["redline", "explain", code, *_given(options, "lang")], most=9))
 
 
 def _are_traces(files: TraceFiles) -> bool:

@@ -51,8 +51,11 @@ class ServingDiagnosis:
 
 def diagnose_serving(folder: Path, client: Path | None = None) -> ServingDiagnosis | None:
     """None where the run served nothing. `client` is what the client of its load wrote."""
-    if not log_files(folder):
-        return None
+    return diagnosis_of(folder, client) if log_files(folder) else None
+
+
+def diagnosis_of(folder: Path, client: Path | None = None) -> ServingDiagnosis:
+    """InputError where the run served nothing."""
     recording = read_serving(folder)
     ledger = request_ledger(recording)
     if client is not None:

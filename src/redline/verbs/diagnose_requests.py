@@ -5,7 +5,7 @@ from pathlib import Path
 
 from redline.errors import InputError
 from redline.report.serving.requests_result import RequestsResult
-from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.diagnose_serving import diagnosis_of
 from redline.serving.engine_logs import log_files
 
 
@@ -25,7 +25,5 @@ def folder_of_logs(named: Sequence[str | Path], traces: Sequence[Path]) -> Path 
 
 def diagnose_requests(folder: str | Path, *, client: str | Path | None = None) -> RequestsResult:
     """Where the time of requests went. InputError where the folder has no log of an engine."""
-    found = diagnose_serving(Path(folder), None if client is None else Path(client))
-    if found is None:
-        raise InputError(f"{folder}: no log of a serving engine in it; `redline run -- vllm serve ...` writes one")
+    found = diagnosis_of(Path(folder), None if client is None else Path(client))
     return RequestsResult(folder=Path(folder), serving=found)

@@ -16,7 +16,7 @@ from redline.hardware.machine import Machine
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace import schema
-from redline.work.roofline import roof_of
+from redline.work.roofline import Roof, roof_of
 from redline.work.work import Work
 
 if TYPE_CHECKING:
@@ -27,13 +27,21 @@ FAMILY = "engine step"
 
 
 @dataclass(frozen=True, kw_only=True)
+class PieceWork:
+    """What operators tell of the work of each piece of compute."""
+
+    is_known: Mask
+    flops: Floats
+    bytes: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
 class RatedStep:
     """What is left of a step's work for the kernels that no operator tells of."""
 
     label: int  # text
     work: Work
-    math_ns: float
-    memory_ns: float
+    roof: Roof
     time_ns: int  # that these kernels took
 
 
@@ -51,11 +59,9 @@ class RatedSteps:
 
     def needs(self) -> tuple[Floats, Floats]:
         """For each piece the shares of its time that the arithmetic needs, and the bytes beyond that."""
-        math = np.array([min(step.math_ns / max(step.time_ns, 1), 1.0) for step in self.steps] + [0.0])
-        beyond = [max(step.memory_ns - step.math_ns, 0.0) / max(step.time_ns, 1) for step in self.steps]
-        memory = np.minimum(np.array([*beyond, 0.0]), 1.0 - math)
-        memory[-1] = 0.0
-        return math[self.step_of], memory[self.step_of]
+        math = np.array([min(step.roof.math_ns / step.time_ns, 1.0) for step in self.steps] + [0.0])
+        roof = np.array([min(step.roof.roof_ns / step.time_ns, 1.0) for step in self.steps] + [0.0])
+        return math[self.step_of], (roof - math)[self.step_of]
 
 
 def rated_steps(
@@ -63,43 +69,34 @@ def rated_steps(
     activity: DeviceActivity,
     machine: Machine | None,
     served: "ServedModel | None",
-    known: tuple[Mask, Floats, Floats],
+    told: PieceWork,
 ) -> RatedSteps:
-    """`known` says which pieces are rated by their operators, with FLOPs and bytes: these are part of their step.
+    """What operators tell is part of their step.
 
     A job of several ranks divides its model in a way that no label tells.
     """
     step_of = np.full(len(activity.compute.row), NONE, np.int64)
     if served is None or machine is None or activity.device != "gpu" or timeline.metadata.world_size > 1:
         return RatedSteps(steps=(), step_of=step_of)
-    is_known, flops, bytes_ = known
     steps: list[RatedStep] = []
     began_ns, took_ns = activity.compute.start_ns, compute_ns(timeline, activity)
     borders = step_borders(timeline, activity.window_ns)
     for label, low_ns, high_ns in zip(timeline.steps.label.tolist(), *(one.tolist() for one in borders), strict=True):
         inside = (began_ns >= low_ns) & (began_ns < high_ns)
-        rest = inside & ~is_known
-        done = inside & is_known
-        step = _rated(served, timeline, label, machine, (flops[done].sum(), bytes_[done].sum(), took_ns[rest].sum()))
-        if step is not None:
+        rest = inside & ~told.is_known
+        time_ns, work = int(took_ns[rest].sum()), work_of_step(served, timeline.text(label))
+        if work is None or not time_ns:
+            continue
+        left = replace(
+            work,
+            flops=max(work.flops - round(told.flops[inside].sum()), 0),
+            bytes=max(work.bytes - round(told.bytes[inside].sum()), 0),
+        )
+        roof = roof_of(left, left.dtype, machine)
+        if roof is not None and not np.isnan(roof.roof_ns):
             step_of[rest] = len(steps)
-            steps.append(step)
+            steps.append(RatedStep(label=label, work=left, roof=roof, time_ns=time_ns))
     return RatedSteps(steps=tuple(steps), step_of=step_of)
-
-
-def _rated(
-    served: "ServedModel", timeline: Timeline, label: int, machine: Machine, known: tuple[float, float, int]
-) -> RatedStep | None:
-    """None where there is nothing to rate, or no roof. `known`: FLOPs and bytes of operators, and time of the rest."""
-    work = work_of_step(served, timeline.text(label))
-    flops, bytes_, time_ns = known
-    if work is None or not time_ns:
-        return None
-    left = replace(work, flops=max(work.flops - round(flops), 0), bytes=max(work.bytes - round(bytes_), 0))
-    roof = roof_of(left, left.dtype, machine)
-    if roof is None or np.isnan(roof.math_ns):
-        return None
-    return RatedStep(label=label, work=left, math_ns=roof.math_ns, memory_ns=roof.memory_ns, time_ns=int(time_ns))
 
 
 def work_of_step(served: "ServedModel", label: str) -> Work | None:

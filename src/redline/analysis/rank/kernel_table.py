@@ -166,9 +166,9 @@ def _step_rows(timeline: Timeline, activity: DeviceActivity, kernels: RatedKerne
             time_ns=step.time_ns,
             flops=step.work.flops,
             bytes=step.work.bytes,
-            math_ns=step.math_ns,
-            memory_ns=step.memory_ns,
-            above=int(max(step.math_ns, step.memory_ns) > step.time_ns),
+            math_ns=step.roof.math_ns,
+            memory_ns=step.roof.memory_ns,
+            above=int(step.roof.roof_ns > step.time_ns),
         )
 
 

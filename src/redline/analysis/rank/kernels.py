@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from redline.analysis.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.engine_step_work import RatedSteps, rated_steps
+from redline.analysis.rank.engine_step_work import PieceWork, RatedSteps, rated_steps
 from redline.analysis.rank.ratings import Ratings, rate, recomputed
 from redline.hardware.machine import Machine
 from redline.timeline.table import I64
@@ -72,13 +72,8 @@ class RatedKernels:
     @property
     def rated(self) -> Mask:
         """Which pieces have a roof."""
-        rated: Mask = self._by_calls | self.by_steps.rated
-        return rated
-
-    @property
-    def _by_calls(self) -> Mask:
         by_calls: Mask = (self.call_of != NONE) & np.append(self.calls.has_roof, False)[self.call_of]
-        return by_calls
+        return by_calls | self.by_steps.rated
 
 
 def kernels_of(
@@ -93,18 +88,17 @@ def kernels_of(
     return RatedKernels(
         calls=calls,
         call_of=call_of,
-        by_steps=rated_steps(timeline, activity, machine, served, _known_work(calls, call_of)),
+        by_steps=rated_steps(timeline, activity, machine, served, _work_of_pieces(calls, call_of)),
     )
 
 
-def _known_work(calls: OperatorCalls, call_of: I64) -> tuple[Mask, Floats, Floats]:
-    """Which pieces have a call with a roof, and FLOPs and bytes of it: of a call with several, the first has them."""
-    is_known: Mask = (call_of != NONE) & np.append(calls.has_roof, False)[call_of]
+def _work_of_pieces(calls: OperatorCalls, call_of: I64) -> PieceWork:
+    """Of a call with several pieces, the first has all of its work."""
     flops, bytes_ = np.zeros(len(call_of)), np.zeros(len(call_of))
-    _, first = np.unique(call_of, return_index=True)
-    first = first[is_known[first]]
+    numbers, first = np.unique(call_of, return_index=True)
+    first = first[numbers != NONE]
     flops[first], bytes_[first] = calls.flops[call_of[first]], calls.bytes[call_of[first]]
-    return is_known, flops, bytes_
+    return PieceWork(is_known=call_of != NONE, flops=flops, bytes=bytes_)
 
 
 def _calls(

@@ -76,13 +76,14 @@ def _stalled(cause: ServingCause) -> tuple[str, str]:
         prefill_tokens=figures["prefill_tokens"],
         budget=figures["budget"],
     )
-    return evidence, f"--max-num-batched-tokens {max(int(figures['prefill_tokens']) // 2, 1)}"
+    fewer = max(int(figures["prefill_tokens"]) // 2, int(figures["sequences"]), 1)  # the engine wants one per sequence
+    return evidence, f"--max-num-batched-tokens {fewer}"
 
 
 def _engine(cause: ServingCause) -> tuple[str, str]:
     evidence = _(
-        "Scheduling, preparing inputs, handing out tokens and what is between steps take {host_ns} of a step of "
-        "{step_ns}."
+        "Scheduling, preparing inputs, messages to workers, handing out tokens and what is between steps take "
+        "{host_ns} of a step of {step_ns}."
     ).format(host_ns=_time(cause.figures["host_ns"]), step_ns=_time(cause.figures["step_ns"]))
     return evidence, "--stream-interval 4" if cause.figures["is_async"] else "--async-scheduling"
 

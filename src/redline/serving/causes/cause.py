@@ -16,6 +16,13 @@ ENGINE_ACCOUNTS = (
     RequestAccount.BETWEEN,
 )
 """The engine's own Python, around the model."""
+SERVER_ACCOUNTS = (
+    RequestAccount.TOKENISE,
+    RequestAccount.TO_ENGINE,
+    RequestAccount.TO_SERVER,
+    RequestAccount.DETOKENISE,
+)
+"""The process that answers clients, and the ways between it and the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)

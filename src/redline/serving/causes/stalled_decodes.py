@@ -21,6 +21,7 @@ def find(served: Served) -> Iterator[ServingCause]:
         "mixed_ns": float(np.median(length[mixed])),
         "decode_ns": float(np.median(length[decoding])) if decoding.any() else 0.0,
         "budget": served.setting("max_num_batched_tokens"),
+        "sequences": served.setting("max_num_seqs"),
         "prefill_tokens": float(steps.prefill_tokens[mixed].max()),
     }
     yield from share_of(served, RULE.code, Latency.TPOT, (RequestAccount.OTHERS_PREFILL,), figures)

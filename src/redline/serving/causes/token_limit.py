@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.numerics import Numerics
-from redline.serving.causes.cause import Served, ServingCause, ServingRule, share_of
+from redline.serving.causes.cause import ENGINE_ACCOUNTS, Served, ServingCause, ServingRule, share_of
 from redline.serving.latencies import Latency
 from redline.serving.request_ledger import RequestAccount
 from redline.serving.step_ledger import StepAccount
@@ -19,13 +19,9 @@ _ACCOUNTS = (
     RequestAccount.PREFILL,
     RequestAccount.OTHERS_PREFILL,
     RequestAccount.DECODE,
-    RequestAccount.SCHEDULE,
-    RequestAccount.PREPARE,
-    RequestAccount.HANDOVER,
     RequestAccount.SAMPLE,
-    RequestAccount.OUTPUTS,
-    RequestAccount.BETWEEN,
     RequestAccount.WORKER,
+    *ENGINE_ACCOUNTS,
 )
 
 

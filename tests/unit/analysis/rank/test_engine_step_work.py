@@ -22,12 +22,18 @@ READ_NS = (QWEN.weights_read() + QWEN.cache_read(32785)) / 5300
 
 
 def analysed(
-    folder: Path, *more: dict[str, object], label: str = LABEL, served: ServedModel | None = QWEN, by: Machine = MI300X
+    folder: Path,
+    *more: dict[str, object],
+    label: str = LABEL,
+    served: ServedModel | None = QWEN,
+    by: Machine = MI300X,
+    ranks: int = 1,
 ) -> RankAnalysis:
     """A step of 10 ms with a graph of two kernels that take 8 ms."""
     graph = [launch(10, 1, name="cudaGraphLaunch"), kernel("gemm", 20, 6000, correlation=1)]
     graph += [kernel("attention", 6020, 2000, correlation=1)]
-    return analysis_of(read_one(document([region(label, 0, 10_000), *graph, *more]), folder), by, served)
+    data = document([region(label, 0, 10_000), *graph, *more], world_size=ranks)
+    return analysis_of(read_one(data, folder), by, served)
 
 
 def amount(analysis: RankAnalysis, account: Account) -> int:
@@ -69,11 +75,21 @@ def test_what_operators_tell_is_not_told_again(tmp_path: Path) -> None:
     assert found.kernels.by_steps.step_of.tolist() == [0, 0, -1]
 
 
-@pytest.mark.parametrize("change", [{"served": None}, {"label": "step[DECODE bs=32]"}])
-def test_without_model_or_sizes_they_stay_unrated(change: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"served": None}, {"label": "step[DECODE bs=32]"}, {"ranks": 2}])
+def test_without_model_or_sizes_or_on_several_ranks_nothing_is_rated(change: dict[str, object], tmp_path: Path) -> None:
     found = analysed(tmp_path, **change)  # type: ignore[arg-type]
     assert amount(found, Account.UNRATED) == 8_000_000
     assert not found.kernels.by_steps.steps
+
+
+def test_a_product_without_a_peak_is_told_of_once(tmp_path: Path) -> None:
+    """Its work is known and its roof is not: it stays with its operator."""
+    weights = described("double", [32, 4096], [4096, 4096])
+    product = [op("aten::mm", 8100, 50, **weights), launch(8110, 2), kernel("gemm", 8200, 1000, correlation=2)]
+    found = analysed(tmp_path, *product)
+    table = digest_of(found.timeline, MI300X, served=QWEN).kernels
+    assert sum(row.time_ns for row in table) == 9_000_000
+    assert amount(found, Account.UNRATED) == 1_000_000
 
 
 def test_a_step_faster_than_its_roof_needs_all_of_its_time(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
             "tokens": loads[:, 1].sum(),
             "rated_steps": len(rated),
             "read_bytes": sum(step.work.bytes for step in rated),
-            "roof_ns": sum(max(step.math_ns, step.memory_ns) for step in rated),
+            "roof_ns": sum(step.roof.roof_ns for step in rated),
             "rated_ns": sum(step.time_ns for step in rated),
         }
         figures |= {f"{phase}_{name}": float(value) for name, value in told.items()}
@@ -91,8 +91,8 @@ def _of_phase(phase: str, totals: MatchTotals) -> Iterator[Evidence]:
         )
     if figures["rated_steps"]:
         yield Evidence(
-            "By their labels and the model, such a step must read {read_bytes} of weights and cache and needs "
-            "{roof_ns} at least; kernels without a recorded operator take {rated_ns}.",
+            "By their labels and the model, such a step must read {read_bytes} of weights and of a cache in 16 bits, "
+            "and needs {roof_ns} at least; kernels without a recorded operator take {rated_ns}.",
             {name: figures[name] / figures["rated_steps"] for name in ("read_bytes", "roof_ns", "rated_ns")},
         )
     if busy_share >= BUSY_SHARE and figures["unknown_ns"] > UNKNOWN_SHARE * figures["computing_ns"]:

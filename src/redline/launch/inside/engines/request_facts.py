@@ -9,9 +9,8 @@ if TYPE_CHECKING:
 
 PREFIX_TOKENS = 64  # that one number stands for
 MOST_PREFIXES = 64  # of a prompt
-_ASKS: tuple[
-    tuple[str, tuple[str, ...], tuple[Any, ...]], ...
-] = (  # a name for it, the attributes of SamplingParams, and what they are where nobody asks
+# A name for it, the attributes of SamplingParams, and what they are where nobody asks.
+_ASKS: tuple[tuple[str, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("logprobs", ("logprobs", "prompt_logprobs"), (None,)),
     ("penalties", ("presence_penalty", "frequency_penalty", "repetition_penalty"), (0, 1)),
     ("filters", ("top_k", "top_p", "min_p"), (0, 1, -1)),
@@ -32,7 +31,7 @@ def asks_of(params: Any) -> list[str]:
 def prefix_numbers(tokens: Sequence[int] | None) -> list[int]:
     """One for each whole block at the beginning of a prompt, made of all tokens up to its end.
 
-    Hashes of integers are the same in every process. Nobody reads a prompt from them.
+    Hashes of integers are the same in every process. They do not give a prompt away, but a guess can be checked.
     """
     numbers: list[int] = []
     known = 0

@@ -8,7 +8,7 @@ from redline.report.language import _, marked
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, latency_name
 from redline.report.serving.serving_tables import cause_lines, engine_line, requests_line
 from redline.report.text_parts import percent
-from redline.serving.causes.cause import ENGINE_ACCOUNTS
+from redline.serving.causes.cause import ENGINE_ACCOUNTS, SERVER_ACCOUNTS
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.serving.latencies import LatencySplit
 from redline.serving.request_ledger import RequestAccount
@@ -16,7 +16,7 @@ from redline.units import format_ns
 
 
 class _Group(NamedTuple):
-    """Accounts that are drawn as one: a picture of eighteen colours says nothing."""
+    """Accounts that are drawn as one: a picture of twenty colours says nothing."""
 
     name: str
     colour: str  # of an account of a step
@@ -29,11 +29,7 @@ def _alone(account: RequestAccount, colour: str) -> _Group:
 
 _GROUPS = (
     _alone(RequestAccount.NETWORK, "transfer"),
-    _Group(
-        marked("server"),
-        "input",
-        (RequestAccount.TOKENISE, RequestAccount.TO_ENGINE, RequestAccount.TO_SERVER, RequestAccount.DETOKENISE),
-    ),
+    _Group(marked("server"), "input", SERVER_ACCOUNTS),
     _alone(RequestAccount.CURRENT_STEP, "sync"),
     _alone(RequestAccount.QUEUE, "queue"),
     _alone(RequestAccount.PREFILL, "math"),
@@ -42,11 +38,7 @@ _GROUPS = (
     _alone(RequestAccount.SAMPLE, "copy"),
     _Group(marked("lost its place"), "kernel-loss", (RequestAccount.PREEMPTED, RequestAccount.RECOMPUTE)),
     _alone(RequestAccount.NOT_SCHEDULED, "unrated-compute"),
-    _Group(
-        marked("engine's Python"),
-        "host",
-        (*ENGINE_ACCOUNTS,),
-    ),
+    _Group(marked("engine's Python"), "host", ENGINE_ACCOUNTS),
     _Group(REQUEST_ACCOUNT_NAMES[RequestAccount.WORKER], "other", (RequestAccount.WORKER, RequestAccount.RECORDING)),
 )
 _FAINT = 0.002
