@@ -17,7 +17,7 @@ class SideResult:
     causes: tuple[tuple[str, float], ...]
     slowest_ms: dict[str, float]
     latencies: dict[str, str]  # that each cause is told of
-    shares: dict[str, float]  # of that latency
+    most: dict[str, float]  # of that latency, that mending it takes off
     requests: int
     trouble: str = ""
 
@@ -36,7 +36,7 @@ def _run_side(case: ServingCase, name: str, folder: Path, models: Path) -> SideR
     try:
         result = result_of(_served(case, name, folder, models))
     except (OSError, RuntimeError, ValueError) as error:
-        result = SideResult(causes=(), slowest_ms={}, latencies={}, shares={}, requests=0, trouble=str(error)[-400:])
+        result = SideResult(causes=(), slowest_ms={}, latencies={}, most={}, requests=0, trouble=str(error)[-400:])
     kept.write_text(json.dumps(asdict(result)), encoding="utf-8")
     return result
 
@@ -57,6 +57,6 @@ def result_of(found: ServingDiagnosis) -> SideResult:
         causes=tuple((cause.code, round(cause.end_to_end_share, 4)) for cause in found.causes),
         slowest_ms={str(one.latency): one.value_ns / 1e6 for one in found.splits if one.percentile == SLOWEST},
         latencies={cause.code: str(cause.latency) for cause in found.causes},
-        shares={cause.code: cause.share for cause in found.causes},
+        most={cause.code: cause.most for cause in found.causes},
         requests=found.requests,
     )

@@ -1,4 +1,4 @@
-"""Whether the cause of a case was named, whether its twin is quiet, and whether the share is at least the gain."""
+"""Whether the cause of a case was named, whether its twin is quiet, and whether the bound is at least the gain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class ServingScore:
     cause: str
     said: tuple[tuple[str, float], ...]
     place: int  # of the first cause that names it; 0 where none does
-    share: float | None  # of a latency of the slowest requests, as that cause claims
+    most: float | None  # of a latency of the slowest requests, that mending that cause takes off, as it claims
     gain: float | None  # of the twin, in that latency
     alarms: tuple[tuple[str, float], ...]
     trouble: str
@@ -26,7 +26,7 @@ class ServingScore:
         """For people."""
         if self.trouble:
             return f"{self.name:26} DID NOT RUN: {self.trouble}"
-        gain = "" if self.gain is None else f"  share {self.share or 0:.0%} gain {self.gain:.0%}"
+        gain = "" if self.gain is None else f"  at most {self.most or 0:.0%} gain {self.gain:.0%}"
         said, alarms = _listed(self.said) or "nothing", _listed(self.alarms) or "none"
         return f"{self.name:26} {self.cause:18} place {self.place}  said {said}{gain}  alarms {alarms}"
 
@@ -45,7 +45,7 @@ def score_of(case: ServingCase, flawed: SideResult, healthy: SideResult) -> Serv
         cause=case.cause,
         said=flawed.causes,
         place=said.index(named) + 1 if named else 0,
-        share=flawed.shares.get(named),
+        most=flawed.most.get(named),
         gain=1 - after / before if before and after else None,
         alarms=tuple((code, share) for code, share in healthy.causes if share >= ALARM_SHARE),
         trouble=flawed.trouble or healthy.trouble,
@@ -55,9 +55,9 @@ def score_of(case: ServingCase, flawed: SideResult, healthy: SideResult) -> Serv
 def summary(scores: Sequence[ServingScore]) -> str:
     ran = [score for score in scores if not score.trouble]
     first, alarms = sum(score.place == 1 for score in ran), sum(bool(score.alarms) for score in ran)
-    known = [(score.share, score.gain) for score in ran if score.share is not None and score.gain is not None]
-    hold = sum(share >= gain for share, gain in known)
+    known = [(score.most, score.gain) for score in ran if score.most is not None and score.gain is not None]
+    hold = sum(most >= gain for most, gain in known)
     return (
         f"{len(ran)} of {len(scores)} ran; the cause came first in {first}, {alarms} healthy twins have an alarm, "
-        f"the share is at least the gain in {hold} of {len(known)}"
+        f"the bound is at least the gain in {hold} of {len(known)}"
     )

@@ -10,6 +10,7 @@ from redline.serving.causes.cause import Served, ServingCause
 from redline.serving.causes.registry import causes_of
 from redline.serving.client_file import read_client, with_client
 from redline.serving.engine_logs import log_files
+from redline.serving.exported_metrics import MetricCheck, check_metrics
 from redline.serving.latencies import LatencySplit, latency_splits
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
@@ -45,6 +46,7 @@ class ServingDiagnosis:
     preempted: int
     splits: tuple[LatencySplit, ...]
     causes: tuple[ServingCause, ...]
+    metrics: tuple[MetricCheck, ...]  # the engine's own, beside what was recorded
     dropped_lines: int
     engines: int  # that took steps in the run; this is the one that took most
 
@@ -58,6 +60,7 @@ def diagnosis_of(folder: Path, client: Path | None = None) -> ServingDiagnosis:
     """InputError where the run served nothing."""
     recording = read_serving(folder)
     ledger = request_ledger(recording)
+    metrics = check_metrics(recording, ledger)
     if client is not None:
         ledger = with_client(ledger, recording, read_client(client))
     splits = latency_splits(ledger)
@@ -71,6 +74,7 @@ def diagnosis_of(folder: Path, client: Path | None = None) -> ServingDiagnosis:
         preempted=len(recording.preemptions.step),
         splits=splits,
         causes=causes_of(Served(recording=recording, ledger=ledger, splits=splits)),
+        metrics=metrics,
         dropped_lines=recording.dropped_lines,
         engines=recording.engines,
     )

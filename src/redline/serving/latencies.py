@@ -16,10 +16,11 @@ _NEAR = 0.05  # of the requests, those whose latency is nearest to a percentile,
 
 
 class Latency(StrEnum):
-    """From arrival to the first token; from the first token to the last, per token; from arrival to the last."""
+    """From arrival to the first token; after it, per token; from a token to the next; from arrival to the last."""
 
     TTFT = "TTFT"
     TPOT = "TPOT"
+    ITL = "ITL"
     END_TO_END = "end to end"
 
 
@@ -32,7 +33,7 @@ class LatencySplit:
     value_ns: float
     near_ns: float  # the mean of the requests that speak for it
     amounts_ns: tuple[float, ...]
-    requests: int  # that speak for it
+    requests: int  # that speak for it; of ITL, tokens
 
     def share(self, *accounts: int) -> float:
         return sum(self.amounts_ns[account] for account in accounts) / self.near_ns if self.near_ns else 0.0
@@ -48,6 +49,7 @@ def latency_splits(ledger: RequestLedger, percentiles: Sequence[int] = PERCENTIL
     for latency, amounts in (
         (Latency.TTFT, first.amounts_ns.astype(float)),
         (Latency.TPOT, decoding),
+        (Latency.ITL, ledger.between_tokens_ns.astype(float)),
         (Latency.END_TO_END, last.amounts_ns.astype(float)),
     ):
         if len(amounts):

@@ -77,6 +77,7 @@ class _Rows:
         self.finished: set[int] = set()
         self.prefixes: list[int] = []
         self.asked: Counter[str] = Counter()
+        self.exported: dict[str, float] = {}
         self.dropped = 0
         self.is_one_of_several = False  # engines: what servers tell of the others' requests is left out
         self._taken_ns = UNKNOWN_NS
@@ -90,6 +91,7 @@ class _Rows:
             "abort": self._abort,
             "phase": self._phase,
             "step": self._step,
+            "metrics": self._metrics,
         }
 
     def read(self, paths: Iterable[Path]) -> None:
@@ -170,6 +172,9 @@ class _Rows:
         self.finished |= {self._number(name) for name, _tokens, is_over in new_tokens if is_over}
         self.preempted += [(number, self._number(name)) for name in preempted]
 
+    def _metrics(self, _: int, figures: Mapping[str, float]) -> None:
+        self.exported = {str(name): float(figure) for name, figure in figures.items()}
+
     def _is_of_others(self, name: str) -> bool:
         return self.is_one_of_several and name not in self.requests
 
@@ -215,6 +220,7 @@ class _Rows:
             preemptions=Preemptions(step=place[preempted[0]], request=preempted[1]),
             prefixes=np.array(self.prefixes, np.int64),
             asked=self.asked,
+            exported=self.exported,
             dropped_lines=self.dropped,
         )
 

@@ -95,5 +95,6 @@ class ServingRecording:
         I64  # of every prompt, a number for each of its first blocks: equal where two prompts begin alike up to it
     )
     asked: Mapping[str, int]  # requests by what they ask for besides tokens
+    exported: Mapping[str, float]  # figures of the server's own metrics, when they were last looked at
     dropped_lines: int = 0  # that could not be read
     engines: int = 1  # that took steps in the run; this is the one that took most

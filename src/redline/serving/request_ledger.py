@@ -70,6 +70,7 @@ class RequestLedger:
     to_first_token: RequestTimes
     to_last_token: RequestTimes
     tokens: I64  # that each of these requests got
+    between_tokens_ns: npt.NDArray[np.int64]  # rows are tokens after the first of a request, columns are accounts
     left_out: int  # requests that had begun before, or had not ended
 
 
@@ -97,6 +98,7 @@ def request_ledger(recording: ServingRecording) -> RequestLedger:
         to_first_token=lives.until(whole, lives.first_token[whole], is_first=True),
         to_last_token=lives.until(whole, lives.last_token[whole], is_first=False),
         tokens=lives.tokens[whole],
+        between_tokens_ns=lives.between_tokens(whole),
         left_out=len(requests) - len(whole),
     )
 
@@ -132,7 +134,7 @@ class _Lives:
         self.last_token = np.full(number, -1, np.int64)
         np.maximum.at(self.last_token, batch.request[gives], gives)
         self.tokens = np.bincount(batch.request, batch.new_tokens, number).astype(np.int64)
-        self._waits = self._waits_before(rows)
+        self._total = np.cumsum(self._row_amounts + self._waits_before(rows), axis=0)
 
     def whole(self) -> I64:
         requests = self._recording.requests
@@ -157,9 +159,17 @@ class _Lives:
         amounts[:, RequestAccount.DETOKENISE] = ready - taken
         return RequestTimes(request=request, length_ns=ready - came, amounts_ns=amounts)
 
+    def between_tokens(self, requests: I64) -> npt.NDArray[np.int64]:
+        """From the step that gave a token to the one that gave the next, for these requests."""
+        gives = np.flatnonzero(self._batch.new_tokens > 0)
+        of = self._batch.request[gives]
+        later = np.flatnonzero((of[1:] == of[:-1]) & np.isin(of[1:], requests)) + 1
+        amounts: npt.NDArray[np.int64] = self._total[gives[later]] - self._total[gives[later - 1]]
+        return amounts
+
     def _in_engine(self, request: I64, row: I64) -> npt.NDArray[np.int64]:
         """Rows from the first of each request to this one, and the steps between them that it was not in."""
-        total = np.cumsum(self._row_amounts + self._waits, axis=0)
+        total = self._total
         first = self.first_row[request]
         step = self._batch.step[first]
         amounts: npt.NDArray[np.int64] = total[row] - total[first] + self._row_amounts[first]

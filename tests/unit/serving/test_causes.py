@@ -11,12 +11,14 @@ import redline
 from redline.report.html.diagnose import request_bars
 from redline.report.html.diagnose.request_bars import request_panel
 from redline.report.language import LANGUAGES, speaking
+from redline.report.serving.cause_messages import cause_text
 from redline.report.serving.json import record_of
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.serving.text import blocks
+from redline.serving.causes.cause import QUEUE_ACCOUNTS
 from redline.serving.causes.registry import RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.latencies import Latency
+from redline.serving.latencies import Latency, slowest
 from redline.serving.request_ledger import RequestAccount
 from tests.made_engine import MadeEngine
 
@@ -84,6 +86,14 @@ def _alike(engine: MadeEngine) -> MadeEngine:
     return _told(_asking(engine, asks=["logprobs"], blocks=[5]), prefix_tokens=40, enable_prefix_caching=False)
 
 
+def _unlike(engine: MadeEngine) -> MadeEngine:
+    """Each prompt begins in its own way."""
+    for number, record in enumerate(_alike(engine).engine):
+        if record[0] == "request":
+            record[-1] = [number]
+    return engine
+
+
 def _few_threads(engine: MadeEngine) -> MadeEngine:
     return _told(engine, device_type="cpu", threads=1, cores=8)
 
@@ -102,7 +112,8 @@ def _slow_server(engine: MadeEngine) -> MadeEngine:
 Plant = Callable[[MadeEngine], MadeEngine]
 TOLD: dict[str, tuple[Plant, Plant]] = {
     "RL-V06": (_slow_server, lambda engine: engine),
-    "RL-V08": (_alike, lambda engine: _told(_alike(engine), enable_prefix_caching=True)),
+    "RL-V05": (_alike, lambda engine: engine),
+    "RL-V08": (_alike, _unlike),
     "RL-V10": (_few_threads, lambda engine: _told(_few_threads(engine), threads=8)),
     "RL-V11": (lambda engine: _drafting(engine, 5, 1), lambda engine: _drafting(engine, 5, 4)),
     "RL-V12": (_wide, lambda engine: _told(_wide(engine), dtype="torch.bfloat16")),
@@ -119,6 +130,36 @@ def test_a_cause_is_named_by_what_the_engine_tells_and_its_twin_is_not(code: str
         assert (code in {cause.code for cause in found.causes}) is is_named
 
 
+@pytest.mark.parametrize(
+    ("facts", "fix"),
+    [
+        ({"enable_prefix_caching": False}, "--enable-prefix-caching"),
+        ({"enable_prefix_caching": True, "block_size": 1024}, "--block-size 40"),
+        ({"enable_prefix_caching": True, "block_size": 16}, "a larger cache"),
+    ],
+)
+def test_what_prompts_have_in_common_is_missed_by_a_cache_too(facts: dict[str, Any], fix: str, tmp_path: Path) -> None:
+    found = _read(_told(_alike(_calm_engine()), **facts), tmp_path)
+    cause = next(cause for cause in found.causes if cause.code == "RL-V08")
+    assert cause_text(cause).fix.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("limits", "facts", "fix"),
+    [
+        ({"sequences": 2, "cache": 100_000}, {"max_num_seqs": 64, "max_num_active_seqs": 2}, "--max-num-active-seqs 8"),
+        (
+            {**ROOM, "tokens": 8},
+            {"max_num_batched_tokens": 256, "max_num_scheduled_tokens": 8},
+            "--max-num-scheduled-tokens 32",
+        ),
+    ],
+)
+def test_the_limit_that_holds_is_named(limits: dict[str, int], facts: dict[str, int], fix: str, tmp_path: Path) -> None:
+    found = _read(_told(_engine(**limits), **facts), tmp_path)
+    assert cause_text(found.causes[0]).fix == fix
+
+
 def test_clients_that_come_by_chance_are_no_limit(tmp_path: Path) -> None:
     assert "RL-V09" not in {cause.code for cause in _diagnosed(tmp_path, **ROOM).causes}
 
@@ -128,9 +169,13 @@ def test_with_room_for_all_nothing_waits_for_a_limit(tmp_path: Path) -> None:
     assert not {"RL-V01", "RL-V02"} & {cause.code for cause in found.causes}
 
 
-def test_a_bound_is_at_most_what_the_slowest_waited_for_it(tmp_path: Path) -> None:
-    for cause in _diagnosed(tmp_path, sequences=2, tokens=256, cache=100_000).causes:
-        assert 0.05 <= cause.share <= 1
+def test_what_is_gained_at_most_is_its_share_and_the_waiting_for_others(tmp_path: Path) -> None:
+    found = _diagnosed(tmp_path, sequences=2, tokens=8, cache=100_000)
+    assert found.causes
+    for cause in found.causes:
+        split = slowest(found.splits, cause.latency)
+        assert split is not None
+        assert 0.05 <= cause.share <= cause.most <= min(cause.share + split.share(*QUEUE_ACCOUNTS), 1) + 1e-9
 
 
 def test_percentiles_are_divided_without_a_rest(tmp_path: Path) -> None:
@@ -141,7 +186,8 @@ def test_percentiles_are_divided_without_a_rest(tmp_path: Path) -> None:
     for split in found.splits:
         assert sum(split.amounts_ns) == pytest.approx(split.near_ns)
         assert split.near_ns == pytest.approx(split.value_ns, rel=0.3)
-        assert split.requests == (round(0.05 * REQUESTS) if split.latency is not Latency.TPOT else split.requests)
+        if split.latency in (Latency.TTFT, Latency.END_TO_END):
+            assert split.requests == round(0.05 * REQUESTS)
 
 
 def test_a_run_that_served_nothing_has_no_diagnosis(tmp_path: Path) -> None:

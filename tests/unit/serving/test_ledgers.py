@@ -37,6 +37,17 @@ def test_requests_waited_for_what_the_engine_made_them_wait_for(seed: int, tmp_p
         assert _amounts(ledger.to_first_token, row) == dict(+request.first_waited)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_times_between_tokens_are_all_that_is_after_the_first(seed: int, tmp_path: Path) -> None:
+    engine = MadeEngine(seed=seed, cache=150 + 60 * (seed % 6))
+    engine.run(40)
+    ledger = request_ledger(read_serving(engine.write(tmp_path)))
+    after_first = (ledger.to_last_token.amounts_ns - ledger.to_first_token.amounts_ns).sum(axis=0)
+    after_first[[RequestAccount.TO_SERVER, RequestAccount.DETOKENISE]] = 0  # of the engine alone
+    assert len(ledger.between_tokens_ns) == (ledger.tokens - 1).sum()
+    assert ledger.between_tokens_ns.sum(axis=0).tolist() == after_first.tolist()
+
+
 def test_some_of_them_lose_their_place() -> None:
     engines = [MadeEngine(seed=seed, cache=150) for seed in SEEDS]
     for engine in engines:

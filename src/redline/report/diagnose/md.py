@@ -9,7 +9,7 @@ from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
 from redline.report.report_table import ReportTable
-from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table
+from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table, metrics_line
 from redline.report.terminal import as_text
 from redline.serving.diagnose_serving import ServingDiagnosis
 
@@ -44,7 +44,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
 def request_blocks(serving: ServingDiagnosis) -> Iterator[list[str]]:
     """How long requests take, and why."""
     yield from _shown(latency_table(serving))
-    yield [escaped(engine_line(serving))]
+    yield [escaped(line) for line in (engine_line(serving), metrics_line(serving)) if line]
     yield [
         f"{number}. **{escaped(title)}.** {escaped(evidence)} `{fix}`"
         for number, (title, evidence, fix) in enumerate(cause_lines(serving), start=1)

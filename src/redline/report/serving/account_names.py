@@ -8,6 +8,7 @@ from redline.serving.step_ledger import StepAccount
 _LATENCY_NAMES = {
     Latency.TTFT: marked("TTFT"),
     Latency.TPOT: marked("TPOT"),
+    Latency.ITL: marked("ITL"),
     Latency.END_TO_END: marked("end to end"),
 }
 STEP_ACCOUNT_NAMES = {

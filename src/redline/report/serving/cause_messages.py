@@ -10,8 +10,8 @@ from redline.report.text_parts import percent
 from redline.serving.causes.cause import ServingCause
 from redline.units import format_ns
 
+_RIDES_ALONG = 0.01  # of a latency: less waiting for others than that is not worth words
 _MUCH_ROOM = 1000  # requests: more than anybody would let run at once
-_RARE = 0.05  # of the requests: fewer do not explain what sampling costs
 _ASKS = {
     "logprobs": marked("{share} of the requests ask for log-probabilities."),
     "penalties": marked("{share} of the requests ask for penalties."),
@@ -36,9 +36,12 @@ def cause_text(cause: ServingCause) -> CauseText:
 
 
 def share_text(cause: ServingCause) -> str:
-    return _("{share} of the p{percentile} of {latency}").format(
+    share = _("{share} of the p{percentile} of {latency}").format(
         share=percent(cause.share), percentile=cause.percentile, latency=latency_name(cause.latency)
     )
+    if cause.most < cause.share + _RIDES_ALONG:
+        return share
+    return _("{share}, at most {most} with the waiting that it makes").format(share=share, most=percent(cause.most))
 
 
 def _time(figure_ns: float) -> str:
@@ -52,7 +55,8 @@ def _sequences(cause: ServingCause) -> tuple[str, str]:
         "{limit:.0f} sequences are the limit, and requests wait for it in {steps_share} of the steps, while the "
         "cache has room for {room:,} or more."
     ).format(limit=figures["limit"], steps_share=percent(figures["steps_share"]), room=room)
-    return evidence, f"--max-num-seqs {min(room, 4 * int(figures['limit']))}"
+    option = "--max-num-active-seqs" if figures["is_active_limit"] else "--max-num-seqs"
+    return evidence, f"{option} {min(room, 4 * int(figures['limit']))}"
 
 
 def _cache(cause: ServingCause) -> tuple[str, str]:
@@ -90,11 +94,7 @@ def _engine(cause: ServingCause) -> tuple[str, str]:
 
 def _sample(cause: ServingCause) -> tuple[str, str]:
     taken = _("Logits and the choice of the next token take {share} of the time per token.")
-    asked = [
-        _(_ASKS[name]).format(share=percent(share))
-        for name, share in cause.figures.items()
-        if share >= _RARE and name in _ASKS
-    ]
+    asked = [_(_ASKS[name]).format(share=percent(share)) for name, share in cause.figures.items() if name in _ASKS]
     fix = _("no log-probabilities and no penalties where nobody reads them")
     return sentences([taken.format(share=percent(cause.share)), *asked]), fix
 
@@ -117,15 +117,22 @@ def _token_limit(cause: ServingCause) -> tuple[str, str]:
         full_ns=_time(figures["full_ns"]),
         fixed_ns=_time(figures["fixed_ns"]),
     )
-    return evidence, f"--max-num-batched-tokens {4 * int(figures['limit'])}"
+    option = "--max-num-scheduled-tokens" if figures["is_scheduled_limit"] else "--max-num-batched-tokens"
+    return evidence, f"{option} {4 * int(figures['limit'])}"
 
 
 def _prefixes(cause: ServingCause) -> tuple[str, str]:
-    evidence = _(
-        "{share} of the {tokens:,.0f} tokens of prompts are at the beginning of an earlier prompt as well, and are "
-        "computed again: the cache of prefixes is off."
-    ).format(share=percent(cause.figures["shared"]), tokens=cause.figures["prompt_tokens"])
-    return evidence, "--enable-prefix-caching"
+    figures = cause.figures
+    again = _(
+        "{share} of the {tokens:,.0f} tokens of prompts are at the beginning of an earlier prompt as well; the engine "
+        "found {found} in its cache of prefixes."
+    ).format(share=percent(figures["shared"]), tokens=figures["prompt_tokens"], found=percent(figures["found"]))
+    if not figures["is_on"]:
+        return sentences([again, _("It is off.")]), "--enable-prefix-caching"
+    if figures["block_tokens"] <= figures["compared_tokens"]:
+        return again, _("a larger cache, or prompts that begin alike to the same engine")
+    blocks = _("It holds whole blocks of {tokens:,.0f} tokens.").format(tokens=figures["block_tokens"])
+    return sentences([again, blocks]), f"--block-size {figures['compared_tokens']:.0f}"
 
 
 def _concurrency(cause: ServingCause) -> tuple[str, str]:

@@ -35,6 +35,7 @@ def record_of(serving: ServingDiagnosis) -> dict[str, Any]:
             {**asdict(cause), "latency": _code(str(cause.latency)), **asdict(cause_text(cause))}
             for cause in serving.causes
         ],
+        "metrics": [asdict(check) for check in serving.metrics],
         "dropped_lines": serving.dropped_lines,
         "engines": serving.engines,
     }

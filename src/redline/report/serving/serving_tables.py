@@ -79,6 +79,23 @@ def engine_line(serving: ServingDiagnosis) -> str:
     )
 
 
+def metrics_line(serving: ServingDiagnosis) -> str:
+    """How far the engine's own figures are from what was recorded; empty where it exports none."""
+    if not serving.metrics:
+        return ""
+    most = max(serving.metrics, key=lambda check: check.difference)
+    return _(
+        "means of {requests:,} requests differ from what the engine exports by at most {difference} ({name}: "
+        "{exported} there, {recorded} here)"
+    ).format(
+        requests=most.requests,
+        difference=percent(most.difference),
+        name=most.name,
+        exported=format_ns(round(most.exported_ns)),
+        recorded=format_ns(round(most.recorded_ns)),
+    )
+
+
 def cause_lines(serving: ServingDiagnosis) -> Iterator[tuple[str, str, str]]:
     """Title with its share, what shows it, and the option that changes it."""
     for cause in serving.causes:

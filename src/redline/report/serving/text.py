@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from redline.report.display import columns
 from redline.report.language import _
-from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table
+from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table, metrics_line
 from redline.report.terminal import labelled, wrapped
 from redline.report.text_table import table
 from redline.serving.diagnose_serving import ServingDiagnosis
@@ -16,10 +16,9 @@ _INDENT = "     "
 def blocks(serving: ServingDiagnosis) -> list[list[str]]:
     shown = latency_table(serving)
     latencies = [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
-    return [
-        [*latencies, *labelled(_("engine"), engine_line(serving), _LABEL_WIDTH)],
-        list(_causes(serving)),
-    ]
+    lines = {_("engine"): engine_line(serving), _("metrics"): metrics_line(serving)}
+    told = [line for label, text in lines.items() if text for line in labelled(label, text, _LABEL_WIDTH)]
+    return [[*latencies, *told], list(_causes(serving))]
 
 
 def _causes(serving: ServingDiagnosis) -> Iterator[str]:

@@ -10,7 +10,7 @@ from redline.serving.request_ledger import RequestAccount
 
 def find(served: Served) -> Iterator[ServingCause]:
     """Known where the client's own file is given."""
-    yield from share_of(served, RULE.code, Latency.END_TO_END, (RequestAccount.NETWORK,), {})
+    yield from share_of(served, RULE.code, Latency.END_TO_END, (RequestAccount.NETWORK,), {}, is_in_steps=False)
 
 
 RULE = ServingRule(code="RL-V13", numerics=Numerics.BITWISE, find=find)

@@ -25,17 +25,24 @@ SERVER_ACCOUNTS = (
 """The process that answers clients, and the ways between it and the engine."""
 
 
+QUEUE_ACCOUNTS = (
+    RequestAccount.QUEUE,
+    RequestAccount.CURRENT_STEP,
+    RequestAccount.NOT_SCHEDULED,
+    RequestAccount.PREEMPTED,
+)
+"""Waiting for others: shorter where the engine has less to do."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServingCause:
-    """One cause, and the share of `latency` that requests near the percentile spend on it.
-
-    That is no bound on what mending it gains: with shorter steps the queue is shorter, too.
-    """
+    """One cause, and the share of `latency` that requests near the percentile spend on it."""
 
     code: str
     latency: Latency
     percentile: int
     share: float
+    most: float  # that mending it takes off: its share, and all waiting for others where it makes steps longer
     end_to_end_share: float  # of the slowest requests from arrival to their last token: causes are ordered by it
     figures: Mapping[str, float] = field(default_factory=dict)
 
@@ -52,6 +59,18 @@ class Served:
         """A figure of the engine; 0 where it has none."""
         value = self.recording.settings.get(name, 0)
         return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def sequence_limit(self) -> tuple[str, float]:
+        """How many requests may run at once, with the setting that says it; 0 where it is not known."""
+        return self._least("max_num_seqs", "max_num_active_seqs")
+
+    def token_limit(self) -> tuple[str, float]:
+        """How many tokens a step may have, likewise."""
+        return self._least("max_num_batched_tokens", "max_num_scheduled_tokens")
+
+    def _least(self, *names: str) -> tuple[str, float]:
+        known = [(name, self.setting(name)) for name in names if self.setting(name) > 0]
+        return min(known, key=lambda one: one[1]) if known else (names[0], 0.0)
 
     def word(self, name: str) -> str:
         """A setting that is a word; empty where there is none."""
@@ -75,15 +94,20 @@ def share_of(
     accounts: tuple[RequestAccount, ...],
     figures: Mapping[str, float],
     part: float = 1.0,
+    *,
+    is_in_steps: bool = True,
 ) -> Iterator[ServingCause]:
     """What the slowest requests spend in these accounts, or the part of it that the cause explains."""
     split, whole = slowest(served.splits, latency), slowest(served.splits, Latency.END_TO_END)
     if split is not None and whole is not None:
+        share = part * split.share(*accounts)
+        queue = [account for account in QUEUE_ACCOUNTS if is_in_steps and account not in accounts]
         yield ServingCause(
             code=code,
             latency=latency,
             percentile=SLOWEST,
-            share=part * split.share(*accounts),
+            share=share,
+            most=min(share + split.share(*queue), 1.0),
             end_to_end_share=part * whole.share(*accounts),
             figures=figures,
         )

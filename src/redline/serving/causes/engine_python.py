@@ -17,6 +17,8 @@ _OF_STEPS = [
     StepAccount.BETWEEN,
 ]
 
+_LEAST = 0.1  # of the time per token: so much is spent by an engine with nothing to mend
+
 
 def find(served: Served) -> Iterator[ServingCause]:
     steps = served.ledger.steps
@@ -26,7 +28,9 @@ def find(served: Served) -> Iterator[ServingCause]:
         "step_ns": float(np.median(steps.end_ns - steps.start_ns)),
         "is_async": served.setting("async_scheduling"),
     }
-    yield from share_of(served, RULE.code, Latency.TPOT, ENGINE_ACCOUNTS, figures)
+    for cause in share_of(served, RULE.code, Latency.TPOT, ENGINE_ACCOUNTS, figures):
+        if cause.share >= _LEAST:
+            yield cause
 
 
 RULE = ServingRule(code="RL-V04", numerics=Numerics.BITWISE, find=find)

@@ -13,7 +13,7 @@ _FULL = 0.95  # of the cache
 def find(served: Served) -> Iterator[ServingCause]:
     steps = served.recording.steps
     lost = len(served.recording.preemptions.step)
-    full = (steps.waiting > 0) & (steps.cache_share >= _FULL) & (steps.running < served.setting("max_num_seqs"))
+    full = (steps.waiting > 0) & (steps.cache_share >= _FULL) & (steps.running < served.sequence_limit()[1])
     if not lost and not full.any():
         return
     figures = {"preempted": float(lost), "steps_share": float(full.mean())}

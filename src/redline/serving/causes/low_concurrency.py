@@ -19,7 +19,7 @@ _ACCOUNTS = (*ENGINE_ACCOUNTS, RequestAccount.DECODE, RequestAccount.SAMPLE, Req
 
 def find(served: Served) -> Iterator[ServingCause]:
     times, requests = served.ledger.to_last_token, served.recording.requests
-    limit = served.setting("max_num_seqs")
+    limit = served.sequence_limit()[1]
     if len(times) < _LEAST_REQUESTS or not limit or served.recording.steps.waiting.any():
         return
     came, queued = requests.came_ns[times.request], requests.queued_ns[times.request]
@@ -37,7 +37,7 @@ def find(served: Served) -> Iterator[ServingCause]:
     if np.median(pause) > _AT_ONCE * np.median(length):
         return
     figures = {"concurrency": float(usual), "limit": limit, "pause_ns": float(np.median(pause))}
-    yield from share_of(served, RULE.code, Latency.END_TO_END, _ACCOUNTS, figures)
+    yield from share_of(served, RULE.code, Latency.END_TO_END, _ACCOUNTS, figures, is_in_steps=False)
 
 
 RULE = ServingRule(code="RL-V09", numerics=Numerics.REASSOCIATION, find=find)

@@ -1,4 +1,4 @@
-"""RL-V05: logits and the choice of the next token take long, and what requests ask for besides."""
+"""RL-V05: choosing the next token takes long, because requests ask for more than a token."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,15 @@ from redline.serving.causes.cause import Served, ServingCause, ServingRule, shar
 from redline.serving.latencies import Latency
 from redline.serving.request_ledger import RequestAccount
 
+_RARE = 0.05  # of the requests: fewer do not explain what sampling costs
+
 
 def find(served: Served) -> Iterator[ServingCause]:
     requests = max(len(served.recording.requests), 1)
-    figures = {name: count / requests for name, count in served.recording.asked.items()}
+    asked = {name: count / requests for name, count in served.recording.asked.items()}
+    figures = {name: share for name, share in asked.items() if share >= _RARE}
+    if not figures:  # logits have to be computed
+        return
     yield from share_of(served, RULE.code, Latency.TPOT, (RequestAccount.SAMPLE,), figures)
 
 

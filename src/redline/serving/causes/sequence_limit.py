@@ -14,7 +14,7 @@ _MOST = 1e9  # requests that an empty cache has room for
 
 
 def find(served: Served) -> Iterator[ServingCause]:
-    steps, limit = served.recording.steps, served.setting("max_num_seqs")
+    steps, (setting, limit) = served.recording.steps, served.sequence_limit()
     at_limit = (steps.waiting > 0) & (steps.running >= limit)
     if not limit or not at_limit.any():
         return
@@ -23,6 +23,7 @@ def find(served: Served) -> Iterator[ServingCause]:
     if room < _ROOM * limit:
         return
     figures = {"limit": limit, "room": room, "cache_share": used, "steps_share": float(at_limit.mean())}
+    figures["is_active_limit"] = float(setting == "max_num_active_seqs")
     yield from share_of(served, RULE.code, Latency.TTFT, (RequestAccount.QUEUE,), figures)
 
 

@@ -5,26 +5,47 @@ from collections.abc import Iterator
 import numpy as np
 
 from redline.numerics import Numerics
-from redline.serving.causes.cause import Served, ServingCause, ServingRule, share_of
-from redline.serving.latencies import Latency
+from redline.serving.causes.cause import Served, ServingCause, ServingRule
+from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
 from redline.serving.request_ledger import RequestAccount
+
+_LEAST = (
+    0.75  # of the time to the next token: that a token takes a few times as long now and then is the price of batches
+)
 
 
 def find(served: Served) -> Iterator[ServingCause]:
-    steps = served.ledger.steps
+    steps, whole = served.ledger.steps, slowest(served.splits, Latency.END_TO_END)
+    stalled = slowest(served.splits, Latency.ITL)
     mixed = (steps.prefill_tokens > 0) & (steps.tokens > steps.prefill_tokens)
-    if not mixed.any():
+    if whole is None or stalled is None or stalled.share(RequestAccount.OTHERS_PREFILL) < _LEAST:
         return
     length = steps.end_ns - steps.start_ns
     decoding = (steps.prefill_tokens == 0) & (steps.tokens > 0)
     figures = {
         "mixed_ns": float(np.median(length[mixed])),
         "decode_ns": float(np.median(length[decoding])) if decoding.any() else 0.0,
-        "budget": served.setting("max_num_batched_tokens"),
+        "budget": served.token_limit()[1],
         "sequences": served.setting("max_num_seqs"),
         "prefill_tokens": float(steps.prefill_tokens[mixed].max()),
     }
-    yield from share_of(served, RULE.code, Latency.TPOT, (RequestAccount.OTHERS_PREFILL,), figures)
+    share = stalled.share(RequestAccount.OTHERS_PREFILL)
+    yield ServingCause(
+        code=RULE.code,
+        latency=Latency.ITL,
+        percentile=SLOWEST,
+        share=share,
+        most=share,
+        end_to_end_share=_more_than_usual(served, whole),
+        figures=figures,
+    )
+
+
+def _more_than_usual(served: Served, whole: LatencySplit) -> float:
+    """Smaller chunks spread prompts evenly over all requests: from arrival to the last token, only that is gained."""
+    times = served.ledger.to_last_token
+    usual = float(times.amounts_ns[:, RequestAccount.OTHERS_PREFILL].sum() / max(times.length_ns.sum(), 1))
+    return max((whole.share(RequestAccount.OTHERS_PREFILL) - usual) / (1 - usual), 0.0) if usual < 1 else 0.0
 
 
 RULE = ServingRule(code="RL-V03", numerics=Numerics.REASSOCIATION, find=find)

@@ -8,7 +8,7 @@ from redline.serving.latencies import Latency
 
 
 def find(served: Served) -> Iterator[ServingCause]:
-    yield from share_of(served, RULE.code, Latency.TTFT, SERVER_ACCOUNTS, {})
+    yield from share_of(served, RULE.code, Latency.TTFT, SERVER_ACCOUNTS, {}, is_in_steps=False)
 
 
 RULE = ServingRule(code="RL-V06", numerics=Numerics.BITWISE, find=find)

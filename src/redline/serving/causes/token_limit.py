@@ -26,7 +26,7 @@ _ACCOUNTS = (
 
 
 def find(served: Served) -> Iterator[ServingCause]:
-    limit, steps = served.setting("max_num_batched_tokens"), served.ledger.steps
+    (setting, limit), steps = served.token_limit(), served.ledger.steps
     cut = _has_cut_prompt(served)
     if not limit or cut.sum() < _LEAST_STEPS:
         return
@@ -39,6 +39,7 @@ def find(served: Served) -> Iterator[ServingCause]:
     if fixed < _LEAST_FIXED:
         return
     figures = {"limit": limit, "steps_share": float(cut.mean()), "fixed_ns": fixed_ns, "full_ns": full_ns}
+    figures["is_scheduled_limit"] = float(setting == "max_num_scheduled_tokens")
     yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, fixed)
 
 

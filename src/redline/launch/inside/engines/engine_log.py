@@ -11,7 +11,7 @@ from redline.launch.inside.exception_origin import tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 EVERY_S = 0.25  # from one write to the next: what a process that is killed loses at most
 MOST_BYTES = 1 << 30  # of a file; what comes then is dropped
@@ -21,9 +21,11 @@ MOST_WAITING = 200_000  # records in memory, where the file system hangs
 class EngineLog:
     """Of this process, and of each that is forked from it, in a file of its own. Adding a record is no system call."""
 
-    def __init__(self, folder: str, kind: str) -> None:
+    def __init__(self, folder: str, kind: str, also: Callable[[], tuple[object, ...] | None] = lambda: None) -> None:
+        """`also` is asked for a record before each write, in the thread that writes."""
         self._folder = folder
         self._kind = kind
+        self._also = also
         self._pid = 0
         self._records: list[tuple[object, ...]] = []
         self._facts: Mapping[str, object] = {}
@@ -57,6 +59,9 @@ class EngineLog:
             path = f"{self._folder}/{self._kind}-{pid}.jsonl"
             written = 0
             while written < MOST_BYTES:
+                more = self._also()
+                if more is not None:
+                    self.add(*more)
                 taken = self._records[:]
                 del self._records[: len(taken)]  # what is added meanwhile stays
                 if taken:

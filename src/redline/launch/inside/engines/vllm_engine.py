@@ -39,7 +39,6 @@ class VllmEngine:
         self._open: dict[int, _Step] = {}  # by the scheduler's output
         self._updated: _Step | None = None
         self._is_set_up = False
-        self._caches_prefixes = False  # then it tells itself what prompts have in common
         self._has_told_threads = False
         self._computes_here = False  # otherwise workers in other processes count their own steps
 
@@ -75,9 +74,7 @@ class VllmEngine:
         tell_reads(type(core.scheduler), "update_from_output", self._updating)
         tell_reads(type(core.model_executor), "execute_model", self._executing)
         tell_reads(type(core.model_executor), "sample_tokens", self._sampling)
-        facts = {**_facts_of(core), "prefix_tokens": PREFIX_TOKENS}
-        self._caches_prefixes = bool(facts.get("enable_prefix_caching"))
-        self._log.tell(facts)
+        self._log.tell({**_facts_of(core), "prefix_tokens": PREFIX_TOKENS})
 
     def _tell_threads(self, cores: int) -> None:
         """Once, of the process in which the model computes: by its first phase, threads are what they will be."""
@@ -101,7 +98,7 @@ class VllmEngine:
         request: Any = frame.f_locals.get("req")
         if request is not None:
             asks = asks_of(getattr(request, "sampling_params", None))
-            prefixes = [] if self._caches_prefixes else prefix_numbers(getattr(request, "prompt_token_ids", None))
+            prefixes = prefix_numbers(getattr(request, "prompt_token_ids", None))
             known = (request.request_id, request.num_prompt_tokens, request.max_tokens)
             self._log.add("request", now_ns, *known, asks, prefixes)
 
@@ -245,7 +242,9 @@ _SETTINGS = {
     "cache_config": ("block_size", "num_gpu_blocks", "enable_prefix_caching", "cache_dtype"),
     "scheduler_config": (
         "max_num_seqs",
+        "max_num_active_seqs",
         "max_num_batched_tokens",
+        "max_num_scheduled_tokens",
         "enable_chunked_prefill",
         "async_scheduling",
         "policy",

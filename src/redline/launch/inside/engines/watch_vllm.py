@@ -68,7 +68,8 @@ class _Parts:
 
     def server(self) -> VllmServer:
         from redline.launch.inside.engines.engine_log import EngineLog
+        from redline.launch.inside.engines.vllm_metrics import VllmMetrics
         from redline.launch.inside.engines.vllm_server import VllmServer
 
-        self._server = self._server or VllmServer(EngineLog(self._folder, "server"))
+        self._server = self._server or VllmServer(EngineLog(self._folder, "server", VllmMetrics().record))
         return self._server
