@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from bench.serving.run_case import SideResult
 from bench.serving.serving_cases import ServingCase
 
-ALARM_SHARE = 0.05  # of the slowest requests, in a healthy twin
-
 
 @dataclass(frozen=True, kw_only=True)
 class ServingScore:
@@ -19,7 +17,7 @@ class ServingScore:
     place: int  # of the first cause that names it; 0 where none does
     most: float | None  # of a latency of the slowest requests, that mending that cause takes off, as it claims
     gain: float | None  # of the twin, in that latency
-    alarms: tuple[tuple[str, float], ...]
+    alarms: tuple[tuple[str, float], ...]  # all causes of the twin: none is too small to be one
     trouble: str
 
     def line(self) -> str:
@@ -47,7 +45,7 @@ def score_of(case: ServingCase, flawed: SideResult, healthy: SideResult) -> Serv
         place=said.index(named) + 1 if named else 0,
         most=flawed.most.get(named),
         gain=1 - after / before if before and after else None,
-        alarms=tuple((code, share) for code, share in healthy.causes if share >= ALARM_SHARE),
+        alarms=healthy.causes,
         trouble=flawed.trouble or healthy.trouble,
     )
 

@@ -38,4 +38,4 @@ RULES = (
 def causes_of(served: Served) -> tuple[ServingCause, ...]:
     """The one that costs the slowest requests most comes first."""
     found = [cause for rule in RULES for cause in rule.find(served) if cause.share >= LEAST_SHARE]
-    return tuple(sorted(found, key=lambda cause: -cause.end_to_end_share))
+    return tuple(sorted(found, key=lambda cause: (-cause.end_to_end_share, -cause.share)))

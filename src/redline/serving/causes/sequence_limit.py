@@ -1,11 +1,13 @@
 """RL-V01: requests wait though the cache has room, because so many sequences are the limit."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from redline.numerics import Numerics
 from redline.serving.causes.cause import Served, ServingCause, ServingRule, share_of
+from redline.serving.causes.step_cost import LEAST_FIXED, fixed_ns
 from redline.serving.latencies import Latency
 from redline.serving.request_ledger import RequestAccount
 
@@ -24,7 +26,21 @@ def find(served: Served) -> Iterator[ServingCause]:
         return
     figures = {"limit": limit, "room": room, "cache_share": used, "steps_share": float(at_limit.mean())}
     figures["is_active_limit"] = float(setting == "max_num_active_seqs")
-    yield from share_of(served, RULE.code, Latency.TTFT, (RequestAccount.QUEUE,), figures)
+    gained = _gained(served, limit)
+    if gained < LEAST_FIXED:
+        return
+    for cause in share_of(served, RULE.code, Latency.TTFT, (RequestAccount.QUEUE,), figures):
+        yield replace(cause, end_to_end_share=gained * cause.end_to_end_share)
+
+
+def _gained(served: Served, limit: float) -> float:
+    """Of the queue, by sharing steps: what does not grow with the requests in them. All of it where that is unknown."""
+    steps = served.ledger.steps
+    generating = (steps.prefill_tokens == 0) & (steps.tokens > 0)
+    length = (steps.end_ns - steps.begin_ns)[generating].astype(float)
+    running = served.recording.steps.running[generating]
+    any_ns, full = fixed_ns(length, running, limit), length[running >= limit]
+    return 1.0 if any_ns is None or not len(full) else min(any_ns / float(np.median(full)), 1.0)
 
 
 RULE = ServingRule(code="RL-V01", numerics=Numerics.REASSOCIATION, find=find)

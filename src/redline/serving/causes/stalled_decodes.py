@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.numerics import Numerics
 from redline.serving.causes.cause import Served, ServingCause, ServingRule
-from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
+from redline.serving.latencies import SLOWEST, Latency, slowest
 from redline.serving.request_ledger import RequestAccount
 
 _LEAST = (
@@ -15,10 +15,9 @@ _LEAST = (
 
 
 def find(served: Served) -> Iterator[ServingCause]:
-    steps, whole = served.ledger.steps, slowest(served.splits, Latency.END_TO_END)
-    stalled = slowest(served.splits, Latency.ITL)
+    steps, stalled = served.ledger.steps, slowest(served.splits, Latency.ITL)
     mixed = (steps.prefill_tokens > 0) & (steps.tokens > steps.prefill_tokens)
-    if whole is None or stalled is None or stalled.share(RequestAccount.OTHERS_PREFILL) < _LEAST:
+    if stalled is None or stalled.share(RequestAccount.OTHERS_PREFILL) < _LEAST:
         return
     length = steps.end_ns - steps.start_ns
     decoding = (steps.prefill_tokens == 0) & (steps.tokens > 0)
@@ -36,16 +35,9 @@ def find(served: Served) -> Iterator[ServingCause]:
         percentile=SLOWEST,
         share=share,
         most=share,
-        end_to_end_share=_more_than_usual(served, whole),
+        end_to_end_share=0.0,  # the same tokens of prompts have to be computed
         figures=figures,
     )
-
-
-def _more_than_usual(served: Served, whole: LatencySplit) -> float:
-    """Smaller chunks spread prompts evenly over all requests: from arrival to the last token, only that is gained."""
-    times = served.ledger.to_last_token
-    usual = float(times.amounts_ns[:, RequestAccount.OTHERS_PREFILL].sum() / max(times.length_ns.sum(), 1))
-    return max((whole.share(RequestAccount.OTHERS_PREFILL) - usual) / (1 - usual), 0.0) if usual < 1 else 0.0
 
 
 RULE = ServingRule(code="RL-V03", numerics=Numerics.REASSOCIATION, find=find)
