@@ -44,8 +44,8 @@ def _run_side(case: ServingCase, name: str, folder: Path, models: Path) -> SideR
 def _served(case: ServingCase, name: str, folder: Path, models: Path) -> ServingDiagnosis:
     side, run = case.sides[name], folder / f"{name}-run"
     model = make_model(models / case.model, case.model)
-    with server(model, run, *side.server, environment=side.environment) as address:
-        measure(address, model, folder / f"{name}-client.json", *side.client)
+    with server(model, run, *side.server, environment=side.environment) as running:
+        measure(running.address, model, folder / f"{name}-client.json", *side.client)
     found = diagnose_serving(run)
     if found is None:
         raise RuntimeError("the run has no log of an engine")

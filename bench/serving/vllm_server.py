@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 PYTHON = os.environ.get("REDLINE_VLLM_PYTHON")
@@ -76,16 +77,27 @@ def make_model(folder: Path, size: str = "tiny") -> Path:
     return folder
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunningServer:
+    """A server that answers at this address; the process is the server's own, or that of `redline run`."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+
 @contextmanager
 def server(
-    model: Path, run: Path | None, *options: str, environment: Mapping[str, str] | None = None, when: str = ""
-) -> Iterator[str]:
-    """Its address; with a folder `run`, it is watched, and the folder is whole once it has ended."""
+    model: Path,
+    run: Path | None,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    watch: Sequence[str] = (),
+) -> Iterator[RunningServer]:
+    """Once it answers; with a folder `run`, it is watched, and the folder is whole once it has ended."""
     port = _free_port()
     program = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--load-format", "dummy"]
     program += ["--enforce-eager", "--max-model-len", "512", "--dtype", "bfloat16", "--host", "127.0.0.1"]
-    condition = ["--when", when] if when else []
-    watched = ["-m", "redline", "run", "-o", str(run), *condition, "--"] if run is not None else []
+    watched = ["-m", "redline", "run", "-o", str(run), *watch, "--"] if run is not None else []
     log = (run or model).with_suffix(".log")
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -98,7 +110,7 @@ def server(
         try:
             address = f"http://127.0.0.1:{port}"
             _wait_until_up(address, process, log)
-            yield address
+            yield RunningServer(address=address, process=process)
         finally:
             process.send_signal(signal.SIGINT)
             try:

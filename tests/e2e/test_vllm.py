@@ -24,16 +24,16 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, obj
     """A server that nobody watches, and what its client got."""
     folder = tmp_path_factory.mktemp("plain")
     model = make_model(folder / "tiny")
-    with server(model, None, "--max-num-seqs", "8") as address:
-        return model, measure(address, model, folder / "client.json", *LOAD)
+    with server(model, None, "--max-num-seqs", "8") as running:
+        return model, measure(running.address, model, folder / "client.json", *LOAD)
 
 
 @pytest.fixture(scope="module")
 def watched(plain: tuple[Path, dict[str, object]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folder of a run, and the client's file."""
     folder = tmp_path_factory.mktemp("watched")
-    with server(plain[0], folder / "run", "--max-num-seqs", "8") as address:
-        measure(address, plain[0], folder / "client.json", *LOAD)
+    with server(plain[0], folder / "run", "--max-num-seqs", "8") as running:
+        measure(running.address, plain[0], folder / "client.json", *LOAD)
     return folder / "run", folder / "client.json"
 
 
@@ -102,8 +102,8 @@ def test_a_window_opens_when_the_engine_becomes_busy(plain: tuple[Path, dict[str
     """And what requests ask for, and where prompts begin alike, is noted."""
     options = ("--max-num-seqs", "8", "--no-enable-prefix-caching")
     load = (*LOAD[:2], "--random-prefix-len", "128", "--random-input-len", "16", "--random-output-len", "8")
-    with server(plain[0], tmp_path / "run", *options, when="running>3") as address:
-        measure(address, plain[0], tmp_path / "client.json", *load, "--logprobs", "2")
+    with server(plain[0], tmp_path / "run", *options, watch=("--when", "running>3")) as running:
+        measure(running.address, plain[0], tmp_path / "client.json", *load, "--logprobs", "2")
     recording = read_serving(tmp_path / "run")
     assert recording.asked["logprobs"] >= REQUESTS
     assert len(recording.prefixes) > len(set(recording.prefixes.tolist()))

@@ -110,7 +110,10 @@ class _Rows:
         """Its head: whose it is."""
 
     def _facts(self, facts: Mapping[str, object]) -> None:
+        cores = max(_number(self.settings.get("cores")), _number(facts.get("cores")))  # workers are bound to some
         self.settings |= facts
+        if cores:
+            self.settings["cores"] = cores
 
     def _request(
         self,
@@ -227,6 +230,10 @@ class _Rows:
     def _moment(self, name: str) -> I64:
         known = self.moments[name]
         return np.array([known.get(number, UNKNOWN_NS) for number in range(len(self.requests))], np.int64)
+
+
+def _number(fact: object) -> int:
+    return fact if isinstance(fact, int) else 0
 
 
 def _columns(rows: Sequence[tuple[int, ...]], width: int) -> tuple[I64, ...]:

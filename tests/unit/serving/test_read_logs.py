@@ -30,6 +30,14 @@ def test_logs_that_are_too_large_are_refused(tmp_path: Path) -> None:
         read_serving(tmp_path)
 
 
+def test_cores_are_those_of_the_process_that_is_bound_to_none(tmp_path: Path) -> None:
+    engine = MadeEngine(seed=1)
+    engine.run(3)
+    engine.engine += [["facts", {"cores": 8}], ["facts", {"cores": 2, "threads": 2}]]
+    settings = read_serving(engine.write(tmp_path)).settings
+    assert (settings["cores"], settings["threads"]) == (8, 2)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redline.launch.inside.engines.watch_vllm import EngineHooks
 
 _DRAFTS = "scheduled_spec_decode_tokens"
+_FORWARD = "gpu_model_runner: forward"
 _WINDOW = "redline: window"
 _MOST_OPEN = 64  # steps that were begun and not ended: more are of an engine that gave them up
 
@@ -39,6 +40,7 @@ class VllmEngine:
         self._open: dict[int, _Step] = {}  # by the scheduler's output
         self._updated: _Step | None = None
         self._is_set_up = False
+        self._has_told_cores = False
         self._has_told_threads = False
         self._computes_here = False  # otherwise workers in other processes count their own steps
 
@@ -58,7 +60,7 @@ class VllmEngine:
         cores = _cores()  # before the engine binds its threads to some of them
 
         def phase(name: str) -> TimedPhase:
-            self._tell_threads(cores)
+            self._tell_threads(name, cores)
             self._tell_cost()
             return TimedPhase(name, self._log)
 
@@ -76,13 +78,19 @@ class VllmEngine:
         tell_reads(type(core.model_executor), "sample_tokens", self._sampling)
         self._log.tell({**_facts_of(core), "prefix_tokens": PREFIX_TOKENS})
 
-    def _tell_threads(self, cores: int) -> None:
-        """Once, of the process in which the model computes: by its first phase, threads are what they will be."""
-        if not self._has_told_threads:
+    def _tell_threads(self, name: str, cores: int) -> None:
+        """Once, and of the process in which the model computes: by then, threads are what they will be.
+
+        A worker may be bound to some of the cores by now: the others are told by the process that began it.
+        """
+        if not self._has_told_cores:
+            self._has_told_cores = True
+            self._log.tell({"cores": cores})
+        if name == _FORWARD and not self._has_told_threads:
             self._has_told_threads = True
             torch = sys.modules.get("torch")
             if torch is not None:
-                self._log.tell({"threads": torch.get_num_threads(), "cores": cores})
+                self._log.tell({"threads": torch.get_num_threads()})
 
     def _tell_cost(self) -> None:
         """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
