@@ -244,6 +244,7 @@ FLAGS = {
         "--machine NAME|FILE",
         "--max-tpot TIME",
         "--max-ttft TIME",
+        "--measured RUN",
         "--model MODEL",
         "--no-gate",
         "--output-tokens N",

@@ -19,6 +19,7 @@ from redline.planner.validation.serving_accuracy import held_out_of, serving_acc
 from redline.planner.validation.validate import validate
 from redline.progress import Progress, silent
 from redline.verbs.plan_job import price_job
+from redline.verbs.plan_measured import measured_step
 from redline.verbs.plan_model import find_model, find_workload
 from redline.verbs.plan_results import PlannedServing, PlannedTraining, ValidatedPlans
 from redline.verbs.plan_sizes import plan_sizes
@@ -105,8 +106,14 @@ def plan_serving(  # noqa: PLR0913 (as above)
     max_ttft_s: float | None = None,
     max_tpot_s: float | None = None,
     price: float | None = None,
+    measured: str | Path | None = None,
 ) -> PlannedServing:
-    """What serving a model gives its users, and the best way to do it within the limits."""
+    """What serving a model gives its users, and the best way to do it within the limits.
+
+    `measured` is a run of an engine on this machine: its step stands in for constants that were fitted on others.
+    """
+    step = None if measured is None else measured_step(Path(measured))
+    engine = engine if step is None else step.engine
     request = ServingRequest(
         model=find_model(None if model is None else str(model), numbers or {}),
         machine=find_machine(machine),
@@ -121,8 +128,9 @@ def plan_serving(  # noqa: PLR0913 (as above)
         price=price,
         most_ttft_s=max_ttft_s,
         most_tpot_s=max_tpot_s,
+        measured=step,
     )
-    return PlannedServing(plan=serving.plan_serving(request, _measured_of(engine)))
+    return PlannedServing(plan=serving.plan_serving(request, _measured_of(engine) if step is None else ()))
 
 
 def validate_plans(progress: Progress = silent) -> ValidatedPlans:

@@ -131,6 +131,7 @@ complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcom
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l precision -x -d 'weight formats, such as bf16,fp8'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l cache -x -d 'KV cache format bf16'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l engine -x -d 'serving engine'
+complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l measured -x -d 'a watched run of an engine on this machine, instead of --engine'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l price -x -d 'price per GPU-hour, in any currency'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l prompt -x -d 'prompt tokens'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l output-tokens -x -d 'output tokens'

@@ -227,6 +227,7 @@ _shtab_redline_plan_serve_options=(
   "--precision[weight formats, such as bf16,fp8]:precision:"
   "--cache[KV cache format bf16]:cache:"
   "--engine[serving engine]:engine:"
+  "--measured[a watched run of an engine on this machine, instead of --engine]:measured:"
   "--price[price per GPU-hour, in any currency]:price:"
   "--prompt[prompt tokens]:prompt:"
   "--output-tokens[output tokens]:output_tokens:"

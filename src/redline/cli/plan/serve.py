@@ -45,6 +45,9 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help=f"serving engine; an unknown name lists all (default: {ENGINE})",
     )
+    group.add_argument(
+        "--measured", metavar="RUN", help="a watched run of an engine on this machine, instead of --engine"
+    )
     group.add_argument("--price", type=above_zero, metavar="AMOUNT", help="price per GPU-hour, in any currency")
 
 
@@ -96,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
         max_ttft_s=options.max_ttft,
         max_tpot_s=options.max_tpot,
         price=options.price,
+        measured=options.measured,
     ).plan
     renderers = {
         ".html": lambda _: page.render(plan),

@@ -16,6 +16,7 @@ from redline.planner.serve.devices import device_of
 from redline.planner.serve.engines import constants_of, interval_of, measured_on
 from redline.planner.serve.formats import format_named
 from redline.planner.serve.frontier import Frontier, frontier
+from redline.planner.serve.measured_engine import MeasuredEngine, MeasuredStep, engine_of
 from redline.planner.serve.serving_defaults import LOADS, SIZES
 from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
 
@@ -39,6 +40,8 @@ class ServingRequest:
     price: float | None = None
     most_ttft_s: float | None = None
     most_tpot_s: float | None = None
+    measured: MeasuredStep | None = None
+    """Of the engine, on this machine: instead of constants that were fitted on others."""
 
     @property
     def gpu(self) -> str:
@@ -61,7 +64,8 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         machine=request.machine,
         device_bytes=float(device_of(request.machine).memory_bytes),
         engine=request.engine,
-        measured_here=measured_on(request.engine, request.gpu),
+        measured_here=request.measured is not None or measured_on(request.engine, request.gpu),
+        measured=_measured(request),
         cache_dtype=request.cache_dtype,
         prompt=request.prompt,
         output=request.output,
@@ -83,11 +87,19 @@ def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
     return max(roomy or meeting, key=lambda point: point.tokens_per_s_device, default=None)
 
 
+def _measured(request: ServingRequest) -> MeasuredEngine | None:
+    if request.measured is None:
+        return None
+    form = format_named(request.dtypes[0], request.cache_dtype)
+    return engine_of(request.measured, form, device_of(request.machine))
+
+
 def _looked_at(request: ServingRequest) -> Frontier:
+    measured = _measured(request)
     return frontier(
         request.model,
         device_of(request.machine),
-        constants_of(request.engine, request.gpu),
+        constants_of(request.engine, request.gpu) if measured is None else measured.constants,
         Traffic(concurrency=1.0, prompt=float(request.prompt), output=float(request.output)),
         formats=[format_named(name, request.cache_dtype) for name in request.dtypes],
         sizes=_sizes(request),
@@ -140,7 +152,8 @@ def _at(values: Column, row: int) -> float:
 
 
 def _ranged(request: ServingRequest, metric: str, value: float) -> Ranged:
-    interval = interval_of(request.engine, metric) if measured_on(request.engine, request.gpu) else None
+    is_fitted = request.measured is None and measured_on(request.engine, request.gpu)
+    interval = interval_of(request.engine, metric) if is_fitted else None
     if interval is None:
         return Ranged(value=value)
     return Ranged(value=value, low=value * interval.low, high=value * interval.high)

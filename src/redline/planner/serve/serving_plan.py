@@ -10,6 +10,7 @@ from redline.planner.serve.serving_cost import ServingLimit
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.model.model import Model
+    from redline.planner.serve.measured_engine import MeasuredEngine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,8 @@ class ServingPlan:
     frontier: tuple[ServingPoint, ...]
     """Than which none gives both more per user and more per device; the fastest for a user first."""
     evidence: tuple[ServingEvidence, ...]
+    measured: MeasuredEngine | None = None
+    """A step of the engine on this machine, from which its constants are."""
 
     def cost_per_million(self, point: ServingPoint) -> float | None:
         """Output tokens, in the currency of the price."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from redline.artifacts import Envelope
+from redline.planner.serve.measured_engine import MeasuredEngine
 from redline.planner.serve.serving_plan import ServingPlan, ServingPoint
 from redline.report.json_text import json_text
 from redline.report.plan.json_values import plain
@@ -27,11 +28,21 @@ def as_record(plan: ServingPlan) -> dict[str, Any]:
         "model": plan.model.name,
         "machine": plan.machine.name,
         **{name: plain(getattr(plan, name)) for name in _PLAIN},
+        "measured": _measured(plan.measured),
         "best": None if plan.best is None else _point(plan, plan.best),
         "frontier": [_point(plan, point) for point in plan.frontier],
         "points": [_point(plan, point) for point in plan.points],
         "refused": [{"tp": tp, "dtype": dtype, "weights_bytes": plain(size)} for tp, dtype, size in plan.refused],
     }
+
+
+def _measured(engine: MeasuredEngine | None) -> dict[str, Any] | None:
+    if engine is None:
+        return None
+    step = engine.step
+    names = ("steps", "batch", "context", "model_s", "around_s")
+    told = {name: plain(getattr(step, name)) for name in names}
+    return {"model": step.model.name, **told, "roof_s": plain(engine.roof_s)}
 
 
 def _point(plan: ServingPlan, serving_point: ServingPoint) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from redline.planner.serve.measured_engine import MeasuredEngine
 from redline.planner.serve.serving_cost import ServingLimit
 from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_names import unused_of
@@ -158,6 +159,21 @@ def refused(plan: ServingPlan) -> Iterator[str]:
 # --- trust ------------------------------------------------------------------------------------------------------------
 
 
+def _measured(measured: MeasuredEngine) -> str:
+    step = measured.step
+    return _(
+        "From {steps:,} measured steps of {batch:.0f} sequences with {context:,.0f} tokens before them: {model} in the "
+        "model, of which this machine needs {roof} at its peaks, and {around} around it. The rest counts per layer."
+    ).format(
+        steps=step.steps,
+        batch=step.batch,
+        context=step.context,
+        model=seconds(step.model_s),
+        roof=seconds(measured.roof_s),
+        around=seconds(step.around_s),
+    )
+
+
 def trust(plan: ServingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} held-out runs of {engine}")
@@ -169,6 +185,8 @@ def trust(plan: ServingPlan) -> Iterator[str]:
             median=share(evidence.median),
             p90=share(evidence.p90),
         )
+    if plan.measured is not None:
+        yield _measured(plan.measured)
     if not plan.measured_here:
         text = _("No published runs of {engine} on {machine}: constants are from other GPUs, without an interval.")
         yield text.format(engine=clipped(plan.engine, 40), machine=clipped(plan.machine.name, 60))

@@ -1,0 +1,76 @@
+"""An engine's constants from one measured step, where nothing was fitted: the machine's own peaks, and what is left.
+
+Arithmetic and reading are taken at the machine's peaks, which a profile has measured. What the model takes beyond them
+counts as a cost of each layer, what the engine takes around it as a cost of each step.
+"""
+
+from dataclasses import dataclass
+
+from redline.model.model import Model
+from redline.planner.serve.deployment import Deployment
+from redline.planner.serve.formats import Format
+from redline.planner.serve.forward_passes import decode_pass, mixing_layers
+from redline.planner.serve.serving_rates import AcceleratorPeaks, Constants
+from redline.planner.serve.serving_setup import Setup
+
+_AT_THE_PEAKS = Constants(
+    memory_share=1.0,
+    compute_share=1.0,
+    attention_share=1.0,
+    cache_share=1.0,
+    layer_s=0.0,
+    expert_layer_s=0.0,
+    step_s=0.0,
+    sequence_s=0.0,
+    prompt_layer_s=0.0,
+    prompt_expert_layer_s=0.0,
+    prompt_s=0.0,
+    prompt_hidden=0.0,
+    request_s=0.0,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredStep:
+    """Steps that generate one token for each of `batch` requests, with `context` tokens before it, on one device."""
+
+    engine: str
+    model: Model
+    steps: int  # that were measured; times are their medians
+    batch: float
+    context: float
+    model_s: float  # with logits and the choice of tokens
+    around_s: float  # the engine's own time
+    most_tokens: float  # in a pass over prompts
+    most_sequences: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredEngine:
+    """A measured step, the least that the machine needs for it, and the constants that follow."""
+
+    step: MeasuredStep
+    roof_s: float
+    constants: Constants
+
+
+def engine_of(step: MeasuredStep, form: Format, device: AcceleratorPeaks) -> MeasuredEngine:
+    setup = Setup(model=step.model, form=form, where=Deployment(), device=device, engine=_AT_THE_PEAKS)
+    roof_s = float(decode_pass(setup, step.batch, step.context).total_s[0])
+    share = max(roof_s / step.model_s, 1.0)  # above 1: the machine does better than its peaks say
+    layer_s = max(step.model_s - roof_s, 0.0) / float(mixing_layers(step.model)[0])
+    constants = Constants(
+        **{
+            **vars(_AT_THE_PEAKS),
+            "memory_share": share,
+            "compute_share": share,
+            "cache_share": share,
+            "layer_s": layer_s,
+            "step_s": step.around_s,
+            "prompt_layer_s": layer_s,
+            "prompt_s": step.around_s,
+            "chunk": step.most_tokens,
+            "most": step.most_sequences,
+        }
+    )
+    return MeasuredEngine(step=step, roof_s=roof_s, constants=constants)
