@@ -42,6 +42,14 @@ SIZES: dict[str, dict[str, int]] = {
         "vocab_size": 8192,
     },
 }
+SIZES["medium"] = {
+    **SIZES["small"],
+    "hidden_size": 1536,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 10,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 8,
+}
 SIZES["wordy"] = {**SIZES["small"], "vocab_size": 65536}
 """What differs from the tiny model."""
 ENVIRONMENT = {
