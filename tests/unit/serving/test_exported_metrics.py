@@ -11,7 +11,7 @@ from tests.made_engine import MadeEngine, MadeRequest
 
 def _exported(requests: list[MadeRequest], times: float = 1.0) -> dict[str, float]:
     """As vLLM counts: sums of seconds over requests."""
-    lengths = {
+    lengths: dict[str, list[float]] = {
         "time_to_first_token_seconds": [one.first_ns - one.came_ns for one in requests],
         "e2e_request_latency_seconds": [one.last_ns - one.came_ns for one in requests],
         "request_time_per_output_token_seconds": [

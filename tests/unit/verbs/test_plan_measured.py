@@ -64,7 +64,7 @@ def test_a_machine_that_beats_its_peaks_is_as_fast_as_it_was(tmp_path: Path) -> 
         ({"model_config": None}, "does not say which model was served"),
     ],
 )
-def test_runs_that_tell_too_little_are_refused(facts: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_runs_that_tell_too_little_are_refused(facts: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         redline.plan_serving("llama-3.1-8b", **TRAFFIC, measured=_run(tmp_path, **facts))
 
