@@ -324,6 +324,15 @@ def test_a_digest_cannot_be_judged_anew(digests: Path) -> None:
         )
 
 
+def test_a_model_that_no_step_can_be_rated_by_is_refused(calm_job: Path) -> None:
+    done = run(calm_job, "--model", "qwen3-8b")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "redline: diagnose: --model qwen3-8b is for steps of an engine on one GPU with known peaks whose labels have "
+        "the sizes of their batch; there are none here, so leave it out\n"
+    )
+
+
 def test_digests_cannot_be_merged_so_it_is_not_advised(calm_job: Path, tmp_path: Path) -> None:
     assert run_redline("digest", calm_job, "-o", tmp_path, "-q").returncode == 0
     assert run(tmp_path, "--kernels").stderr == ""

@@ -21,6 +21,7 @@ from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.engine_logs import log_files
+from redline.trace.schema import batch_sizes_of
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
@@ -45,6 +46,8 @@ def diagnose(
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
     diagnosis, failures = _combined(files, machine, options, progress)
+    if options.model is not None:
+        _refuse_unused_model(diagnosis, options.model)
     outline = outline_of(diagnosis)
     captured = captured_of(files)
     findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
@@ -109,6 +112,15 @@ def _serving(
     if options.reading.strict:
         raise found
     return None, (failure_of(folder, found),)
+
+
+def _refuse_unused_model(diagnosis: Diagnosis, model: str) -> None:
+    """What was asked for and cannot be done is said: a figure may not look as if the model were in it."""
+    if not any(batch_sizes_of(row.operator) for row in diagnosis.kernels):
+        raise UsageError(
+            f"diagnose: `model={model}` is for steps of an engine on one GPU with known peaks whose labels have the "
+            "sizes of their batch; there are none here, so leave it out"
+        )
 
 
 def _refuse_for_digests(files: Sequence[Path], decided: Mapping[str, str | None]) -> None:
