@@ -1,7 +1,7 @@
 """Plans from one watched step beside what models take: python -m bench.serving.measured_plans --out DIR --machine FILE
 
 Three sizes of a model, each served to one client and to four at a time. Every size is planned from one step of itself
-and of each other one. It needs a Python with vLLM and Redline, named by REDLINE_VLLM_PYTHON.
+and of each other one, under the same load. It needs a Python with vLLM and Redline, named by REDLINE_VLLM_PYTHON.
 """
 
 import argparse
@@ -36,9 +36,9 @@ def _serve(out: Path, size: str, clients: int) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     model = make_model(out / size, size)
-    load = ("--num-prompts", str(12 * clients), "--max-concurrency", str(clients), "--random-range-ratio", "0")
+    load = ("--num-prompts", str(8 * clients), "--max-concurrency", str(clients), "--random-range-ratio", "0")
     lengths = ("--random-input-len", str(PROMPT), "--random-output-len", str(OUTPUT))
-    with server(model, folder / "run", "--max-num-seqs", "64", watch=("--watch-only",)) as running:
+    with server(model, folder / "run", "--max-num-seqs", "64", watch=("--after", "200")) as running:
         measure(running.address, model, folder / "client.json", *load, *lengths)
 
 
@@ -55,7 +55,7 @@ def compared(out: Path, machine: str) -> Iterator[str]:
                     output_tokens=OUTPUT,
                     tp=[1],
                     concurrency=[clients],
-                    measured=out / f"{other}-1" / "run",
+                    measured=out / f"{other}-{clients}" / "run",
                 ).plan
                 planned_ms, measured_ms = 1e3 * plan.points[0].tpot_s.value, told["mean_tpot_ms"]
                 yield (

@@ -112,7 +112,7 @@ def plan_serving(  # noqa: PLR0913 (as above)
 
     `measured` is a run of an engine on this machine: its step stands in for constants that were fitted on others.
     """
-    step = None if measured is None else measured_step(Path(measured))
+    step = None if measured is None else measured_step(Path(measured), machine)
     engine = engine if step is None else step.engine
     request = ServingRequest(
         model=find_model(None if model is None else str(model), numbers or {}),

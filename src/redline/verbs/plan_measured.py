@@ -14,6 +14,7 @@ from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import request_ledger
 from redline.serving.step_ledger import StepAccount, StepLedger
 from redline.timeline.table import I64
+from redline.verbs.diagnose import diagnose
 
 _MODEL = [StepAccount.DECODE, StepAccount.SAMPLE]
 _AROUND = [
@@ -27,7 +28,7 @@ _AROUND = [
 _NS_PER_S = 1e9
 
 
-def measured_step(folder: Path) -> MeasuredStep:
+def measured_step(folder: Path, machine: str) -> MeasuredStep:
     """Of the most usual number of requests among steps that only generate; InputError where there is none."""
     recording = read_serving(folder)
     if max(_setting(recording, "tensor_parallel_size"), _setting(recording, "pipeline_parallel_size")) > 1:
@@ -44,11 +45,23 @@ def measured_step(folder: Path) -> MeasuredStep:
         steps=len(chosen),
         batch=float(steps.tokens[chosen[0]]),
         context=float(recording.batch.computed[rows].mean()),
-        model_s=float(np.median(amounts[:, _MODEL].sum(axis=1))),
-        around_s=float(np.median(amounts[:, _AROUND].sum(axis=1))),
+        model_s=float(amounts[:, _MODEL].sum(axis=1).mean()),
+        around_s=float(amounts[:, _AROUND].sum(axis=1).mean()),
+        peak_share=_peak_share(folder, machine),
         most_tokens=_setting(recording, "max_num_batched_tokens") or np.inf,
         most_sequences=_setting(recording, "max_num_seqs") or np.inf,
     )
+
+
+def _peak_share(folder: Path, machine: str) -> float:
+    """Of a window of the run: what its matrix products need at the machine's peaks, over what they take."""
+    try:
+        rows = diagnose(folder, machine=machine).diagnosis.kernels
+    except InputError:  # steps were counted, and none was captured
+        return 1.0
+    rated = [row for row in rows if row.flops > 0 and row.roof_ns > 0]
+    took_ns = sum(row.time_ns for row in rated)
+    return min(sum(row.roof_ns for row in rated) / took_ns, 1.0) if took_ns else 1.0
 
 
 def _alike(recording: ServingRecording, steps: StepLedger) -> I64:

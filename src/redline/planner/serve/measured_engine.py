@@ -1,7 +1,7 @@
-"""An engine's constants from one measured step, where nothing was fitted: the machine's own peaks, and what is left.
+"""An engine's constants from one measured step, where nothing was fitted: the machine's peaks, and what is left.
 
-Arithmetic and reading are taken at the machine's peaks, which a profile has measured. What the model takes beyond them
-counts as a cost of each layer, what the engine takes around it as a cost of each step.
+Arithmetic and reading are taken at the share of the machine's peaks that the step's operators reach. What the model
+takes beyond that counts as a cost of each layer, what the engine takes around it as a cost of each step.
 """
 
 from dataclasses import dataclass
@@ -36,18 +36,19 @@ class MeasuredStep:
 
     engine: str
     model: Model
-    steps: int  # that were measured; times are their medians
+    steps: int  # that were measured; times are their means
     batch: float
     context: float
     model_s: float  # with logits and the choice of tokens
     around_s: float  # the engine's own time
+    peak_share: float  # of the machine's peaks, that its matrix products reach; 1 where no window was recorded
     most_tokens: float  # in a pass over prompts
     most_sequences: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredEngine:
-    """A measured step, the least that the machine needs for it, and the constants that follow."""
+    """A measured step, the least that the machine needs for it at its peaks, and the constants that follow."""
 
     step: MeasuredStep
     roof_s: float
@@ -57,8 +58,8 @@ class MeasuredEngine:
 def engine_of(step: MeasuredStep, form: Format, device: AcceleratorPeaks) -> MeasuredEngine:
     setup = Setup(model=step.model, form=form, where=Deployment(), device=device, engine=_AT_THE_PEAKS)
     roof_s = float(decode_pass(setup, step.batch, step.context).total_s[0])
-    share = max(roof_s / step.model_s, 1.0)  # above 1: the machine does better than its peaks say
-    layer_s = max(step.model_s - roof_s, 0.0) / float(mixing_layers(step.model)[0])
+    share = max(roof_s / step.model_s, step.peak_share)  # it takes no longer than it took
+    layer_s = max(step.model_s - roof_s / share, 0.0) / float(mixing_layers(step.model)[0])
     constants = Constants(
         **{
             **vars(_AT_THE_PEAKS),

@@ -40,7 +40,7 @@ def _measured(engine: MeasuredEngine | None) -> dict[str, Any] | None:
     if engine is None:
         return None
     step = engine.step
-    names = ("steps", "batch", "context", "model_s", "around_s")
+    names = ("steps", "batch", "context", "model_s", "around_s", "peak_share")
     told = {name: plain(getattr(step, name)) for name in names}
     return {"model": step.model.name, **told, "roof_s": plain(engine.roof_s)}
 

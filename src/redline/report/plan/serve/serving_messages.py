@@ -163,7 +163,8 @@ def _measured(measured: MeasuredEngine) -> str:
     step = measured.step
     return _(
         "From {steps:,} measured steps of {batch:.0f} sequences with {context:,.0f} tokens before them: {model} in the "
-        "model, of which this machine needs {roof} at its peaks, and {around} around it. The rest counts per layer."
+        "model, of which this machine needs {roof} at its peaks, and {around} around it. Matrix products reach {share} "
+        "of the peaks; what the model takes besides counts per layer."
     ).format(
         steps=step.steps,
         batch=step.batch,
@@ -171,6 +172,7 @@ def _measured(measured: MeasuredEngine) -> str:
         model=seconds(step.model_s),
         roof=seconds(measured.roof_s),
         around=seconds(step.around_s),
+        share=share(step.peak_share),
     )
 
 
