@@ -25,15 +25,15 @@ _PERCENTILES = (50, 99)
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.serving.window_cost", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the run is kept")
-    parser.add_argument("--requests", type=int, default=800)
-    parser.add_argument("--rate", type=float, default=3.0, help="requests per second")
+    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--rate", type=float, default=1.5, help="requests per second")
     options = parser.parse_args()
     run, results, kept = options.out / "run", options.out / "client.json", options.out / "moments.json"
     if not kept.exists():
         options.out.mkdir(parents=True, exist_ok=True)
         model = make_model(options.out / "small", "small")
         load = ("--num-prompts", str(options.requests), "--request-rate", str(options.rate))
-        watched = server(model, run, "--max-num-seqs", "64", watch=("--after", "1000000"))
+        watched = server(model, run, "--max-num-seqs", "64", watch=("--after", "1000000", "--budget", "0.5"))
         with watched as running, _windows(run / CAPTURE) as moments:
             measure(running.address, model, results, *load, "--random-input-len", "48", "--random-output-len", "24")
         kept.write_text(json.dumps(moments), encoding="utf-8")
