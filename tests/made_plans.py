@@ -11,7 +11,9 @@ from redline.model.describe import describe
 from redline.model.model import Model
 from redline.planner.job.estimate import ThreePointEstimate
 from redline.planner.job.job_cost import JobCost, JobRequest, whole_job
+from redline.planner.serve.measured_engine import MeasuredEngine, MeasuredStep
 from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
+from redline.planner.serve.serving_rates import Constants
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
@@ -210,6 +212,14 @@ def serving_plan(**more: Any) -> ServingPlan:
         ),
     }  # fmt: skip
     return ServingPlan(**given | more)
+
+
+def measured_engine() -> MeasuredEngine:
+    step = MeasuredStep(
+        engine="vllm", model=llama(), steps=900, batch=4, context=300, model_s=0.02, around_s=0.003, peak_share=0.6,
+        most_tokens=2048, most_sequences=64,
+    )  # fmt: skip
+    return MeasuredEngine(step=step, roof_s=0.009, constants=Constants())
 
 
 # --- validation -------------------------------------------------------------------------------------------------------

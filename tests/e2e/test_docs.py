@@ -377,7 +377,8 @@ def test_the_plan_page_has_every_key_of_the_json() -> None:
     written = {key for record in (whole, bare) for key in keys_of_a_plan(record)}
     assert documented_keys("train") == {f"`{key}`" for key in written}
     assert documented_keys("serve") == {
-        f"`{key}`" for key in keys_of_a_plan(serve_json.as_record(made_plans.serving_plan()))
+        f"`{key}`"
+        for key in keys_of_a_plan(serve_json.as_record(made_plans.serving_plan(measured=made_plans.measured_engine())))
     }
     assert documented_keys("validate") == {
         f"`{key}`" for key in keys_of_a_plan(validate_json.as_record(made_plans.validation()))
