@@ -10,6 +10,7 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import Optimizer
 
+from redline.launch.inside.counting.call_inputs import StepParts, takes_timestep, tensors_of
 from redline.launch.inside.exception_origin import NO_ROOM
 
 TYPE_CHECKING = False
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
 _CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice
+_CALLS_BEFORE_DENOISER = 64  # of text encoders and autoencoders, where a library of denoisers is imported
+_DENOISERS = "diffusers"
 _CALLS_WITH_GRADIENTS = 64  # beside an optimizer that does not step: then it is no training that accumulates
 
 
@@ -40,6 +43,8 @@ class ModuleCalls:
         self._sizes: dict[str, int] = {}
         self._kind: type | None = None  # the class of the chosen module
         self._chosen: Callable[[], torch.nn.Module | None] = _nobody
+        self._parts = StepParts()  # of the chosen module
+        self._is_by_token = False  # its calls are compiled code; tokens tell of them
         self._is_any = False  # there is a new module for each step: all of the class count
         self._others = 0  # calls of others of its class since the chosen one was called
         self._last_other = 0
@@ -106,6 +111,22 @@ class ModuleCalls:
                 if reader.f_lasti == self._first_read:
                     self._safely(partial(self._called, module, reader))
 
+    def token_ended(self, model: torch.nn.Module) -> None:
+        """A compiled model has generated a token: its calls are not seen, and a token is a step as a call would be."""
+        if get_ident() == self._home.thread and not torch.compiler.is_compiling():
+            self._safely(partial(self._token_ended, model))
+
+    def _token_ended(self, model: torch.nn.Module) -> None:
+        if self._steps is None:
+            return
+        if self._kind is None:
+            self._listen(to_all=False)
+            self._listen_to(type(model))
+            self._chosen = ref(model)
+        if self._chosen() is model:
+            self._is_by_token = self._has_counted = True
+            self._steps.called()
+
     def _called(self, module: torch.nn.Module, frame: FrameType) -> None:
         if (self._then or self._every is not None) and torch._C._current_graph_task_id() == -1:
             if self._every is not None and not _is_tracing() and self._is_outermost(frame):
@@ -118,7 +139,7 @@ class ModuleCalls:
             self._look(module, frame)
         elif self._chosen() is module or self._stands_in(module, frame):
             self._others = 0
-            if not self._is_doubtful():
+            if not self._is_by_token and not self._parts.goes_on(tensors_of(frame)) and not self._is_doubtful():
                 self._has_counted = True
                 self._steps.called()
 
@@ -169,13 +190,16 @@ class ModuleCalls:
         name = type(module).__name__
         if name not in self._sizes:
             self._sizes[name] = sum(1 for _ in torch.nn.Module.parameters(module))
-        self._seen.add(module)
+        self._seen.add(module, frame)
         if self._seen.calls >= _CALLS_TO_CHOOSE:
             self._choose()
 
     def _choose(self) -> None:
         module, times = self._seen.most_used()
         kind = type(module)
+        is_denoiser_due = _DENOISERS in sys.modules and self._seen.calls < _CALLS_BEFORE_DENOISER
+        if is_denoiser_due and (times == 1 or not takes_timestep(module)):
+            return
         if times == 1:  # they may still be called again, one after the other
             kind, times = self._seen.most_used_class()
             if times == 1 or (self._seen.calls < _CALLS_OF_OTHERS and not self._seen.gone(kind)):
@@ -186,6 +210,7 @@ class ModuleCalls:
         self._listen(to_all=False)
         self._listen_to(kind)
         self._chosen = ref(module)
+        self._parts = self._seen.parts_of(module)
         if torch.is_grad_enabled() and is_optimizer_made():
             self._held = times
             self._doubts -= times
@@ -200,18 +225,23 @@ class _Seen:
     def __init__(self) -> None:
         self.calls = 0
         self._kinds: dict[type, int] = {}
-        self._modules: dict[int, tuple[ref[torch.nn.Module], int]] = {}
+        self._modules: dict[int, tuple[ref[torch.nn.Module], int, StepParts]] = {}
 
-    def add(self, module: torch.nn.Module) -> None:
+    def add(self, module: torch.nn.Module, frame: FrameType) -> None:
+        known, times, parts = self._modules.get(id(module), (None, 0, StepParts()))
+        if known is None or known() is not module:  # it may be one that is gone
+            times, parts = 0, StepParts()
+        is_step = not parts.goes_on(tensors_of(frame))
         self.calls += 1
-        self._kinds[type(module)] = self._kinds.get(type(module), 0) + 1
-        known, times = self._modules.get(id(module), (None, 0))
-        is_same = known is not None and known() is module  # and not one that is gone
-        self._modules[id(module)] = ref(module), times + 1 if is_same else 1
+        self._kinds[type(module)] = self._kinds.get(type(module), 0) + is_step
+        self._modules[id(module)] = ref(module), times + is_step, parts
 
     def most_used(self) -> tuple[torch.nn.Module, int]:
-        """Of those that are alive."""
-        return max(self._alive(), key=lambda one: one[1])
+        """Of those that are alive; of a denoiser and what it works with, the denoiser."""
+        return max(self._alive(), key=lambda one: (takes_timestep(one[0]), one[1]))
+
+    def parts_of(self, module: torch.nn.Module) -> StepParts:
+        return self._modules[id(module)][2]
 
     def most_used_class(self) -> tuple[type, int]:
         return max(self._kinds.items(), key=lambda item: item[1])
@@ -221,7 +251,7 @@ class _Seen:
         return self._kinds[kind] - sum(times for module, times in self._alive() if type(module) is kind)
 
     def _alive(self) -> list[tuple[torch.nn.Module, int]]:
-        return [(module, times) for known, times in self._modules.values() if (module := known()) is not None]
+        return [(module, times) for known, times, _ in self._modules.values() if (module := known()) is not None]
 
 
 def _nobody() -> None:
