@@ -451,6 +451,11 @@ def is_cat(name: str) -> bool:
     return name == "aten::cat"
 
 
+def is_upsampling(name: str) -> bool:
+    """Whether an operator makes images larger."""
+    return name.startswith("aten::upsample_") or name in ("aten::pixel_shuffle", "aten::conv_transpose2d")
+
+
 def is_linear(name: str) -> bool:
     return name == "aten::linear"
 

@@ -21,7 +21,16 @@ _MOST_VALUES = 64  # of a call, those in tuples, lists and dictionaries too
 _DEPTH = 2  # of these
 _MOST_PARTS = 8  # of a step
 _STEPS_KEPT = 4  # whose inputs are known when the next one begins
-_TIMESTEPS = ("timestep", "timesteps", "sigma", "sigmas", "t", "time")  # as denoisers call it
+_TIMESTEPS = (
+    "timestep",
+    "timesteps",
+    "time_step",
+    "t",
+    "time",
+    "sigma",
+    "sigmas",
+    "noise_level",
+)  # as denoisers call it
 _COMPILED = "OptimizedModule"  # what torch.compile makes of a module
 _MOST_WRAPPERS = 8  # of a method
 

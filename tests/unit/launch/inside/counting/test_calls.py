@@ -308,12 +308,14 @@ def test_a_denoiser_with_one_call_for_both_prompts(watched: Watched) -> None:
 
 
 class Decoder(nn.Module):
+    """Takes what could be a timestep, so that only its inputs tell of steps."""
+
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 4)
 
-    def forward(self, tokens: Tensor, source: Tensor) -> Tensor:
-        out: Tensor = self.layer(tokens) + source
+    def forward(self, tokens: Tensor, t: Tensor) -> Tensor:
+        out: Tensor = self.layer(tokens) + t
         return out
 
 
@@ -355,7 +357,7 @@ def test_a_denoiser_is_known_behind_decorators_and_the_compiler() -> None:
 
     assert takes_timestep(Decorated())
     assert takes_timestep(torch.compile(Decorated(), backend="eager"))
-    assert not takes_timestep(Decoder())
+    assert not takes_timestep(net())
 
 
 # --- generate() compiles the model ------------------------------------------------------------------------------------
