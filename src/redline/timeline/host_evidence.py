@@ -96,6 +96,7 @@ class ModelCalls:
     models: tuple[CalledModel, ...] = ()
     inputs: tuple[tuple[int, ...], ...] = ()  # of each call
     shapes: tuple[str, ...] = ()  # of each input, with its type; "" for what is no tensor
+    used: tuple[int, ...] = ()  # of each that is a mask, the positions that the longest text may see; -1 of others
 
     def self_check(self) -> None:
         """Numbers point to what is there."""
@@ -104,6 +105,7 @@ class ModelCalls:
         _expect(len(self.inputs) == len(self.table), "each call has inputs")
         numbers = [number for inputs in self.inputs for number in inputs]
         _expect(all(0 <= number < len(self.shapes) for number in numbers), "inputs have shapes")
+        _expect(len(self.used) in (0, len(self.shapes)), "each input is a mask or not")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ def as_record(evidence: HostEvidence) -> dict[str, Any]:
             "models": evidence.calls.models,
             "inputs": evidence.calls.inputs,
             "shapes": evidence.calls.shapes,
+            "used": evidence.calls.used,
         },
     }
     if evidence.collections is not None:
@@ -137,6 +138,7 @@ class _Reading:
             models=_typed(value.get("models", ()), tuple[CalledModel, ...]),
             inputs=_typed(value.get("inputs", ()), tuple[tuple[int, ...], ...]),
             shapes=_typed(value.get("shapes", ()), tuple[str, ...]),
+            used=_typed(value.get("used", ()), tuple[int, ...]),
         )
         calls.self_check()
         return calls

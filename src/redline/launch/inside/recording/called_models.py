@@ -25,6 +25,9 @@ _MOST_CALLS = 4096
 _MOST_INPUTS = 16384  # different ones
 _MOST_BYTES = 64 << 10  # that are looked at of one tensor: about 20 us
 _PIECES, _PIECE_BYTES = 16, 1 << 10  # of a larger one that torch does not count writes of
+_LEAST_POSITIONS = 32  # of a mask: shorter ones are not worth it
+_MASK_TYPES = (torch.bool, torch.int64, torch.int32)
+_NO_MASK = -1
 _VALUES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
@@ -42,6 +45,7 @@ class CalledModelsCollector:
         self._models: list[tuple[ref[torch.nn.Module], dict[str, object]]] = []
         self._numbers: dict[object, int] = {}
         self._shapes: list[str] = []
+        self._used: list[int] = []
         self._times_ns: list[int] = []
         self._called: list[int] = []
         self._inputs: list[list[int]] = []
@@ -72,6 +76,7 @@ class CalledModelsCollector:
             "models": [facts for _, facts in self._models],
             "inputs": self._inputs,
             "shapes": self._shapes,
+            "used": self._used,
         }
         self._forget()
         return found if found["time_ns"] else None
@@ -93,15 +98,16 @@ class CalledModelsCollector:
     def _input(self, value: object) -> int:
         if is_plain(value):
             with torch._C.DisableTorchFunction():
-                return self._numbered(_content(value), _shape(value))  # type: ignore[arg-type]
+                return self._numbered(_content(value), _shape(value), value)  # type: ignore[arg-type]
         if type(value) in _VALUES:
             return self._numbered((type(value), value), "")
         return self._numbered(object(), "")  # what may change behind its back, as a cache does
 
-    def _numbered(self, content: object, shape: str) -> int:
+    def _numbered(self, content: object, shape: str, tensor: torch.Tensor | None = None) -> int:
         number = self._numbers.setdefault(content, len(self._shapes))
         if number == len(self._shapes):
             self._shapes.append(shape)
+            self._used.append(_NO_MASK if tensor is None else _used_positions(tensor))
         return number
 
 
@@ -121,6 +127,23 @@ def _content(tensor: torch.Tensor) -> object:
     if not is_readable:
         return object()
     return state, _pieces(tensor.data_ptr(), size_bytes)
+
+
+def _used_positions(tensor: torch.Tensor) -> int:
+    """If it is a mask of a batch of texts: how many positions the longest of them may see from its last one."""
+    if tensor.device.type != "cpu" or not 1 < tensor.dim() < 5 or not tensor.shape[-1] >= _LEAST_POSITIONS:
+        return _NO_MASK
+    samples, length = tensor.shape[0], tensor.shape[-1]
+    size_bytes, steps = tensor.element_size(), tensor.stride()
+    is_mask = tensor.dtype is torch.bool if tensor.dim() == 4 else tensor.dtype in _MASK_TYPES and tensor.dim() == 2
+    if not is_mask or steps[-1] != 1 or not 0 < samples * length * size_bytes <= _MOST_BYTES:
+        return _NO_MASK
+    last = (tensor.shape[2] - 1) * steps[2] if tensor.dim() == 4 else 0
+    addresses = [tensor.data_ptr() + (sample * steps[0] + last) * size_bytes for sample in range(samples)]
+    rows = [string_at(address, length * size_bytes) for address in addresses]
+    if any(row.count(0) + row.count(1) < len(row) for row in rows):
+        return _NO_MASK
+    return max(row.count(1) for row in rows)
 
 
 def _pieces(address: int, size_bytes: int) -> bytes:

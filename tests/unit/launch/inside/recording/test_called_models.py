@@ -116,3 +116,17 @@ def test_nothing_is_recorded_of_training() -> None:
     collector.window_opened()
     collector.window_closed()
     assert collector.part() is None
+
+
+def test_of_a_mask_the_positions_of_the_longest_text_are_counted() -> None:
+    model, tokens = Model(), torch.zeros(2, 4)
+    padded = torch.tensor([[0] * 30 + [1] * 10, [0] * 25 + [1] * 15])
+    cached = torch.zeros(2, 1, 3, 50, dtype=torch.bool)
+    cached[0, 0, -1, :20] = True
+    with recorded(model) as found:
+        model(tokens, padded)
+        model(tokens, cached)
+        model(tokens, padded + 1)
+        model(tokens, torch.ones(2, 8, dtype=torch.bool))
+    assert [found["used"][inputs[1]] for inputs in found["inputs"]] == [15, 20, -1, -1]
+    assert found["used"][0] == -1
