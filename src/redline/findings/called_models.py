@@ -11,6 +11,7 @@ from redline.findings.model_calls import runs_backward
 from redline.findings.operator_cost import cost_of, operators_in_steps, outermost
 from redline.timeline.host_evidence import CalledModel
 from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
 
 LEAST_STEPS = 2  # that have it: once may be chance
 STEPS_SHARE = 0.5  # of the steps that have it
@@ -81,9 +82,7 @@ def time_of(analysis: RankAnalysis, calls: Iterable[ModelCall], *, with_before: 
     return cost_of(analysis, rows[time.contains(begun_ns)]) if analysis.on_gpu else time & analysis.in_steps
 
 
-def _pieces(
-    calls: Iterable[ModelCall], over_ns: np.ndarray, begun_ns: np.ndarray, *, with_before: bool
-) -> Iterator[tuple[int, int]]:
+def _pieces(calls: Iterable[ModelCall], over_ns: I64, begun_ns: I64, *, with_before: bool) -> Iterator[tuple[int, int]]:
     for call in calls:
         last = int(np.searchsorted(begun_ns, call.start_ns)) - 1
         is_after = with_before and last >= 0

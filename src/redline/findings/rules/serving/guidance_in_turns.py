@@ -1,6 +1,6 @@
 """RL-C26: a model is called several times in a step for the same input, as for guidance, where one batch would do."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -42,19 +42,20 @@ def _told_apart(analysis: RankAnalysis, steps: Sequence[Sequence[ModelCall]]) ->
     """Of each step, calls of one model in turns: all share an input that is new in the step, and what they do not
     share comes in other steps as well, so that no call needs the result of another."""
     of_steps = [frozenset(chain.from_iterable(tensors_of_call(analysis, call) for call in step)) for step in steps]
-    for place, step in enumerate(steps):
-        elsewhere = frozenset().union(*of_steps[:place], *of_steps[place + 1 :])
+    times = Counter(chain.from_iterable(of_steps))
+    in_several = frozenset(tensor for tensor, number in times.items() if number > 1)
+    for step in steps:
         groups = defaultdict(list)
         for call in step:
             groups[call.model, shapes_of_call(analysis, call)].append(call)
-        yield [group for group in groups.values() if _is_in_turns(analysis, group, elsewhere)]
+        yield [group for group in groups.values() if _is_in_turns(analysis, group, in_several)]
 
 
-def _is_in_turns(analysis: RankAnalysis, group: Sequence[ModelCall], elsewhere: frozenset[int]) -> bool:
+def _is_in_turns(analysis: RankAnalysis, group: Sequence[ModelCall], in_several: frozenset[int]) -> bool:
     inputs = [tensors_of_call(analysis, call) for call in group]
     shared, given = frozenset.intersection(*inputs), frozenset.union(*inputs)
     are_different = len(set(inputs)) == len(inputs) > 1
-    return are_different and bool(shared - elsewhere) and given - shared <= elsewhere
+    return are_different and bool(shared - in_several) and given - shared <= in_several
 
 
 def _later(group: Sequence[ModelCall]) -> list[ModelCall]:

@@ -1,6 +1,8 @@
 """RL-C27: the same input goes through the same module again in each step, as a prompt through its text encoder."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.called_models import (
@@ -23,10 +25,11 @@ STEP_SHARE = 0.03  # of the step
 def match(analysis: RankAnalysis) -> RuleMatch | None:
     """Beside a model whose inputs change: a loop over one batch, as in a benchmark, is no such thing."""
     steps = steps_of_calls(analysis)
-    again = [call for call in _again(analysis, steps) if call.model not in _changing(steps)]
-    with_again = sum(any(call in again for call in step) for step in steps)
-    if not _changing(steps) or not is_usual(with_again, len(steps)):
+    changing = _changing(steps)
+    of_steps = [[call for call in step if call.model not in changing] for step in _again(analysis, steps)]
+    if not changing or not is_usual(sum(map(bool, of_steps)), len(steps)):
         return None
+    again = [call for step in of_steps for call in step]
     shape = next(shape for shape in shapes_of_call(analysis, again[0]) if shape)
     return RuleMatch(
         claim=time_of(analysis, again, with_before=True),
@@ -35,19 +38,18 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     )
 
 
-def _again(analysis: RankAnalysis, steps: Sequence[Sequence[ModelCall]]) -> list[ModelCall]:
-    """Calls with a tensor, all of whose inputs the same module gets in another step too; dropout would differ."""
-    given_in: dict[tuple[int, tuple[int, ...]], set[int]] = {}
-    for place, step in enumerate(steps):
-        for call in step:
-            given_in.setdefault((call.model, call.inputs), set()).add(place)
+def _again(analysis: RankAnalysis, steps: Sequence[Sequence[ModelCall]]) -> list[list[ModelCall]]:
+    """Of each step, calls with a tensor all of whose inputs the module gets in another step too; dropout differs."""
+    times = Counter(chain.from_iterable({(call.model, call.inputs) for call in step} for step in steps))
     return [
-        call
+        [
+            call
+            for call in step
+            if times[call.model, call.inputs] > 1
+            and tensors_of_call(analysis, call)
+            and not model_of(analysis, call).training
+        ]
         for step in steps
-        for call in step
-        if len(given_in[call.model, call.inputs]) > 1
-        and tensors_of_call(analysis, call)
-        and not model_of(analysis, call).training
     ]
 
 
@@ -56,9 +58,8 @@ def _changing(steps: Sequence[Sequence[ModelCall]]) -> frozenset[int]:
     if not steps:
         return frozenset()
     every = frozenset.intersection(*(frozenset(call.model for call in step) for step in steps))
-    calls = [(call.model, call.inputs) for step in steps for call in step]
-    repeated = {model for model, inputs in calls if calls.count((model, inputs)) > 1}
-    return every - repeated
+    times = Counter((call.model, call.inputs) for step in steps for call in step)
+    return every - {model for (model, _), number in times.items() if number > 1}
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:

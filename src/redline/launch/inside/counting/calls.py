@@ -158,7 +158,7 @@ class ModuleCalls:
         if self._is_learning and self._is_outermost(frame):
             self._learn(module)
         if self._steps is not None:
-            self._count(module, frame)
+            self._count(self._steps, module, frame)
         if self._told is not None and self._is_outermost(frame) and torch._C._current_graph_task_id() == -1:
             self._told(module, frame)
 
@@ -167,14 +167,14 @@ class ModuleCalls:
         if len(self._outermost_kinds) < _MOST_KINDS and module._modules:
             self._outermost_kinds.add(type(module))
 
-    def _count(self, module: torch.nn.Module, frame: FrameType) -> None:
+    def _count(self, steps: StepCounter, module: torch.nn.Module, frame: FrameType) -> None:
         if self._kind is None:
             self._look(module, frame)
         elif self._chosen() is module or self._stands_in(module, frame):
             self._others = 0
             if not self._is_by_token and not self._goes_on(frame) and not self._is_doubtful():
                 self._has_counted = True
-                self._steps.called()  # type: ignore[union-attr]
+                steps.called()
 
     def _goes_on(self, frame: FrameType) -> bool:
         """Whether the call is another part of the step of the call before it, as guidance makes them."""
