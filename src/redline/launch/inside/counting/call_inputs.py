@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from redline.launch.inside.places.frame_locals import locals_of
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +56,8 @@ class TensorState:
 
 def arguments_of(frame: FrameType) -> Iterator[object]:
     """What a module is called with; `frame` is that of `Module._wrapped_call_impl`."""
+    from redline.launch.inside.places.frame_locals import locals_of  # which training does without
+
     known = locals_of(frame)
     yield from known["args"]  # type: ignore[misc]
     yield from known["kwargs"].values()  # type: ignore[attr-defined]
