@@ -24,6 +24,7 @@ LEAST_WINDOW = 4
 STEPS_BEYOND = 4  # the window: a job does not end with it
 LONG_WINDOW = 8  # of a cause that shows in some steps only
 FRAMEWORKS_VARIABLE = "REDLINE_FRAMEWORKS_PYTHON"
+FRAMEWORKS = ("transformers", "diffusers", "accelerate", "lightning")
 
 Record = dict[str, Any]
 
@@ -38,7 +39,9 @@ def python_of(case: Case) -> str:
         return sys.executable
     python = os.environ.get(FRAMEWORKS_VARIABLE)
     if not python:
-        raise CannotRunError(f"{FRAMEWORKS_VARIABLE} names no Python with transformers, accelerate and lightning")
+        raise CannotRunError(
+            f"{FRAMEWORKS_VARIABLE} names no Python with transformers, diffusers, accelerate and lightning"
+        )
     return python
 
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 SET_ASIDE = (HERE / "set_aside", HERE / "set_aside_2")
 """Cases that were written from the causes alone, in the order in which they were scored; see the page."""
 ROOT = HERE.parent
-FRAMEWORK_STYLES = ("hf", "accelerate", "lightning")
+FRAMEWORK_STYLES = ("hf", "diffusers", "accelerate", "lightning")
 
 CaseKind = Literal["job", "timeline"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 AREAS = ("input", "host", "kernels", "communication", "memory", "serving", "machine")
 ONE_CORE_AREAS = ("host", "kernels", "memory", "serving")  # what their jobs do, one thread does
 KINDS = ("training", "generation", "inference")
-STYLES = ("plain", "compiled", "hf", "accelerate", "lightning", "ddp", "fsdp2", "tp", "pp", "gpu")
+STYLES = ("plain", "compiled", "hf", "diffusers", "accelerate", "lightning", "ddp", "fsdp2", "tp", "pp", "gpu")
 _PERIOD = re.compile(r"every (\d+) steps")
 
 

@@ -35,7 +35,7 @@ EXAMPLE_OF_A_FRAMEWORK = "hf_finetune.py"
 EXAMPLES_OF_PAGES = ("gpt2_flaws.py", "three_flaws.py")  # which the tests of the documentation run
 
 needs_frameworks = pytest.mark.skipif(
-    FRAMEWORKS is None, reason="REDLINE_FRAMEWORKS_PYTHON names no Python with transformers, accelerate and lightning"
+    FRAMEWORKS is None, reason="REDLINE_FRAMEWORKS_PYTHON names no Python with what frameworks.txt lists"
 )
 
 
@@ -121,12 +121,20 @@ def test_the_example_of_sharding_says_that_it_needs_torchrun(tmp_path: Path) -> 
 @needs_frameworks
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("hf_trainer", "optimizer"), ("hf_generate", "calls"),
+    [("hf_trainer", "optimizer"), ("hf_generate", "calls"), ("diffusers_pipeline", "calls"),
      *(pytest.param(name, "optimizer", marks=pytest.mark.slow) for name in ("accelerate_loop", "lightning_fit"))],
 )  # fmt: skip
 def test_scripts_of_frameworks_run_unmodified(tmp_path: Path, name: str, kind: str) -> None:
     assert FRAMEWORKS is not None
     assert counted(tmp_path / "run", PROGRAMS / f"{name}.py", python=FRAMEWORKS) == [kind]
+
+
+@needs_frameworks
+@pytest.mark.parametrize("cache", ["static", "compiled"])
+def test_a_token_is_a_step_whatever_the_cache(tmp_path: Path, cache: str) -> None:
+    assert FRAMEWORKS is not None
+    script = PROGRAMS / "hf_generate.py"
+    assert counted(tmp_path / "run", script, "--cache", cache, python=FRAMEWORKS) == ["calls"]
 
 
 @needs_frameworks

@@ -77,7 +77,7 @@ def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
             scores=middle.scores,
             size=making.read[2],
             backward=middle.backward,
-            masked=_is_any_between(masking_ns, int(end_ns[place - 1]), int(start_ns[place])),
+            masked=making.adds or _is_any_between(masking_ns, int(end_ns[place - 1]), int(start_ns[place])),
         )
 
 
@@ -112,6 +112,7 @@ class _Told:
     right: Scores = UNKNOWN  # its right side, where that may be the scores: in the backward pass
     softmax: bool = False
     backward: bool = False
+    adds: bool = False  # a product to something, which may be a mask
 
 
 def _told(timeline: Timeline, rows: I64) -> tuple[list[_Told], I64]:
@@ -132,4 +133,9 @@ def _read(name: str, text: str) -> _Told:
     if product is None:
         return _Told()
     batch, rows, inner, columns = product.batch, product.rows, product.inner, product.columns
-    return _Told(scores=(batch, rows, columns), read=(batch, rows, inner), right=(batch, inner, columns))
+    return _Told(
+        scores=(batch, rows, columns),
+        read=(batch, rows, inner),
+        right=(batch, inner, columns),
+        adds=schema.is_adding_product(name),
+    )

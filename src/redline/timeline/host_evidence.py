@@ -1,4 +1,4 @@
-"""What `redline run` recorded about the host beside the trace: step counters, threads, machine, collections, facts.
+"""What `redline run` recorded about the host beside the trace: counters, threads, machine, collections, facts, calls.
 
 Every part may be missing, and is empty then: traces of other tools have none of it. Times are nanoseconds on the clock
 of the timeline that they belong to.
@@ -69,6 +69,43 @@ class StackSamples(Table):
     time_ns: I64 = column(np.int64)
     delay_ns: I64 = column(np.int64)  # in which the thread held the interpreter lock; -1: not known
     stack: I32 = column(np.int32)  # of the stacks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCallTable(Table):
+    """Outermost calls of modules, in inference."""
+
+    time_ns: I64 = column(np.int64)  # when the call began
+    model: I32 = column(np.int32)  # of the models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledModel:
+    """An outermost module."""
+
+    kind: str  # its class
+    denoises: bool = False  # it takes a timestep
+    training: bool = False  # its mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalls:
+    """What modules were called with: equal inputs have equal numbers, in this window."""
+
+    table: ModelCallTable = field(default_factory=ModelCallTable.empty)
+    models: tuple[CalledModel, ...] = ()
+    inputs: tuple[tuple[int, ...], ...] = ()  # of each call
+    shapes: tuple[str, ...] = ()  # of each input, with its type; "" for what is no tensor
+    used: tuple[int, ...] = ()  # of each that is a mask, the positions that the longest text may see; -1 of others
+
+    def self_check(self) -> None:
+        """Numbers point to what is there."""
+        check_table(self.table)
+        _expect(self.table.within("model", 0, len(self.models)), "calls point to models")
+        _expect(len(self.inputs) == len(self.table), "each call has inputs")
+        numbers = [number for inputs in self.inputs for number in inputs]
+        _expect(all(0 <= number < len(self.shapes) for number in numbers), "inputs have shapes")
+        _expect(len(self.used) in (0, len(self.shapes)), "each input is a mask or not")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +212,14 @@ class HostEvidence:
     sample_rate_hz: float = 0.0
     stacks: tuple[tuple[str, ...], ...] = ()  # each innermost frame first
     facts: JobFacts = field(default_factory=JobFacts)
+    calls: ModelCalls = field(default_factory=ModelCalls)
 
     def self_check(self) -> None:
         """What all evidence promises, as assertions."""
         for table in (self.steps, self.samples, self.collections):
             if table is not None:
                 check_table(table)
+        self.calls.self_check()
         _expect(self.samples.within("stack", 0, len(self.stacks)), "samples point into stacks")
 
 

@@ -10,10 +10,13 @@ import numpy as np
 
 from redline.artifacts.masking import masked
 from redline.timeline.host_evidence import (
+    CalledModel,
     Collections,
     HostEvidence,
     JobFacts,
     MachineShare,
+    ModelCalls,
+    ModelCallTable,
     StackSamples,
     StepCounters,
     ThreadTime,
@@ -50,6 +53,13 @@ def as_record(evidence: HostEvidence) -> dict[str, Any]:
         "machine": evidence.machine,
         "samples": {"rate_hz": evidence.sample_rate_hz, **_lists(evidence.samples), "stacks": evidence.stacks},
         "facts": evidence.facts,
+        "calls": {
+            **_lists(evidence.calls.table),
+            "models": evidence.calls.models,
+            "inputs": evidence.calls.inputs,
+            "shapes": evidence.calls.shapes,
+            "used": evidence.calls.used,
+        },
     }
     if evidence.collections is not None:
         record["collections"] = _lists(evidence.collections)
@@ -80,6 +90,7 @@ class _Reading:
             sample_rate_hz=sampled[1],
             stacks=sampled[2],
             facts=self._part("facts", self._facts, JobFacts()),
+            calls=self._part("calls", self._calls, ModelCalls()),
         )
 
     def _part(self, name: str, read: Callable[[Any], Value], otherwise: Value) -> Value:
@@ -120,6 +131,17 @@ class _Reading:
         if not samples.within("stack", 0, len(stacks)):
             raise ValueError("a stack that is not there")
         return samples, _typed(value.get("rate_hz", 0.0), float), stacks
+
+    def _calls(self, value: Any) -> ModelCalls:
+        calls = ModelCalls(
+            table=self._table(ModelCallTable)(value),
+            models=_typed(value.get("models", ()), tuple[CalledModel, ...]),
+            inputs=_typed(value.get("inputs", ()), tuple[tuple[int, ...], ...]),
+            shapes=_typed(value.get("shapes", ()), tuple[str, ...]),
+            used=_typed(value.get("used", ()), tuple[int, ...]),
+        )
+        calls.self_check()
+        return calls
 
     def _facts(self, value: Any) -> JobFacts:
         """Fact by fact: one that is not as it should be takes no other with it."""

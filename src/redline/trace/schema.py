@@ -451,6 +451,11 @@ def is_cat(name: str) -> bool:
     return name == "aten::cat"
 
 
+def is_upsampling(name: str) -> bool:
+    """Whether an operator makes images larger."""
+    return name.startswith("aten::upsample_") or name in ("aten::pixel_shuffle", "aten::conv_transpose2d")
+
+
 def is_linear(name: str) -> bool:
     return name == "aten::linear"
 
@@ -534,7 +539,7 @@ def is_loader_in_process(name: str) -> bool:
 
 
 _SOFTMAX = re.compile(r"^aten::_softmax(_backward_data)?$")
-_BATCHED_PRODUCT = re.compile(r"^aten::(bad)?bmm$")
+_BATCHED_PRODUCT = re.compile(r"^aten::(badd)?bmm$")
 _MAY_MASK = re.compile(r"^aten::(masked_fill|where|add|sub)_?$")
 _ATTENTION = re.compile(r"^aten::(scaled_dot_product_attention|_\w+_attention(_forward|_backward)?)$")
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
@@ -550,6 +555,10 @@ def is_softmax(operator_name: str) -> bool:
 
 def is_batched_product(operator_name: str) -> bool:
     return _BATCHED_PRODUCT.match(operator_name) is not None
+
+
+def is_adding_product(operator_name: str) -> bool:
+    return operator_name == "aten::baddbmm"
 
 
 def may_mask(operator_name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.timeline.host_evidence import HostEvidence, MachineShare, OptimizerFacts, ThreadTime
+from redline.timeline.host_evidence import CalledModel, HostEvidence, MachineShare, OptimizerFacts, ThreadTime
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
 from redline.trace import store
@@ -32,6 +32,13 @@ def record() -> dict[str, Any]:
         "collections": {"begin_ns": [BASE_NS + 20_000], "dur_ns": [9_000], "generation": [2], "collected": [0]},
         "samples": {"rate_hz": 100, "time_ns": [BASE_NS + 30_000], "stack": [0], "stacks": [["train.py:3 step"]]},
         "facts": {"optimizers": [{"kind": "AdamW", "fused": None, "parameters": 148}], "unknown": 3},
+        "calls": {
+            "time_ns": [BASE_NS + 10_000, BASE_NS + 50_000],
+            "model": [0, 0],
+            "models": [{"kind": "UNet", "denoises": True}],
+            "inputs": [[0, 1], [2, 1]],
+            "shapes": ["float32[2,4]", "", "float32[2,4]"],
+        },
     }
 
 
@@ -58,6 +65,9 @@ def test_all_parts_are_read_on_the_clock_of_the_timeline(tmp_path: Path) -> None
     assert evidence.collections.begin_ns.tolist() == [15_000]
     assert evidence.samples.time_ns.tolist() == [25_000]
     assert evidence.stacks == (("train.py:3 step",),)
+    assert evidence.calls.table.time_ns.tolist() == [5_000, 45_000]
+    assert evidence.calls.models == (CalledModel(kind="UNet", denoises=True),)
+    assert evidence.calls.inputs == ((0, 1), (2, 1))
     assert evidence.sample_rate_hz == 100
     assert evidence.facts.optimizers == (OptimizerFacts(kind="AdamW", parameters=148),)
 
@@ -106,6 +116,9 @@ RUBBISH = [
     ("samples", {"time_ns": [BASE_NS], "stack": [1], "stacks": [["a"]]}),
     ("samples", {"time_ns": [BASE_NS], "stack": [0], "stacks": "abc"}),
     ("facts", []),
+    ("calls", {"time_ns": [BASE_NS], "model": [0], "models": [], "inputs": [[]], "shapes": []}),
+    ("calls", {"time_ns": [BASE_NS], "model": [0], "models": [{"kind": "A"}], "inputs": [], "shapes": []}),
+    ("calls", {"time_ns": [BASE_NS], "model": [0], "models": [{"kind": "A"}], "inputs": [[1]], "shapes": ["x"]}),
     ("facts", {"optimizers": [{"kind": 3}]}),
     ("facts", {"compile": {"breaks": [["reason"]]}}),
 ]

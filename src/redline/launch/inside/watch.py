@@ -19,6 +19,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from redline.launch.inside import api
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
+from redline.launch.inside.counting.generation import watch_generation
 from redline.launch.inside.counting.steps import StepCounter
 from redline.launch.inside.engines.watch_vllm import EngineHooks, watch_vllm
 from redline.launch.inside.exception_origin import NO_ROOM
@@ -83,6 +84,7 @@ def watch(context: ProcessContext) -> None:
         safely=capture.safely,
     )
     watch_vllm(context.settings.folder, told)
+    watch_generation(calls.token_ended, capture.safely)
 
 
 def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tuple[JobTrial | None, JobPlaces | None]:

@@ -10,6 +10,7 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import Optimizer
 
+from redline.launch.inside.counting.call_inputs import StepParts, takes_timestep, tensors_of
 from redline.launch.inside.exception_origin import NO_ROOM
 
 TYPE_CHECKING = False
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
 _CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice
+_MOST_KINDS = 8  # of outermost modules
+_CALLS_BEFORE_DENOISER = 64  # of text encoders and autoencoders, where a library of denoisers is imported
+_DENOISERS = "diffusers"
 _CALLS_WITH_GRADIENTS = 64  # beside an optimizer that does not step: then it is no training that accumulates
 
 
@@ -40,12 +44,18 @@ class ModuleCalls:
         self._sizes: dict[str, int] = {}
         self._kind: type | None = None  # the class of the chosen module
         self._chosen: Callable[[], torch.nn.Module | None] = _nobody
+        self._parts: StepParts | None = None  # of the chosen module, if it is a denoiser
+        self._is_by_token = False  # its calls are compiled code; tokens tell of them
         self._is_any = False  # there is a new module for each step: all of the class count
         self._others = 0  # calls of others of its class since the chosen one was called
         self._last_other = 0
         self._doubts = _CALLS_WITH_GRADIENTS  # that many more calls with gradients may be parts of a step
         self._held = 0  # calls that may be parts of a step, as long as none has counted
         self._has_counted = False
+        self._is_learning = False
+        self._outermost_kinds: set[type] = set()
+        self._heard: set[type] = set()  # of these, while somebody is told
+        self._told: Callable[[torch.nn.Module, FrameType], None] | None = None
         self._then: list[Callable[[torch.nn.Module], None]] = []
         self._every: Callable[[torch.nn.Module], None] | None = None
         self._outer: Callable[[], torch.nn.Module | None] = _nobody
@@ -79,18 +89,35 @@ class ModuleCalls:
         """The class of the outermost module with most parameters, of those that were seen."""
         return max(self._sizes, key=lambda name: self._sizes[name], default=None)
 
+    def learn_outermost(self) -> None:
+        """Note the classes of all outermost modules until somebody wants to `hear` of their calls."""
+        self._is_learning = True
+        self._listen(to_all=True)
+
+    def hear(self, told: Callable[[torch.nn.Module, FrameType], None] | None) -> None:
+        """Tell of outermost calls of the classes that are known; None for no more."""
+        self._told, self._is_learning = told, False
+        for kind in self._heard:
+            if kind is not self._kind:
+                del kind._compiled_call_impl  # type: ignore[attr-defined]
+        self._heard = set() if told is None else set(self._outermost_kinds)
+        for kind in self._heard:
+            kind._compiled_call_impl = self._noted  # type: ignore[attr-defined]
+        self._listen(to_all=bool(self._then) or (self._steps is not None and self._kind is None))
+
     def stop(self) -> None:
         """An optimizer stepped: this is training."""
         self._steps = None
+        self.hear(None)
         self._listen(to_all=False)
         self._listen_to(None)
 
     def _listen(self, *, to_all: bool) -> None:
-        is_heard = to_all or self._every is not None
+        is_heard = to_all or self._is_learning or self._every is not None
         torch.nn.Module._compiled_call_impl = self._noted if is_heard else None  # type: ignore[assignment]
 
     def _listen_to(self, kind: type | None) -> None:
-        if self._kind is not None:
+        if self._kind is not None and self._kind not in self._heard:
             del self._kind._compiled_call_impl  # type: ignore[attr-defined]
         self._kind = kind
         if kind is not None:
@@ -106,21 +133,52 @@ class ModuleCalls:
                 if reader.f_lasti == self._first_read:
                     self._safely(partial(self._called, module, reader))
 
+    def token_ended(self, model: torch.nn.Module) -> None:
+        """A compiled model has generated a token: its calls are not seen, and a token is a step as a call would be."""
+        if get_ident() == self._home.thread and not torch.compiler.is_compiling():
+            self._safely(partial(self._token_ended, model))
+
+    def _token_ended(self, model: torch.nn.Module) -> None:
+        if self._steps is None:
+            return
+        if self._kind is None:
+            self._listen(to_all=False)
+            self._listen_to(type(model))
+            self._chosen = ref(model)
+        if self._chosen() is model:
+            self._is_by_token = self._has_counted = True
+            self._steps.called()
+
     def _called(self, module: torch.nn.Module, frame: FrameType) -> None:
         if (self._then or self._every is not None) and torch._C._current_graph_task_id() == -1:
             if self._every is not None and not _is_tracing() and self._is_outermost(frame):
                 self._every(module)
             if self._then:
                 self._waited_for(module, frame)
-        if self._steps is None:
-            return
+        if self._is_learning and self._is_outermost(frame):
+            self._learn(module)
+        if self._steps is not None:
+            self._count(self._steps, module, frame)
+        if self._told is not None and self._is_outermost(frame) and torch._C._current_graph_task_id() == -1:
+            self._told(module, frame)
+
+    def _learn(self, module: torch.nn.Module) -> None:
+        """Without single layers: their classes are called all over a model."""
+        if len(self._outermost_kinds) < _MOST_KINDS and module._modules:
+            self._outermost_kinds.add(type(module))
+
+    def _count(self, steps: StepCounter, module: torch.nn.Module, frame: FrameType) -> None:
         if self._kind is None:
             self._look(module, frame)
         elif self._chosen() is module or self._stands_in(module, frame):
             self._others = 0
-            if not self._is_doubtful():
+            if not self._is_by_token and not self._goes_on(frame) and not self._is_doubtful():
                 self._has_counted = True
-                self._steps.called()
+                steps.called()
+
+    def _goes_on(self, frame: FrameType) -> bool:
+        """Whether the call is another part of the step of the call before it, as guidance makes them."""
+        return self._parts is not None and self._parts.goes_on(tensors_of(frame))
 
     def _waited_for(self, module: torch.nn.Module, frame: FrameType) -> None:
         then, self._then = self._then, []
@@ -169,13 +227,17 @@ class ModuleCalls:
         name = type(module).__name__
         if name not in self._sizes:
             self._sizes[name] = sum(1 for _ in torch.nn.Module.parameters(module))
-        self._seen.add(module)
+        self._learn(module)
+        self._seen.add(module, frame)
         if self._seen.calls >= _CALLS_TO_CHOOSE:
             self._choose()
 
     def _choose(self) -> None:
         module, times = self._seen.most_used()
         kind = type(module)
+        is_denoiser_due = _DENOISERS in sys.modules and self._seen.calls < _CALLS_BEFORE_DENOISER
+        if is_denoiser_due and (times == 1 or not takes_timestep(module)):
+            return
         if times == 1:  # they may still be called again, one after the other
             kind, times = self._seen.most_used_class()
             if times == 1 or (self._seen.calls < _CALLS_OF_OTHERS and not self._seen.gone(kind)):
@@ -186,6 +248,7 @@ class ModuleCalls:
         self._listen(to_all=False)
         self._listen_to(kind)
         self._chosen = ref(module)
+        self._parts = self._seen.parts_of(module)
         if torch.is_grad_enabled() and is_optimizer_made():
             self._held = times
             self._doubts -= times
@@ -200,18 +263,23 @@ class _Seen:
     def __init__(self) -> None:
         self.calls = 0
         self._kinds: dict[type, int] = {}
-        self._modules: dict[int, tuple[ref[torch.nn.Module], int]] = {}
+        self._modules: dict[int, tuple[ref[torch.nn.Module], int, StepParts | None]] = {}
 
-    def add(self, module: torch.nn.Module) -> None:
+    def add(self, module: torch.nn.Module, frame: FrameType) -> None:
+        known, times, parts = self._modules.get(id(module), (None, 0, None))
+        if known is None or known() is not module:  # it may be one that is gone
+            times, parts = 0, StepParts() if takes_timestep(module) else None
+        is_step = parts is None or not parts.goes_on(tensors_of(frame))
         self.calls += 1
-        self._kinds[type(module)] = self._kinds.get(type(module), 0) + 1
-        known, times = self._modules.get(id(module), (None, 0))
-        is_same = known is not None and known() is module  # and not one that is gone
-        self._modules[id(module)] = ref(module), times + 1 if is_same else 1
+        self._kinds[type(module)] = self._kinds.get(type(module), 0) + is_step
+        self._modules[id(module)] = ref(module), times + is_step, parts
 
     def most_used(self) -> tuple[torch.nn.Module, int]:
-        """Of those that are alive."""
-        return max(self._alive(), key=lambda one: one[1])
+        """Of those that are alive; of a denoiser and what it works with, the denoiser."""
+        return max(self._alive(), key=lambda one: (takes_timestep(one[0]), one[1]))
+
+    def parts_of(self, module: torch.nn.Module) -> StepParts | None:
+        return self._modules[id(module)][2]
 
     def most_used_class(self) -> tuple[type, int]:
         return max(self._kinds.items(), key=lambda item: item[1])
@@ -221,7 +289,7 @@ class _Seen:
         return self._kinds[kind] - sum(times for module, times in self._alive() if type(module) is kind)
 
     def _alive(self) -> list[tuple[torch.nn.Module, int]]:
-        return [(module, times) for known, times in self._modules.values() if (module := known()) is not None]
+        return [(module, times) for known, times, _ in self._modules.values() if (module := known()) is not None]
 
 
 def _nobody() -> None:

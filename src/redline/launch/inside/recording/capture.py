@@ -11,6 +11,7 @@ from redline.launch.inside.counting.optimizers import Optimizers
 from redline.launch.inside.exception_origin import pass_on, tolerated
 from redline.launch.inside.job_facts import JobFactsCollector
 from redline.launch.inside.notes import Notes
+from redline.launch.inside.recording.called_models import CalledModelsCollector
 from redline.launch.inside.recording.gc_runs import GcRunCollector
 from redline.launch.inside.recording.host_evidence import EvidenceRecorder
 from redline.launch.inside.recording.machine_share import MachineShareCollector
@@ -77,6 +78,7 @@ class Capture:
         self.optimizers = Optimizers()
         self.facts = JobFactsCollector(calls.outermost)
         self.notes = Notes(context)
+        self._models = CalledModelsCollector(calls, lambda: self._words[KIND] == BY_CALLS)
         self._schedule = WindowSchedule(context, self.notes)
         self._recorder = Recorder(context, self._give_way, EvidenceRecorder(self._collectors()))
         self._on_term = FlushOnTerm(self._flush_now, context.settings.flush_s)
@@ -91,6 +93,7 @@ class Capture:
         """
         collectors: list[Collector] = [
             self.facts,
+            self._models,
             MachineShareCollector(self._context),
             ThreadTimeCollector(),
             GcRunCollector(),
@@ -178,6 +181,7 @@ class Capture:
     def _warm_up(self) -> None:
         self._words[PHASE] = WARMING
         self._recorder.warm_up()
+        self._models.warm_up()
         self.notes.gather_facts(self.optimizers.alive(), self._calls.largest())
 
     def _open(self, steps: int) -> None:

@@ -29,6 +29,13 @@ def test_c07_claims_all_on_an_unknown_device_and_says_so() -> None:
     assert "the bound is all of that time" in found(data)["RL-C07"].evidence[-1].message
 
 
+def test_c07_knows_scores_that_are_added_to_what_may_be_a_mask() -> None:
+    added = ("aten::baddbmm", described(BF16, [4, 128, 128], [4, 128, 64], [4, 64, 128], [], []))
+    data = document(calls(added, SOFTMAX, PV))
+    assert claimed_ns(data, "RL-C07") == 300_000
+    assert matched(data)["RL-C07"].figures["masked"] == 1
+
+
 def test_c07_knows_the_backward_pass() -> None:
     backward = (
         ("aten::bmm", described(BF16, [4, 128, 64], [4, 64, 128])),  # gradient of the weights

@@ -1,11 +1,13 @@
 """In a job without an optimizer the steps are calls of its outermost module: which calls, and of which module."""
 
 import copy
+import functools
 import inspect
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,8 @@ from torch import Tensor, nn  # noqa: E402
 from torch.optim import SGD, Optimizer  # noqa: E402
 
 from redline.launch.inside.counting import calls as module  # noqa: E402
+from redline.launch.inside.counting import generation  # noqa: E402
+from redline.launch.inside.counting.call_inputs import takes_timestep  # noqa: E402
 from redline.launch.inside.counting.calls import ModuleCalls  # noqa: E402
 from redline.launch.inside.counting.steps import StepCounter  # noqa: E402
 from redline.launch.inside.training_thread import TrainingThread  # noqa: E402
@@ -256,3 +260,127 @@ def test_a_module_that_refuses_a_length_is_the_outermost_one(watched: Watched) -
     model = Measured(nn.Linear(4, 4))
     call(model, 8)
     assert watched.calls.outermost() is model
+
+
+# --- denoising --------------------------------------------------------------------------------------------------------
+
+
+class Denoiser(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, sample: Tensor, timestep: Tensor, prompt: Tensor) -> Tensor:
+        out: Tensor = self.layer(sample) * timestep + prompt
+        return out
+
+
+def denoise(denoiser: nn.Module, steps: int, prompts: list[Tensor]) -> None:
+    """With guidance: as many calls in each step as there are prompts."""
+    sample = torch.zeros(2, 4)
+    for timestep in torch.linspace(1, 0, steps):
+        sample = sum((denoiser(sample, timestep, prompt) for prompt in prompts), sample)
+
+
+def test_two_calls_for_guidance_are_one_step(watched: Watched) -> None:
+    """The first two calls count apart: that their prompts come again is not known yet."""
+    denoise(Denoiser(), 20, [torch.zeros(2, 4), torch.ones(2, 4)])
+    assert watched.count() == 21
+
+
+def test_prompts_may_be_views_that_are_made_for_each_call(watched: Watched) -> None:
+    model, prompts, sample = Denoiser(), torch.zeros(3, 2, 4), torch.zeros(2, 4)
+    for timestep in torch.linspace(1, 0, 20):
+        sample = sum((model(sample, timestep, prompts[n]) for n in range(3)), sample)
+    assert watched.count() == 22
+
+
+def test_a_tensor_that_is_written_into_is_another_input(watched: Watched) -> None:
+    model, sample, prompt = Denoiser(), torch.zeros(2, 4), torch.zeros(2, 4)
+    for timestep in torch.linspace(1, 0, 20):
+        sample += model(sample, timestep, prompt)
+    assert watched.count() == 20
+
+
+def test_a_denoiser_with_one_call_for_both_prompts(watched: Watched) -> None:
+    denoise(Denoiser(), 20, [torch.zeros(2, 4)])
+    assert watched.count() == 20
+
+
+class Decoder(nn.Module):
+    """Takes what could be a timestep, so that only its inputs tell of steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, tokens: Tensor, t: Tensor) -> Tensor:
+        out: Tensor = self.layer(tokens) + t
+        return out
+
+
+def test_tokens_that_share_their_source_are_steps_of_their_own(watched: Watched) -> None:
+    model = Decoder()
+    for _ in range(10):
+        tokens, source = torch.zeros(2, 4), torch.ones(2, 4)
+        for _ in range(3):
+            tokens = model(tokens, source)
+    assert watched.count() == 30
+
+
+def test_the_same_batch_again_is_another_step(watched: Watched) -> None:
+    model, tokens, source = Decoder(), torch.zeros(2, 4), torch.ones(2, 4)
+    for _ in range(20):
+        model(tokens, source)
+    assert watched.count() == 20
+
+
+def test_where_denoisers_are_imported_one_is_waited_for(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "diffusers", ModuleType("diffusers"))
+    call(net(), 10)
+    denoise(Denoiser(), 20, [torch.zeros(2, 4)])
+    call(net(), 10)
+    assert watched.count() == 20
+
+
+def test_but_not_for_ever(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "diffusers", ModuleType("diffusers"))
+    call(net(), 100)
+    assert watched.count() == 100
+
+
+def test_a_denoiser_is_known_behind_decorators_and_the_compiler() -> None:
+    class Decorated(Denoiser):
+        @functools.wraps(Denoiser.forward)
+        def forward(self, *args: Tensor, **kwargs: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(*args, **kwargs)
+
+    assert takes_timestep(Decorated())
+    assert takes_timestep(torch.compile(Decorated(), backend="eager"))
+    assert not takes_timestep(net())
+
+
+# --- generate() compiles the model ------------------------------------------------------------------------------------
+
+
+def test_tokens_of_a_compiled_model_are_steps(watched: Watched) -> None:
+    """Its prompt calls the model, its tokens do not."""
+    model = net()
+    for _ in range(5):
+        call(model, 1)
+        for _ in range(8):
+            watched.calls.token_ended(model)
+    assert watched.count() == 40
+
+
+def test_a_read_method_tells_of_compiled_models_alone() -> None:
+    class Generates:
+        def update(self) -> int:
+            return 7
+
+    told: list[object] = []
+    Generates.update = generation._ReadAfterToken(Generates.update, told.append)  # type: ignore[method-assign, assignment]
+    plain, compiled = Generates(), Generates()
+    compiled._compiled_call = None  # type: ignore[attr-defined]
+    assert [plain.update(), compiled.update(), Generates.update(plain)] == [7, 7, 7]
+    assert told == [compiled]
