@@ -62,6 +62,18 @@ FLAGS = {
         "-v --verbose",
         "RECORDING",
     ],
+    "memory": [
+        "--device-memory SIZE",
+        "--force",
+        "--format FORMAT",
+        "--json",
+        "--lang LANG",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+        "-v --verbose",
+        "PATH",
+    ],
     "tune": [
         "--allow CHANGE",
         "--allow-writes",
