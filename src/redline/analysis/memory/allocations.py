@@ -3,7 +3,7 @@
 A moment is the number of an event: what holds once that event is done. -1 is before the history began.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from redline.trace.snapshot.snapshot import (
 
 I64 = NDArray[np.int64]
 BEFORE = -1  # born before the history began
+_MOST_BYTES = 1 << 50  # of an allocation
 _ROUNDED_TO = 512  # what the allocator rounds a request up to
 
 
@@ -94,6 +95,22 @@ def memory_history(snapshot: Snapshot, device: int) -> MemoryHistory:
     blocks = BlockTable(**{**blocks.columns(), "segment": numbers[blocks.segment]})
     all_events = snapshot.events.take(snapshot.events.device == device)
     events = all_events if snapshot.history_is_whole else all_events.take(slice(0))
+    history = _history(snapshot, device, events, segments, blocks)
+    if history.contradictions:
+        return without_events(history)
+    return history
+
+
+def without_events(history: MemoryHistory) -> MemoryHistory:
+    """Only the last state, which the reader has checked; the history is known to be wrong."""
+    none = history.events.take(slice(0))
+    bare = _history(history.snapshot, history.device, none, history.segments, history.blocks)
+    return replace(bare, contradictions=max(history.contradictions, 1))
+
+
+def _history(
+    snapshot: Snapshot, device: int, events: AllocatorEvents, segments: SegmentTable, blocks: BlockTable
+) -> MemoryHistory:
     allocations, contradictions = _paired(events, blocks)
     history = MemoryHistory(
         snapshot=snapshot,
@@ -104,19 +121,9 @@ def memory_history(snapshot: Snapshot, device: int) -> MemoryHistory:
         blocks=blocks,
         contradictions=contradictions,
     )
-    contradictions += int((history.reserved_bytes() < history.live_bytes()).sum())
-    if not contradictions:
-        return history
-    none = events.take(slice(0))
-    return MemoryHistory(
-        snapshot=snapshot,
-        device=device,
-        events=none,
-        allocations=_paired(none, blocks)[0],
-        segments=segments,
-        blocks=blocks,
-        contradictions=contradictions,
-    )
+    absurd = (events.size_bytes < 0) | (events.size_bytes >= _MOST_BYTES) | (events.address >> 62 != 0)
+    below = history.reserved_bytes() < history.live_bytes()
+    return replace(history, contradictions=contradictions + int(absurd.sum()) + int(below.sum()))
 
 
 def _paired(events: AllocatorEvents, blocks: BlockTable) -> tuple[AllocationTable, int]:

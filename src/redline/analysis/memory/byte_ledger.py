@@ -14,6 +14,10 @@ from redline.trace.snapshot.snapshot import NO_STACK, AllocatorAction
 I64 = NDArray[np.int64]
 
 
+class LedgerError(ValueError):
+    """A promise of ledgers does not hold: bytes in two accounts, or in none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryHolder:
     """All blocks of an account that one line of code allocated."""
@@ -43,7 +47,7 @@ class ByteLedger:
 
 
 def byte_ledger(memory: AttributedMemory, moment: int) -> ByteLedger:
-    """Checked against the promise of ledgers: ValueError where bytes are in two accounts, or in none."""
+    """Checked against the promise of ledgers: LedgerError where bytes are in two accounts, or in none."""
     history = memory.history
     rows = history.allocations.at(moment)
     table = history.allocations.take(rows)
@@ -96,7 +100,7 @@ def _holes(history: MemoryHistory, moment: int, address: I64, size: I64) -> tupl
     np.add.at(free, places, np.concatenate([signs, -signs]))
     free = np.cumsum(free)  # from each point to the next: 1 reserved and not in use, 0 in use or not reserved
     if ((free != 0) & (free != 1)).any():
-        raise ValueError("blocks in use overlap, or lie outside of what is reserved")
+        raise LedgerError("blocks in use overlap, or lie outside of what is reserved")
     is_free = free[:-1] == 1
     first = np.isin(points[:-1], _segment_starts(history))
     begins = is_free & (np.append(True, ~is_free[:-1])[: len(is_free)] | first)
@@ -116,8 +120,8 @@ def _segment_starts(history: MemoryHistory) -> I64:
 def _check(ledger: ByteLedger) -> None:
     total = sum(ledger.accounts.values())
     if total != ledger.reserved_bytes:
-        raise ValueError(f"accounts of {total:,} bytes where {ledger.reserved_bytes:,} are reserved")
+        raise LedgerError(f"accounts of {total:,} bytes where {ledger.reserved_bytes:,} are reserved")
     if sum(holder.size_bytes for holder in ledger.holders) != ledger.live_bytes:
-        raise ValueError("call sites do not add up to what is in use")
+        raise LedgerError("call sites do not add up to what is in use")
     if min(ledger.accounts.values()) < 0:
-        raise ValueError("an account below zero")
+        raise LedgerError("an account below zero")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.analysis.memory.allocations import MemoryHistory, memory_history
+from redline.analysis.memory.allocations import MemoryHistory, memory_history, without_events
 from redline.analysis.memory.attribution import attributed
-from redline.analysis.memory.byte_ledger import ByteLedger, byte_ledger
+from redline.analysis.memory.byte_ledger import ByteLedger, LedgerError, byte_ledger
 from redline.analysis.memory.out_of_memory import OutOfMemory, out_of_memory
 from redline.errors import InputError
 from redline.timeline.problems import Problem
@@ -40,10 +40,18 @@ def read_device_memories(path: Path) -> tuple[DeviceMemory, ...]:
     used = [history for history in histories if len(history.segments) or len(history.events)]
     if not used:
         raise InputError(f"{path}: a memory snapshot that holds nothing: no segments and no history.")
-    return tuple(_device_memory(history) for history in used)
+    return tuple(map(_device_memory, used))
 
 
 def _device_memory(history: MemoryHistory) -> DeviceMemory:
+    """A history with which the ledger does not add up is left out."""
+    try:
+        return _with_history(history)
+    except LedgerError:
+        return _with_history(without_events(history))
+
+
+def _with_history(history: MemoryHistory) -> DeviceMemory:
     memory = attributed(history)
     times = history.events.at_us
     return DeviceMemory(
