@@ -72,8 +72,8 @@ def _optimizer_events(history: MemoryHistory, evidence: tuple[StackEvidence, ...
     ]
     has_times = bool(history.events.at_us.any())
     marked = np.searchsorted(history.events.at_us, np.array(begins if has_times else [], np.int64))
-    found = np.union1d(np.flatnonzero(at_work), marked)
-    return found[found < len(history.events)].astype(np.int64)
+    events = np.union1d(np.flatnonzero(at_work), marked)
+    return events[events < len(history.events)].astype(np.int64)
 
 
 def _prove_logits(history: MemoryHistory, account: I64) -> None:
