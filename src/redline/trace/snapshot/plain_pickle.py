@@ -4,9 +4,10 @@ Python's own unpickler is not used: a memo index may make it take gigabytes, and
 hours. Dicts are handed to the caller as soon as they are complete, so that a million of them never exist at once.
 """
 
+import gc
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -29,7 +30,8 @@ _GET = re.compile(rb"h.|j....", re.DOTALL)
 _GETS = re.compile(rb"(?:h.|j....)+e(?!\()", re.DOTALL)  # more items follow a second mark
 _SIMPLE = rb"h.|K.|J....|\x8a(?:\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8})|j....|M.."
 _LIST = rb"\]\x94\((?:h.|j....)+e"
-_ITEM = re.compile(rb"(h.|j....)(" + _SIMPLE + b"|" + _LIST + rb")", re.DOTALL)
+_PAIR = rb"(?:K.|M..){2}\x86\x94"
+_ITEM = re.compile(rb"(h.|j....)(" + _PAIR + b"|" + _SIMPLE + b"|" + _LIST + rb")", re.DOTALL)
 _FLAT_DICT = re.compile(rb"\}\x94\(((?:" + _ITEM.pattern + rb")+)u", re.DOTALL)
 _MOST_PATTERNS = 20
 _ROWS_AT_ONCE = 1 << 13
@@ -57,8 +59,8 @@ class PickleVisitor(Protocol):
     def on_gets(self, items: list[object]) -> object:
         """What takes the place of a list of objects that came before; asked once for equal lists."""
 
-    def wants_rows(self, keys: Sequence[object]) -> bool:
-        """Whether dicts with these keys are to come as rows, many at a time."""
+    def wanted_of(self, keys: Sequence[object]) -> Collection[object]:
+        """Of dicts with these keys, those whose values are to come as columns, many dicts at a time; none of others."""
 
     def on_rows(self, keys: Sequence[object], columns: Sequence[Sequence[object]]) -> Iterable[object]:
         """What takes their places; columns in the order of the keys, with numbers as their texts."""
@@ -70,11 +72,21 @@ class DictPattern:
     A snapshot has millions of them, all alike; to execute their instructions one by one takes four times as long.
     """
 
-    def __init__(self, keys: Sequence[object], items: Sequence[tuple[bytes, bytes]]) -> None:
-        self.keys = keys
-        self.list_place = next((place for place, (_get, value) in enumerate(items) if value[:1] == b"]"), -1)
-        values = [_SIMPLE + b"|" + _LIST if place == self.list_place else _SIMPLE for place in range(len(items))]
-        parts = [re.escape(get) + b"(" + value + b")" for (get, _value), value in zip(items, values, strict=True)]
+    def __init__(
+        self, keys: Sequence[object], items: Sequence[tuple[bytes, bytes]], wanted: Collection[object]
+    ) -> None:
+        self.keys = [key for key in keys if key in wanted]
+        parts, self.list_place = [], -1
+        self.pairs = [0, 0]  # tuples, each of which takes a place in the memo: before the list, and after it
+        for key, (get, value) in zip(keys, items, strict=True):
+            text = _SIMPLE
+            if value[:1] == b"]":
+                self.list_place = self.keys.index(key)
+                text = _SIMPLE + b"|" + _LIST
+            elif value[-2:] == b"\x86\x94":
+                self.pairs[self.list_place >= 0] += 1
+                text = _PAIR
+            parts.append(re.escape(get) + (b"(" if key in wanted else b"(?:") + text + b")")
         self.text = re.compile(rb"\}\x94\(" + b"".join(parts) + b"u", re.DOTALL)
 
 
@@ -98,12 +110,17 @@ class PlainPickle:
         if self._data[:1] != b"\x80" or self._data[1:2] not in {b"\2", b"\3", b"\4", b"\5"}:
             raise BrokenPickle("it does not begin as a pickle of protocol 2 to 5")
         self.at = 2
+        was_collecting = gc.isenabled()
+        gc.disable()  # nothing here is garbage, and a collector would look at all of it again and again
         try:
             while not self._done:
                 self._run_window(min(self.at + _WINDOW_BYTES, len(self._data)))
                 self._check_size()
         except (IndexError, struct.error) as error:
             raise BrokenPickle(f"damaged at byte {self.at:,}") from error
+        finally:
+            if was_collecting:
+                gc.enable()
         if len(self._stack) != 1 or self._marks:
             raise BrokenPickle("it ends inside of an object")
         return self._stack[0]
@@ -287,20 +304,25 @@ class PlainPickle:
             return
         items = [(item[1], item[2]) for item in _ITEM.finditer(flat[1])]
         keys = [self._get(get) for get, _value in items]
-        if self._visitor.wants_rows(keys) and sum(value[:1] == b"]" for _get, value in items) < 2:
-            self._patterns.insert(0, DictPattern(keys, items))
+        wanted = self._visitor.wanted_of(keys)
+        lists = [key for key, (_get, value) in zip(keys, items, strict=True) if value[:1] == b"]"]
+        if wanted and (not lists or (len(lists) == 1 and lists[0] in wanted)):
+            self._patterns.insert(0, DictPattern(keys, items, wanted))
 
     def _rows(self, pattern: DictPattern, at: int) -> int:
         """All dicts of a pattern that follow one another here. Nobody can name them later: their memo is empty."""
         rows, lists, place, memo = list[tuple[bytes, ...]](), list[object](), pattern.list_place, self._memo
+        before, after = [None] * (1 + pattern.pairs[0]), [None] * pattern.pairs[1]
         scanner = pattern.text.scanner(self._data, at)  # type: ignore[attr-defined]
         while (match := scanner.match()) is not None:
             values = match.groups()
             rows.append(values)
-            memo.append(None)
+            memo.extend(before)
             at = match.end()
             if place >= 0:
                 lists.append(self._listed(values[place]))
+            if after:
+                memo.extend(after)
             if len(rows) == _ROWS_AT_ONCE:
                 break
         columns = [self._column(column) for column in zip(*rows, strict=True)]

@@ -1,6 +1,6 @@
 """Rows of a snapshot's columns, collected while it is unpickled. The only place that knows the field names of torch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -91,8 +91,9 @@ class SnapshotRows:
         values.append(0)  # what a field that is not there is taken from
         return row_of(getter(values))
 
-    def wants_rows(self, keys: Sequence[object]) -> bool:
-        return all(type(key) is str for key in keys) and {"action", "size", "addr", "frames"} <= set(keys)
+    def wanted_of(self, keys: Sequence[object]) -> Collection[object]:
+        is_event = all(type(key) is str for key in keys) and {"action", "size", "addr", "frames"} <= set(keys)
+        return [key for key in keys if key in _EVENT] if is_event and len(set(keys)) == len(keys) else ()
 
     def on_rows(self, keys: Sequence[object], columns: Sequence[Sequence[object]]) -> Iterable[object]:
         """Events, which most of a large snapshot is made of."""
@@ -227,42 +228,37 @@ def _table(kind: type[_T], columns: Sequence[I64]) -> _T:
 
 
 class _Batches:
-    """Rows of whole numbers; what is complete is held as arrays."""
+    """Rows of whole numbers, by column; what is complete is held as arrays."""
 
     def __init__(self, width: int) -> None:
-        self._width = width
-        self._rows: list[tuple[object, ...]] = []
+        self._pending: list[list[object]] = [[] for _column in range(width)]
         self._whole: list[I64] = []
         self._before = 0
 
     def add(self, row: tuple[object, ...]) -> int:
         """Its number."""
-        rows = self._rows
-        rows.append(row)
-        number = self._before + len(rows) - 1
-        if len(rows) == _BATCH_ROWS:
-            self._flush()
-        return number
-
-    def _flush(self) -> None:
-        values = [_numbers(column) for column in zip(*self._rows, strict=True)]
-        self._whole.append(np.array(values).reshape(self._width, -1))
-        self._before += len(self._rows)
-        self._rows.clear()
+        return self.add_all([[value] for value in row])
 
     def add_all(self, columns: Sequence[Sequence[object]]) -> int:
         """Many rows at once; the number of the first."""
-        if self._rows:
+        first = self._before + len(self._pending[0])
+        for pending, column in zip(self._pending, columns, strict=True):
+            pending.extend(column)
+        if len(self._pending[0]) >= _BATCH_ROWS:
             self._flush()
-        self._whole.append(np.array([_numbers(column) for column in columns]))
-        self._before += len(columns[0])
-        return self._before - len(columns[0])
+        return first
+
+    def _flush(self) -> None:
+        self._whole.append(np.array([_numbers(column) for column in self._pending]))
+        self._before += len(self._pending[0])
+        for column in self._pending:
+            column.clear()
 
     def columns(self) -> tuple[I64, ...]:
-        if self._rows:
+        if self._pending[0]:
             self._flush()
         if not self._whole:
-            return tuple(np.empty(0, np.int64) for _ in range(self._width))
+            return tuple(np.empty(0, np.int64) for _column in self._pending)
         return tuple(np.concatenate(parts) for parts in zip(*self._whole, strict=True))
 
 
