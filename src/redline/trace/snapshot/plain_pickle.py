@@ -63,7 +63,7 @@ class PickleVisitor(Protocol):
         """Of dicts with these keys, those whose values are to come as columns, many dicts at a time; none of others."""
 
     def on_rows(self, keys: Sequence[object], columns: Sequence[Sequence[object]]) -> Iterable[object]:
-        """What takes their places; columns in the order of the keys, with numbers as their texts."""
+        """What takes their places, as one object or many; columns in the order of the keys, numbers as their texts."""
 
 
 class DictPattern:

@@ -9,7 +9,7 @@ from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace.inflate import Limits, Readable, contents
 from redline.trace.snapshot.plain_pickle import BrokenPickle, ForbiddenPickle, PlainPickle
-from redline.trace.snapshot.snapshot import I64, BlockState, BlockTable, SegmentTable, Snapshot
+from redline.trace.snapshot.snapshot import I64, AllocatorAction, BlockState, BlockTable, SegmentTable, Snapshot
 from redline.trace.snapshot.snapshot_rows import SEGMENTS, SETTINGS, TRACES, SnapshotRows
 
 MOST_BYTES = 1 << 30
@@ -77,7 +77,7 @@ def _made(top: dict[str, object], rows: SnapshotRows, name: str, log: ProblemLog
     if not blocks.address.any():  # the first versions leave it to be counted
         blocks = replace(blocks, address=_addresses(segments, blocks))
     _check(segments, blocks)
-    log.add(Reason.UNKNOWN_ALLOCATOR_ACTION, rows.other_actions)
+    log.add(Reason.UNKNOWN_ALLOCATOR_ACTION, int((events.action == AllocatorAction.OTHER).sum()))
     settings = top.get(SETTINGS)
     return Snapshot(
         name=name,

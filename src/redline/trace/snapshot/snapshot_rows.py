@@ -77,7 +77,6 @@ class SnapshotRows:
         self._segments = _Batches(7)
         self._blocks_of: list[list[object]] = []
         self._shapes: dict[tuple[object, ...], _Shape] = {}
-        self.other_actions = 0
 
     # --- dicts and lists, as the unpickler hands them over ------------------------------------------------------------
 
@@ -99,17 +98,15 @@ class SnapshotRows:
         """Events, which most of a large snapshot is made of."""
         of = dict(zip(keys, columns, strict=True))
         zeros = (0,) * len(columns[0])
-        codes = [self._action(action) for action in of["action"]]
+        actions = list(map(_text, of["action"]))
+        code_of = {action: self._action(action) for action in set(actions)}
+        codes = [code_of[action] for action in actions]
         stacks = [int(item) if type(item) is StackRow else self._stack_of(item) for item in of["frames"]]
         first = self._events.add_all((codes, *(of.get(name, zeros) for name in _EVENT[1:5]), stacks))
-        return map(EventRow, range(first, first + len(codes)))
+        return [range(first, first + len(codes))]
 
     def _action(self, action: object) -> int:
-        code = _ACTIONS.get(action) if type(action) is str else None
-        if code is None:
-            self.other_actions += 1
-            return _ACTIONS["other"]
-        return code
+        return _ACTIONS.get(_text(action), _ACTIONS["other"])
 
     def _new_shape(self, keys: tuple[object, ...]) -> _Shape:
         kinds: tuple[tuple[_RowOf, set[str], tuple[str, ...]], ...] = (
@@ -203,14 +200,28 @@ class SnapshotRows:
 
     def events(self, per_device: Sequence[object], *, is_whole: bool) -> AllocatorEvents:
         """Of all devices, one after the other; of a file that is cut, what became rows."""
-        lists = [events if type(events) is list else [] for events in per_device]
+        listed = [_event_rows(events if type(events) is list else [], is_whole=is_whole) for events in per_device]
         columns = self._events.columns()
-        if not is_whole:
-            lists = [list({event: 0 for event in events if type(event) is EventRow}) for events in lists]
-        listed = [event for events in lists for event in events]
-        rows = _each_once(listed, EventRow, len(columns[0]) if is_whole else len(listed))
-        device = np.repeat(np.arange(len(lists)), [len(events) for events in lists])
+        rows = np.concatenate([np.empty(0, np.int64), *listed])
+        if is_whole and len(rows) != len(columns[0]):
+            raise BrokenPickle(f"a list of {len(rows):,} where {len(columns[0]):,} were written")
+        if len(np.unique(rows)) < len(rows):
+            raise BrokenPickle("a row that is listed twice")
+        device = np.repeat(np.arange(len(listed)), [len(of_device) for of_device in listed])
         return _table(AllocatorEvents, (device, *(values[rows] for values in columns)))
+
+
+def _event_rows(items: Sequence[object], *, is_whole: bool) -> I64:
+    """Rows that a list of events names: one by one, or as ranges of those that were matched at once."""
+    parts = [np.empty(0, np.int64)]
+    for item in items:
+        if type(item) is range:
+            parts.append(np.arange(item.start, item.stop))
+        elif type(item) is EventRow:
+            parts.append(np.array([int(item)]))
+        elif is_whole:
+            raise BrokenPickle("an event that is none")
+    return np.concatenate(parts)
 
 
 def _each_once(listed: Sequence[object], kind: type[int], count: int) -> I64:
@@ -225,6 +236,12 @@ def _each_once(listed: Sequence[object], kind: type[int], count: int) -> I64:
 
 def _table(kind: type[_T], columns: Sequence[I64]) -> _T:
     return kind(**dict(zip(kind.layout(), columns, strict=True)))
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise BrokenPickle("an action that is no text")
+    return value
 
 
 class _Batches:
