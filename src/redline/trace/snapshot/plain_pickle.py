@@ -28,7 +28,15 @@ FORBIDDEN = {
 }  # fmt: skip
 _GET = re.compile(rb"h.|j....", re.DOTALL)
 _GETS = re.compile(rb"(?:h.|j....)+e(?!\()", re.DOTALL)  # more items follow a second mark
-_SIMPLE = rb"h.|K.|J....|\x8a(?:\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8})|j....|M.."
+_KINDS = {
+    b"h": rb"h.",
+    b"K": rb"K.",
+    b"J": rb"J....",
+    b"\x8a": rb"\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8})",
+    b"j": rb"j....",
+    b"M": rb"M..",
+}
+_SIMPLE = b"|".join(_KINDS.values())
 _LIST = rb"\]\x94\((?:h.|j....)+e"
 _PAIR = rb"(?:K.|M..){2}\x86\x94"
 _ITEM = re.compile(rb"(h.|j....)(" + _PAIR + b"|" + _SIMPLE + b"|" + _LIST + rb")", re.DOTALL)
@@ -79,10 +87,10 @@ class DictPattern:
         parts, self.list_place = [], -1
         self.pairs = [0, 0]  # tuples, each of which takes a place in the memo: before the list, and after it
         for key, (get, value) in zip(keys, items, strict=True):
-            text = _SIMPLE
+            text = b"|".join([_KINDS.get(value[:1], b""), _SIMPLE]).lstrip(b"|")  # what was seen is tried first
             if value[:1] == b"]":
                 self.list_place = self.keys.index(key)
-                text = _SIMPLE + b"|" + _LIST
+                text = _LIST + b"|" + _SIMPLE
             elif value[-2:] == b"\x86\x94":
                 self.pairs[self.list_place >= 0] += 1
                 text = _PAIR
@@ -423,6 +431,13 @@ def _pairs(items: list[object]) -> Iterator[tuple[str, list[object]]]:
 
 def _indices(gets: bytes) -> Iterator[int]:
     return (int.from_bytes(get[1:], "little") for get in _GET.findall(gets))
+
+
+def text_of(value: object) -> object:
+    """The text of a number as a pickle has it; what is no number, or too large for it, stays what it is."""
+    if type(value) is not int or value.bit_length() > 63:
+        return value
+    return b"\x8a\x08" + value.to_bytes(8, "little", signed=True)
 
 
 def numbers_of(texts: Sequence[bytes]) -> I64:

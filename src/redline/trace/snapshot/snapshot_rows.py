@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redline.timeline.table import Table, encodable
-from redline.trace.snapshot.plain_pickle import BrokenPickle, numbers_of
+from redline.trace.snapshot.plain_pickle import BrokenPickle, numbers_of, text_of
 from redline.trace.snapshot.snapshot import (
     I64,
     NO_STACK,
@@ -253,8 +253,11 @@ class _Batches:
         self._before = 0
 
     def add(self, row: tuple[object, ...]) -> int:
-        """Its number."""
-        return self.add_all([[value] for value in row])
+        """Its number. A number among texts becomes one too, as a column of one kind is read several times faster."""
+        columns = zip(self._pending, row, strict=True)
+        return self.add_all(
+            [[text_of(value) if pending[-1:] and type(pending[-1]) is bytes else value] for pending, value in columns]
+        )
 
     def add_all(self, columns: Sequence[Sequence[object]]) -> int:
         """Many rows at once; the number of the first."""
