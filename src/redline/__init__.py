@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
     from redline.verbs.inspect import inspect
+    from redline.verbs.memory import memory
     from redline.verbs.merge import merge
     from redline.verbs.plan import plan_serving, plan_training, validate_plans
     from redline.verbs.tune import tune
@@ -32,6 +33,7 @@ __all__ = [
     "digest",
     "find_hardware",
     "inspect",
+    "memory",
     "merge",
     "plan_serving",
     "plan_training",
@@ -54,6 +56,7 @@ _HOME_OF = {
     "digest": "redline.verbs.digest",
     "find_hardware": "redline.verbs.hardware",  # not `hardware`: that is the package of the figures themselves
     "inspect": "redline.verbs.inspect",
+    "memory": "redline.verbs.memory",
     "merge": "redline.verbs.merge",
     "plan_serving": "redline.verbs.plan",
     "plan_training": "redline.verbs.plan",

@@ -34,6 +34,18 @@ def format_buffer(size_bytes: int) -> str:
     return format_bytes(size_bytes)
 
 
+def format_memory(size_bytes: int) -> str:
+    """4_202_692_608 -> "3.914 GiB": memory of devices in the units of torch's own messages, with four digits."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    power = min((abs(size_bytes).bit_length() - 1) // 10, 4)
+    if abs(size_bytes) >= 1000 << 10 * power and power < 4:  # 0.979 GiB, not 1002 MiB
+        power += 1
+    value = size_bytes / (1 << 10 * power)
+    digits = max(0, 3 - len(str(int(abs(value)))) + 1)
+    return f"{value:.{digits}f} {('', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
 def format_ns(duration_ns: int) -> str:
     """1_234_567 -> "1.235 ms"; durations below 1 us are exact: "870 ns"."""
     if abs(duration_ns) < 1000:

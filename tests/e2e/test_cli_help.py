@@ -62,6 +62,18 @@ FLAGS = {
         "-v --verbose",
         "RECORDING",
     ],
+    "memory": [
+        "--device-memory SIZE",
+        "--force",
+        "--format FORMAT",
+        "--json",
+        "--lang LANG",
+        "-h --help",
+        "-o --output FILE",
+        "-q --quiet",
+        "-v --verbose",
+        "PATH",
+    ],
     "tune": [
         "--allow CHANGE",
         "--allow-writes",
@@ -344,7 +356,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout.startswith("set() ")
-    assert "'inspect', 'merge'" in done.stdout
+    assert "'inspect', 'memory', 'merge'" in done.stdout
 
 
 def cpu_s(command: list[str]) -> float:

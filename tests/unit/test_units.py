@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.units import format_buffer, format_bytes, format_count, format_ns, format_rate, parse_bytes, parse_count
+from redline.units import (
+    format_buffer,
+    format_bytes,
+    format_count,
+    format_memory,
+    format_ns,
+    format_rate,
+    parse_bytes,
+    parse_count,
+)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +187,20 @@ def test_counts_that_make_no_sense_are_explained(text: str, message: str) -> Non
 def test_formatted_counts_parse_back(count: int) -> None:
     assert parse_count(format_count(count)) == count
     assert parse_count(str(count)) == count
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.000 KiB"),
+        (117_440_512, "112.0 MiB"),
+        (1_050_681_344, "0.979 GiB"),
+        (4_202_692_608, "3.914 GiB"),
+        (37_073_453_056, "34.53 GiB"),
+        (-4_202_692_608, "-3.914 GiB"),
+    ],
+)
+def test_memory_is_shown_as_torch_shows_it(size_bytes: int, text: str) -> None:
+    assert format_memory(size_bytes) == text

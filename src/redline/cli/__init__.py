@@ -199,6 +199,7 @@ VERBS = {
     "inspect": _verb("inspect", "show what traces contain, and how far to trust them"),
     "merge": _verb("merge", "merge the ranks of a job on one clock, into one trace for Perfetto"),
     "diagnose": _verb("diagnose", "show where the time went, why, and what to change"),
+    "memory": _verb("memory", "show what holds the memory at its peak, and why an allocation failed"),
     "compare": _verb("compare", "say whether a change helped: two recordings, two programs in turns, or a lever"),
     "tune": _verb("tune", "find the levers that make a script faster and keep its numbers right, each proven"),
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),

@@ -63,6 +63,7 @@ class Reason(Enum):
     NO_DEVICE_EVENTS = (Effect.NOTED, "GPU work was launched but no kernel was recorded")
     SUSPICIOUS_KERNEL = (Effect.NOTED, "kernels on a CPU thread: a name may have injected fields")
     TOO_MANY_PROCESSES = (Effect.DROPPED, "events of processes that are too many to be ranks; the busiest were kept")
+    UNKNOWN_ALLOCATOR_ACTION = (Effect.NOTED, "actions of the memory allocator that Redline does not know")
     RANK_INFERRED = (Effect.NOTED, "the rank is not in the trace and was inferred")
 
     @property

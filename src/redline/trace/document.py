@@ -267,7 +267,7 @@ def _what_it_seems(name: str, text: bytes, log: ProblemLog) -> str:
         b"<": "an HTML page (a failed download?)",
         b"version https://git-lfs": "a git-lfs pointer; run `git lfs pull` to get the trace",
         b"PK\x03\x04": "a zip archive; unpack it and give Redline the traces inside",
-        b"\x80": "a pickle (a memory snapshot?)",
+        b"\x80": "a pickle; of a memory snapshot, `redline memory` says more",
         b"PAR1": "a Parquet file",
     }
     for start, what in seems.items():

@@ -333,7 +333,7 @@ def test_nesting_that_never_ends_is_refused() -> None:
             b"PK\x03\x04rest",
             "t.json: not a trace but a zip archive; unpack it and give Redline the traces inside.",
         ),
-        (b"\x80\x04\x95rest", "t.json: not a trace but a pickle (a memory snapshot?)."),
+        (b"\x80\x04\x95rest", "t.json: not a trace but a pickle; of a memory snapshot, `redline memory` says more."),
         (b"PAR1rest", "t.json: not a trace but a Parquet file."),
         (
             b'"text"',

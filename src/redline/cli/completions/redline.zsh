@@ -12,6 +12,7 @@ _shtab_redline_commands() {
     "explain:explain findings\: cause, fix and possible gain"
     "hardware:show peak figures of accelerators, with their sources"
     "inspect:show what traces contain, and how far to trust them"
+    "memory:show what holds the memory at its peak, and why an allocation failed"
     "merge:merge the ranks of a job on one clock, into one trace for Perfetto"
     "plan:predict what a training or serving job should cost, and find the best layout"
     "run:Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for \`redline diagnose\`."
@@ -179,6 +180,22 @@ _shtab_redline_inspect_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_inspect_defaults_added=0
+
+_shtab_redline_memory_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--device-memory[memory of the device, such as 79.25GiB adds what is outside of torch]:device_memory:"
+  "--json[the same as --format json]"
+  "--format[text, md or json]:format:(json md text)"
+  "--lang[en or zh]:lang:(en zh)"
+  {-o,--output}"[write to FILE]:output:_files"
+  "--force[replace FILE even if it is not a Redline report]"
+  {-q,--quiet}"[no progress and no remarks]"
+  {-v,--verbose}"[tracebacks for files that Redline fails on]"
+  "(*):a memory snapshot (torch.cuda.memory._dump_snapshot), a folder or a g...:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_memory_defaults_added=0
 
 _shtab_redline_merge_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -398,6 +415,7 @@ _shtab_redline() {
         explain) _arguments -C -s $_shtab_redline_explain_options ;;
         hardware) _arguments -C -s $_shtab_redline_hardware_options ;;
         inspect) _arguments -C -s $_shtab_redline_inspect_options ;;
+        memory) _arguments -C -s $_shtab_redline_memory_options ;;
         merge) _arguments -C -s $_shtab_redline_merge_options ;;
         plan) _shtab_redline_plan ;;
         run) _arguments -C -s $_shtab_redline_run_options ;;

@@ -1,0 +1,127 @@
+"""Sentences about memory: what was asked for, what was free, and what would have fitted."""
+
+from collections.abc import Iterator
+
+from redline.analysis.memory.device_memory import DeviceMemory
+from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.out_of_memory import FitChange, OutOfMemory, PossibleChange
+from redline.report.language import _, marked, ngettext, sentences
+from redline.report.memory.memory_result import MemoryResult
+from redline.units import format_memory
+
+ACCOUNT_NAMES = {
+    MemoryAccount.PARAMETERS: marked("parameters"),
+    MemoryAccount.GRADIENTS: marked("gradients"),
+    MemoryAccount.OPTIMIZER_STATES: marked("optimizer states"),
+    MemoryAccount.ACTIVATIONS: marked("activations"),
+    MemoryAccount.COMMUNICATION: marked("gathered weights and communication"),
+    MemoryAccount.BACKWARD: marked("backward pass, gradients or temporaries"),
+    MemoryAccount.TEMPORARIES: marked("temporaries and workspaces"),
+    MemoryAccount.LOGITS: marked("logits and loss"),
+    MemoryAccount.INPUTS: marked("inputs"),
+    MemoryAccount.UNKNOWN: marked("unknown"),
+    MemoryAccount.CACHED: marked("cached but free"),
+}
+_CHANGES = {
+    FitChange.EXPANDABLE_SEGMENTS: marked(
+        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which can use what is cached in pieces"
+    ),
+    FitChange.CLEAR_GRADIENTS: marked("clear gradients before the forward pass: zero_grad(set_to_none=True)"),
+    FitChange.CHUNKED_LOSS: marked("compute the loss in chunks or fused with the last layer (most at {site})"),
+    FitChange.RECOMPUTE: marked("recompute activations in the backward pass, which costs time (most at {site})"),
+    FitChange.SMALLER_BATCH: marked("half the batch or sequence length per device"),
+    FitChange.SHARD_STATES: marked("shard optimizer states over ranks, or offload them"),
+}
+_DTYPES = {4: "fp32", 2: "fp16/bf16"}
+
+
+def headline(device: DeviceMemory) -> str:
+    """What happened, in one sentence."""
+    failure = device.failure
+    if failure is None:
+        return _("Peak: {live} in use, {reserved} reserved").format(
+            live=format_memory(device.peak.live_bytes), reserved=format_memory(device.peak.reserved_bytes)
+        )
+    asked = format_memory(failure.asked_bytes)
+    if not failure.short_bytes:
+        return _("Out of memory: {asked} asked at {site}, though the driver had it free").format(
+            asked=asked, site=failure.site or _("an unknown place")
+        )
+    return _("Out of memory: {asked} asked at {site}, {short} more than the driver had free").format(
+        asked=asked, site=failure.site or _("an unknown place"), short=format_memory(failure.short_bytes)
+    )
+
+
+def purpose(failure: OutOfMemory) -> str:
+    """What the request was for, as far as that is proven."""
+    if failure.shape is None:
+        return _(ACCOUNT_NAMES[failure.account])
+    shape = failure.shape
+    return _("logits in {dtype}: {tokens:,} tokens x {words:,} words x {size} bytes").format(
+        dtype=_DTYPES[shape.element_bytes], tokens=shape.tokens, words=shape.vocabulary, size=shape.element_bytes
+    )
+
+
+def free_memory(failure: OutOfMemory) -> str:
+    """What was free, and why it did not help."""
+    driver = _("{free} at the driver.").format(free=format_memory(failure.driver_free_bytes))
+    if not failure.short_bytes:
+        return sentences([driver, _("A limit of the process was in the way, such as set_per_process_memory_fraction.")])
+    holes = failure.ledger.holes
+    if not holes:
+        return sentences([driver, _("Nothing was cached.")])
+    cached = ngettext(
+        "{cached} cached in {count} piece, the largest {largest}: too small.",
+        "{cached} cached in {count} pieces, the largest {largest}: too small.",
+        len(holes),
+    ).format(cached=format_memory(sum(holes)), count=len(holes), largest=format_memory(holes[0]))
+    return sentences([driver, cached, _expandable(failure)])
+
+
+def _expandable(failure: OutOfMemory) -> str:
+    if failure.has_expandable:
+        return _("Expandable segments were on.")
+    if failure.in_pieces_bytes >= failure.needed_bytes:
+        return _("Expandable segments would have served this request; what follows it may need more.")
+    return _("Expandable segments would not have served it: {free} in whole pages.").format(
+        free=format_memory(failure.in_pieces_bytes)
+    )
+
+
+def change_line(change: PossibleChange) -> str:
+    """One change with what it saves."""
+    what = _(_CHANGES[change.change]).format(site=change.site or _("an unknown place"))
+    saved = format_memory(change.saves_bytes)
+    if change.would_fit:
+        return _("{what}: saves up to {saved}, enough for this request").format(what=what, saved=saved)
+    return _("{what}: saves up to {saved}").format(what=what, saved=saved)
+
+
+def remarks(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
+    """What weakens the figures, or adds to them."""
+    ledger = device.shown
+    if ledger.before_bytes:
+        yield _("{size} was allocated before the history began and has no stack.").format(
+            size=format_memory(ledger.before_bytes)
+        )
+    if ledger.no_stack_bytes > ledger.before_bytes:
+        yield _("{size} was allocated by threads without a stack of Python, as autograd has.").format(
+            size=format_memory(ledger.no_stack_bytes - ledger.before_bytes)
+        )
+    if ledger.accounts[MemoryAccount.PARAMETERS] and ledger.before_bytes:
+        yield _("Parameters without a stack are named by their sizes: one for each weight that FSDP gathers.")
+    outside = result.outside_bytes(device)
+    if outside is not None:
+        yield _("{size} was outside of torch: the CUDA context, NCCL, other processes.").format(
+            size=format_memory(outside)
+        )
+    if device.failures > 1:
+        yield _("{count:,} requests failed; this is the last.").format(count=device.failures)
+    if not device.history_is_whole:
+        yield _("The file is cut: its history is not used, and what is shown is the moment of the snapshot.")
+    elif device.contradictions:
+        yield _(
+            "The history contradicts the blocks ({count:,} events): only the moment of the snapshot is shown."
+        ).format(count=device.contradictions)
+    elif not device.events:
+        yield _("There is no history: what is shown is the moment of the snapshot.")

@@ -1,0 +1,86 @@
+"""The result of `memory` as text for a terminal, and as Markdown: one screen."""
+
+from collections.abc import Iterator
+
+from redline.analysis.memory.device_memory import DeviceMemory
+from redline.report.diagnose.md import escaped, markdown_table
+from redline.report.display import Style, columns, styled
+from redline.report.language import _, ngettext
+from redline.report.memory.memory_messages import change_line, free_memory, headline, purpose, remarks
+from redline.report.memory.memory_result import MemoryResult
+from redline.report.memory.memory_tables import accounts_table, devices_table, holders_table
+from redline.report.report_table import ReportTable
+from redline.report.terminal import as_text, labelled, wrapped
+from redline.report.text_parts import clipped
+from redline.report.text_table import table
+
+_LABEL_WIDTH = 10
+_MOST_CHANGES = 3
+
+
+def render_text(result: MemoryResult) -> str:
+    device = result.first
+    facts = [line for label, text in _facts(result, device) for line in labelled(label, text, _LABEL_WIDTH)]
+    style = Style.HEADING if device.failure is None else Style.LIMIT
+    return as_text(
+        [
+            [*wrapped(styled(headline(device), style), columns(), rest="  "), *facts],
+            _lines(accounts_table(device)),
+            _lines(holders_table(device.shown)),
+            list(_changes(device)),
+            _lines(devices_table(result)) if len(result.devices) > 1 else [],
+            [line for remark in remarks(result, device) for line in labelled(_("note"), remark, _LABEL_WIDTH)],
+            [
+                line
+                for failure in result.failures
+                for line in labelled(_("not read"), clipped(failure.message, 300), _LABEL_WIDTH)
+            ],
+        ]
+    )
+
+
+def render_md(result: MemoryResult) -> str:
+    device = result.first
+    changes = [change_line(change) for change in (device.failure.changes if device.failure else ())[:_MOST_CHANGES]]
+    return as_text(
+        [
+            [f"## {escaped(headline(device))}"],
+            [f"- {label}: {escaped(text)}" for label, text in _facts(result, device)],
+            markdown_table(accounts_table(device)),
+            markdown_table(holders_table(device.shown)),
+            [f"{number}. {escaped(change)}" for number, change in enumerate(changes, start=1)],
+            markdown_table(devices_table(result)) if len(result.devices) > 1 else [],
+            [f"- {escaped(remark)}" for remark in remarks(result, device)],
+            [f"- {escaped(clipped(failure.message, 300))}" for failure in result.failures],
+        ]
+    )
+
+
+def _facts(result: MemoryResult, device: DeviceMemory) -> Iterator[tuple[str, str]]:
+    history = ngettext("{count:,} event in {seconds:.2f} s", "{count:,} events in {seconds:.2f} s", device.events)
+    yield _("file"), clipped(device.file, 200)
+    yield (
+        _("device"),
+        _("{device}; history of {history}").format(
+            device=device.device, history=history.format(count=device.events, seconds=device.span_us / 1e6)
+        ),
+    )
+    if device.failure is not None:
+        yield _("asked for"), purpose(device.failure)
+        yield _("free"), free_memory(device.failure)
+
+
+def _lines(shown: ReportTable) -> list[str]:
+    if not shown.rows:
+        return [shown.empty]
+    return [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
+
+
+def _changes(device: DeviceMemory) -> Iterator[str]:
+    if device.failure is None or not device.failure.changes:
+        return
+    yield _("what would have made it fit, the smallest change first")
+    if not any(change.would_fit for change in device.failure.changes):
+        yield from wrapped(_("None of these is enough alone."), columns(), "  ", "  ")
+    for number, change in enumerate(device.failure.changes[:_MOST_CHANGES], start=1):
+        yield from wrapped(change_line(change), columns(), f"  {number}. ", "     ")
