@@ -14,7 +14,7 @@ from bench.label import Label
 from redline.testing.synthetic import JobSpec
 
 HERE = Path(__file__).resolve().parent
-SET_ASIDE = (HERE / "set_aside", HERE / "set_aside_2")
+SET_ASIDE = (HERE / "set_aside", HERE / "set_aside_2", HERE / "set_aside_3")
 """Cases that were written from the causes alone, in the order in which they were scored; see the page."""
 ROOT = HERE.parent
 FRAMEWORK_STYLES = ("hf", "diffusers", "accelerate", "lightning")

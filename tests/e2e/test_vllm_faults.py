@@ -36,17 +36,21 @@ def _asked(model: Path, tokens: int, *, stream: bool = False) -> str:
     return json.dumps({**asked, "stream": stream})
 
 
-def _engine_of(running: RunningServer) -> int:
-    """The engine's process, among those that the server has begun."""
-    group = running.process.pid  # it leads the session
+def _processes_of(running: RunningServer) -> dict[int, str]:
+    """What the server has begun and has not ended, by title or words."""
+    group, found = running.process.pid, {}  # it leads the session
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            title = (folder / "cmdline").read_bytes()
-            if title.startswith(b"VLLM::EngineCore") and os.getpgid(int(folder.name)) == group:
-                return int(folder.name)
+            if os.getpgid(int(folder.name)) == group:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                found[int(folder.name)] = b" ".join(words).decode(errors="replace").strip()
         except OSError:
             continue
-    raise AssertionError("no engine is running")
+    return found
+
+
+def _engine_of(running: RunningServer) -> int:
+    return next(process for process, title in _processes_of(running).items() if title.startswith("VLLM::EngineCore"))
 
 
 def _ends(process: subprocess.Popen[bytes]) -> int:
@@ -80,3 +84,19 @@ def test_a_client_that_hangs_holds_up_nobody(model: Path, tmp_path: Path) -> Non
     found = diagnose_serving(tmp_path / "run")
     assert found is not None
     assert found.requests >= 5
+
+
+def test_a_watcher_that_is_killed_leaves_what_a_killed_server_leaves(model: Path, tmp_path: Path) -> None:
+    left = []
+    for run in (None, tmp_path / "run"):
+        with server(model, run) as running:
+            _answer(running, model)
+            os.kill(running.process.pid, signal.SIGKILL)
+            try:
+                time.sleep(5.0)  # the engine does not look whether its server lives: it stays, watched or not
+                left.append([title for title in _processes_of(running).values() if title])  # the dead have none
+            finally:
+                os.killpg(running.process.pid, signal.SIGKILL)
+    alone, watched = left
+    assert len(alone) == len(watched), left
+    assert not any("api_server" in title for title in watched)

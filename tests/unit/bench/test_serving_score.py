@@ -46,7 +46,7 @@ def test_a_case_that_did_not_run_names_nothing() -> None:
     assert summary([score]).startswith("0 of 1 ran")
 
 
-@pytest.mark.parametrize(("name", "least"), [("cases.toml", 12), ("set_aside.toml", 8)])
+@pytest.mark.parametrize(("name", "least"), [("cases.toml", 12), ("set_aside.toml", 8), ("set_aside_2.toml", 7)])
 def test_twins_differ_and_causes_are_known(name: str, least: int) -> None:
     cases = cases_in(OPEN.with_name(name))
     assert len({case.name for case in cases}) == len(cases) >= least
