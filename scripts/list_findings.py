@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from redline.analysis.memory.causes.cause import MemoryRule
+from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
 from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.findings.rule_modules import FOLDERS, codes_in
-from redline.report.explain.text import HEADINGS, REQUESTS
+from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
 from redline.serving.causes.cause import ServingRule
 from redline.serving.causes.registry import RULES as SERVING_RULES
@@ -26,7 +28,7 @@ def row(rule: Rule) -> str:
     return f"{request_row(rule)} {_(rule.grade)} |"
 
 
-def request_row(rule: Rule | ServingRule) -> str:
+def request_row(rule: Rule | ServingRule | MemoryRule) -> str:
     """In the language that is spoken now; a page that is not translated keeps its English title."""
     code, is_translated = rule.code, spoken() == "zh" and rule.code in codes("zh")
     page = f"../findings/{code}.zh-CN.md" if is_translated else f"../findings/{code}.md"
@@ -35,7 +37,7 @@ def request_row(rule: Rule | ServingRule) -> str:
 
 def rows(language: str) -> set[str]:
     with speaking(language):
-        return {*(row(rule) for rule in RULES), *(request_row(rule) for rule in SERVING_RULES)}
+        return {*(row(rule) for rule in RULES), *(request_row(rule) for rule in (*SERVING_RULES, *MEMORY_RULES))}
 
 
 def tables() -> Iterator[str]:
@@ -43,8 +45,9 @@ def tables() -> Iterator[str]:
     for folder in FOLDERS:
         lines = [row(known[code]) for code in codes_in(folder)]
         yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
-    lines = [request_row(rule) for rule in SERVING_RULES]
-    yield "\n".join([f"## {_(REQUESTS)}", "", REQUEST_HEADS[spoken()], "|---|---|---|", *lines, ""])
+    for heading, rules in ((REQUESTS, SERVING_RULES), (BYTES, MEMORY_RULES)):
+        lines = [request_row(rule) for rule in rules]
+        yield "\n".join([f"## {_(heading)}", "", REQUEST_HEADS[spoken()], "|---|---|---|", *lines, ""])
 
 
 def main() -> int:

@@ -93,7 +93,9 @@ def _add_windows(window: argparse._ArgumentGroup) -> None:
         metavar="FOLDER",
         help="record the numbers of 4 steps to FOLDER instead, to check another run against: redline compare",
     )
-    window.add_argument("--memory", action="store_true", help="record every allocation")
+    window.add_argument(
+        "--memory", action="store_true", help="record every allocation, with Python stacks: see `redline memory`"
+    )
     window.add_argument("--no-shapes", action="store_true", help="do not record shapes (then FLOPs are unknown)")
 
 
@@ -253,7 +255,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             "disk_bytes": options.max_disk,
             "memory_bytes": options.max_memory,
             "shapes": not options.no_shapes,
-            "stacks": options.stacks,
+            "stacks": options.stacks or options.memory,  # without them nobody knows what an allocation is for
             "memory": options.memory,
             "fork": not options.no_fork,
         }

@@ -12,7 +12,7 @@ from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
 from redline.trace.inflate import contents
 
-_ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+TRACE_ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
@@ -64,7 +64,7 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
         if not inside:
             also = _AND_DIGESTS if digests else ""
             raise InputError(
-                f"{named}: no trace in this folder (looked for {', '.join(_ENDINGS[:4])} and archives{also})."
+                f"{named}: no trace in this folder (looked for {', '.join(TRACE_ENDINGS[:4])} and archives{also})."
             )
         return _without_superseded(inside)
     if path.exists():
@@ -115,7 +115,7 @@ def _number(path: Path, prefix: str) -> int:
 
 def _looks_like_a_trace(path: Path) -> bool:
     """By its name; a merged trace beside the traces that it was made of would count every rank twice."""
-    named_so = path.name.endswith(_ENDINGS) and path.name not in _NOT_TRACES
+    named_so = path.name.endswith(TRACE_ENDINGS) and path.name not in _NOT_TRACES
     return named_so and _is_file(path) and not _is_merged(path)
 
 

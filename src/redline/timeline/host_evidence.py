@@ -5,6 +5,7 @@ of the timeline that they belong to.
 """
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 
@@ -106,6 +107,43 @@ class ModelCalls:
         numbers = [number for inputs in self.inputs for number in inputs]
         _expect(all(0 <= number < len(self.shapes) for number in numbers), "inputs have shapes")
         _expect(len(self.used) in (0, len(self.shapes)), "each input is a mask or not")
+
+
+class HeldKind(IntEnum):
+    """What a tensor is to the job that holds it."""
+
+    PARAMETER = 0
+    BUFFER = 1
+    GRADIENT = 2
+    OPTIMIZER_STATE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldTable(Table):
+    """Storages that were held at a moment, each once."""
+
+    time_ns: I64 = column(np.int64)
+    kind: Column = column(np.int64)  # a HeldKind
+    device: Column = column(np.int64)  # -1: the host
+    address: I64 = column(np.int64)
+    bytes: I64 = column(np.int64)
+    name: I32 = column(np.int32)  # of the names
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldMemory:
+    """What the models and optimizers of the job held, as they said themselves: at the borders of the window, and when
+    an optimizer had stepped."""
+
+    table: HeldTable = field(default_factory=HeldTable.empty)
+    names: tuple[str, ...] = ()  # of parameters: that of the module, and its own
+
+    def self_check(self) -> None:
+        """Numbers point to what is there."""
+        check_table(self.table)
+        _expect(self.table.within("name", 0, len(self.names)), "what is held has a name")
+        _expect(self.table.within("kind", 0, len(HeldKind)), "what is held is of a known kind")
+        _expect(self.table.within("bytes", 0, _FAR_NS), "nothing held is negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +251,7 @@ class HostEvidence:
     stacks: tuple[tuple[str, ...], ...] = ()  # each innermost frame first
     facts: JobFacts = field(default_factory=JobFacts)
     calls: ModelCalls = field(default_factory=ModelCalls)
+    held: HeldMemory = field(default_factory=HeldMemory)
 
     def self_check(self) -> None:
         """What all evidence promises, as assertions."""
@@ -220,6 +259,7 @@ class HostEvidence:
             if table is not None:
                 check_table(table)
         self.calls.self_check()
+        self.held.self_check()
         _expect(self.samples.within("stack", 0, len(self.stacks)), "samples point into stacks")
 
 

@@ -171,6 +171,7 @@ class MemoryMarks(Table):
     bytes: I64 = column(np.int64)
     allocated_bytes: I64 = column(np.int64)
     reserved_bytes: I64 = column(np.int64)
+    address: I64 = column(np.int64)  # of the block; traces before torch 1.12 do not tell
 
 
 @dataclass(frozen=True, kw_only=True)

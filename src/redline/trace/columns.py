@@ -291,6 +291,7 @@ class Collector:
             bytes=self._ints([arg.memory_bytes for arg in some]),
             allocated_bytes=self._ints([arg.allocated for arg in some]),
             reserved_bytes=self._ints([arg.reserved for arg in some]),
+            address=self._ints([arg.address for arg in some]),
         )
 
     def _add_names(self, events: Sequence[AnyEvent]) -> None:

@@ -12,6 +12,8 @@ from redline.artifacts.masking import masked
 from redline.timeline.host_evidence import (
     CalledModel,
     Collections,
+    HeldMemory,
+    HeldTable,
     HostEvidence,
     JobFacts,
     MachineShare,
@@ -60,6 +62,7 @@ def as_record(evidence: HostEvidence) -> dict[str, Any]:
             "shapes": evidence.calls.shapes,
             "used": evidence.calls.used,
         },
+        "held": {**_lists(evidence.held.table), "names": evidence.held.names},
     }
     if evidence.collections is not None:
         record["collections"] = _lists(evidence.collections)
@@ -91,6 +94,7 @@ class _Reading:
             stacks=sampled[2],
             facts=self._part("facts", self._facts, JobFacts()),
             calls=self._part("calls", self._calls, ModelCalls()),
+            held=self._part("held", self._held, HeldMemory()),
         )
 
     def _part(self, name: str, read: Callable[[Any], Value], otherwise: Value) -> Value:
@@ -142,6 +146,11 @@ class _Reading:
         )
         calls.self_check()
         return calls
+
+    def _held(self, value: Any) -> HeldMemory:
+        held = HeldMemory(table=self._table(HeldTable)(value), names=_typed(value.get("names", ()), tuple[str, ...]))
+        held.self_check()
+        return held
 
     def _facts(self, value: Any) -> JobFacts:
         """Fact by fact: one that is not as it should be takes no other with it."""

@@ -227,6 +227,7 @@ class RankEvents:
                     allocated=int(marks.allocated_bytes[index]),
                     reserved=int(marks.reserved_bytes[index]),
                     memory_device=int(marks.device[index]),
+                    address=int(marks.address[index]),
                 ),
             )
             yield MEMORY, _ENCODE(event)

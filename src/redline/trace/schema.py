@@ -70,6 +70,7 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     allocated: int | None = field(name="Total Allocated", default=NONE)
     reserved: int | None = field(name="Total Reserved", default=NONE)
     memory_device: int | None = field(name="Device Id", default=NONE)
+    address: int | None = field(name="Addr", default=NONE)
     name: str | None = None
     labels: str | None = None
 
@@ -190,6 +191,7 @@ CATEGORY_OF_KIND = {
     Kind.OTHER: "other",
 }
 MEMORY_CATEGORY, MEMORY_NAME = "cpu_instant_event", "[memory]"
+MODULE_CALL = "nn.Module: "
 FLOW_LAUNCH, FLOW_FORWARD_BACKWARD = "ac2g", "fwdbwd"
 
 
@@ -500,9 +502,31 @@ def is_optimizer_region(name: str) -> bool:
     return is_optimizer_step(name) or is_zero_grad(name)
 
 
+_LOSS = re.compile(
+    r"^aten::(cross_entropy_loss|nll_loss\w*|_?log_softmax|binary_cross_entropy\w*|mse_loss|l1_loss|smooth_l1_loss"
+    r"|huber_loss|kl_div|\w*ctc_loss)$|(Loss\w*|LogSoftmax|CrossEntropy\w*|KlDiv)Backward\d*$"
+)
+_EXCHANGE = re.compile(r"^(_?c10d|fsdp::|FSDP::|record_param_comms|torch\.distributed\.ddp)")
+
+
+def is_loss(name: str) -> bool:
+    """Whether an operator, or a node of the backward pass, computes a loss from logits."""
+    return _LOSS.search(name) is not None
+
+
+def is_exchange(name: str) -> bool:
+    """Whether an operator or a region gathers, reduces or sends tensors of other ranks."""
+    return _EXCHANGE.match(name) is not None or is_backend_region(name)
+
+
+def is_module_call(name: str) -> bool:
+    """Whether a recorded Python call is that of a module."""
+    return name.startswith(MODULE_CALL)
+
+
 def begins_forward(name: str) -> bool:
     """Whether a recorded Python call is that of a module, or a region that of DDP around its model."""
-    return name.startswith("nn.Module: ") or is_ddp_forward(name)
+    return is_module_call(name) or is_ddp_forward(name)
 
 
 def writes_in_place(operator_name: str) -> bool:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.analysis.memory.causes.cause import MemoryRule
+from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
 from redline.findings import pages
 from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed, request_codes
 from redline.findings.registry import RULES
@@ -17,7 +19,8 @@ from redline.report.language import LANGUAGES
 from redline.serving.causes.cause import ServingRule
 from redline.serving.causes.registry import RULES as SERVING_RULES
 
-EVERY_RULE: list[Rule | ServingRule] = [*RULES, *SERVING_RULES]
+AnyRule = Rule | ServingRule | MemoryRule
+EVERY_RULE: list[AnyRule] = [*RULES, *SERVING_RULES, *MEMORY_RULES]
 BY_CODE = {rule.code: rule for rule in EVERY_RULE}
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"<(https://[^>\s]+)>")
@@ -29,7 +32,7 @@ def blocks(page: Page) -> list[tuple[str, str]]:
     return [(found["kind"], found["code"]) for found in BLOCK.finditer(page.text)]
 
 
-def faults_of(page: Page, rule: Rule | ServingRule) -> Iterator[str]:
+def faults_of(page: Page, rule: AnyRule) -> Iterator[str]:
     """What is to be mended before people read it."""
     if "<!--" in page.text:
         yield "not filled in: it still holds comments"
@@ -54,7 +57,7 @@ def is_python(code: str) -> bool:
 
 def test_every_rule_has_a_page_and_every_page_a_rule() -> None:
     assert codes() == sorted(BY_CODE)
-    assert len(BY_CODE) == len(RULES) + len(SERVING_RULES)
+    assert len(BY_CODE) == len(EVERY_RULE)
     assert request_codes() == sorted(rule.code for rule in SERVING_RULES)
 
 

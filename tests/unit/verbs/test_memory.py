@@ -94,13 +94,13 @@ def test_a_folder_and_a_bad_file_in_it(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no path was given"):
         redline.memory([])
-    with pytest.raises(InputError, match="no memory snapshot in this folder"):
+    with pytest.raises(InputError, match="Nor is there a memory snapshot"):
         redline.memory(tmp_path)
     with pytest.raises(InputError, match="no such file or folder"):
         redline.memory(tmp_path / "nothing")
     (tmp_path / "a.pickle").write_bytes(b"x")
     (tmp_path / "b.pickle").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"none of 2 files is a memory snapshot; the first: .*a.pickle"):
+    with pytest.raises(InputError, match=r"none of 2 files tells of memory; the first: .*a.pickle"):
         redline.memory(tmp_path)
     empty = MadeAllocator().write(tmp_path / "a.pickle")
     with pytest.raises(InputError, match="holds nothing"):

@@ -1,6 +1,7 @@
 """The ledger of bytes of a device at a moment: every byte that the allocator holds in exactly one account."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,22 +61,22 @@ def byte_ledger(memory: AttributedMemory, moment: int) -> ByteLedger:
         moment=moment,
         reserved_bytes=int(history.reserved_bytes()[moment + 1]),
         accounts=sums,
-        holders=_holders(memory, rows),
+        holders=holders_of(accounts, [memory.site(row) for row in rows.tolist()], table.size_bytes),
         holes=holes,
         rounding_bytes=int((table.size_bytes - table.requested_bytes).sum()),
         no_stack_bytes=int(table.size_bytes[has_no_stack].sum()),
         before_bytes=int(table.size_bytes[has_no_stack & (table.born == BEFORE)].sum()),
     )
-    _check(ledger)
+    check_ledger(ledger)
     return ledger
 
 
-def _holders(memory: AttributedMemory, rows: I64) -> tuple[MemoryHolder, ...]:
+def holders_of(accounts: I64, sites: Sequence[str], size_bytes: I64) -> tuple[MemoryHolder, ...]:
+    """Of blocks with these accounts (as places in ACCOUNTS), call sites and sizes."""
     sizes, counts = defaultdict[tuple[int, str], int](int), Counter[tuple[int, str]]()
-    for row, size in zip(rows.tolist(), memory.history.allocations.size_bytes[rows].tolist(), strict=True):
-        key = (int(memory.account[row]), memory.site(row))
-        sizes[key] += size
-        counts[key] += 1
+    for account, site, size in zip(accounts.tolist(), sites, size_bytes.tolist(), strict=True):
+        sizes[account, site] += size
+        counts[account, site] += 1
     made = [
         MemoryHolder(account=ACCOUNTS[account], site=site, size_bytes=size, blocks=counts[account, site])
         for (account, site), size in sizes.items()
@@ -117,7 +118,8 @@ def _segment_starts(history: MemoryHistory) -> I64:
     return np.concatenate([plain, history.events.address[is_segment]])
 
 
-def _check(ledger: ByteLedger) -> None:
+def check_ledger(ledger: ByteLedger) -> None:
+    """LedgerError where a promise of ledgers does not hold."""
     total = sum(ledger.accounts.values())
     if total != ledger.reserved_bytes:
         raise LedgerError(f"accounts of {total:,} bytes where {ledger.reserved_bytes:,} are reserved")

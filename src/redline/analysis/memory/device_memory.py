@@ -1,4 +1,4 @@
-"""The memory of one device of a snapshot: its peak, and the request that failed, if one did."""
+"""The memory of one device, from a snapshot or a trace: its peak, how it came there, and the request that failed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,18 +6,33 @@ from pathlib import Path
 from redline.analysis.memory.allocations import MemoryHistory, memory_history, without_events
 from redline.analysis.memory.attribution import attributed
 from redline.analysis.memory.byte_ledger import ByteLedger, LedgerError, byte_ledger
+from redline.analysis.memory.memory_course import MemoryCourse, memory_course
+from redline.analysis.memory.memory_growth import MemoryGrowth
 from redline.analysis.memory.out_of_memory import OutOfMemory, out_of_memory
+from redline.analysis.rank.host_phases import Phase
 from redline.errors import InputError
 from redline.timeline.problems import Problem
 from redline.trace.snapshot.read_snapshot import read_snapshot
 
+HOST = -1  # instead of the number of a device
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPeak:
+    """The most that was in use in a step."""
+
+    label: str
+    start_ns: int  # since the first event
+    peak_bytes: int
+    end_bytes: int  # in use at its end
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
-    """What a snapshot says of one device."""
+    """What a snapshot or a trace says of one device."""
 
     file: str
-    device: int
+    device: int  # -1: the host
     events: int
     span_us: int  # of the history
     peak: ByteLedger  # when most was in use
@@ -26,11 +41,26 @@ class DeviceMemory:
     history_is_whole: bool
     contradictions: int  # of the history, which is then not used
     problems: tuple[Problem, ...]
+    course: MemoryCourse
+    is_trace: bool = False  # events of a profiler, not a snapshot of the allocator
+    rank: int | None = None
+    steps: tuple[StepPeak, ...] = ()
+    growth: tuple[MemoryGrowth, ...] = ()
+    modules: tuple[tuple[str, int], ...] = ()  # bytes of activations at the peak, by part of the model
+    peak_phase: Phase | None = None  # of a training step; None where it is not known
+    accumulates: bool = False  # several backward passes add up their gradients before the optimizer steps
+    is_sharded: bool = False  # each rank keeps a part of the parameters
+    other_bytes: int = 0  # in use before the recording, of which nothing else is known
+    missed: int = 0  # events that a trace has lost
 
     @property
     def shown(self) -> ByteLedger:
         """The moment that matters: of the failure, else of the peak."""
         return self.peak if self.failure is None else self.failure.ledger
+
+    @property
+    def is_host(self) -> bool:
+        return self.device == HOST
 
 
 def read_device_memories(path: Path) -> tuple[DeviceMemory, ...]:
@@ -54,6 +84,7 @@ def _device_memory(history: MemoryHistory) -> DeviceMemory:
 def _with_history(history: MemoryHistory) -> DeviceMemory:
     memory = attributed(history)
     times = history.events.at_us
+    table = history.allocations
     return DeviceMemory(
         file=history.snapshot.name,
         device=history.device,
@@ -65,4 +96,6 @@ def _with_history(history: MemoryHistory) -> DeviceMemory:
         history_is_whole=history.snapshot.history_is_whole,
         contradictions=history.contradictions,
         problems=history.snapshot.problems,
+        course=memory_course(table, memory.account, times * 1000, history.reserved_bytes()),
+        is_sharded=memory.shard_ratio > 1,
     )

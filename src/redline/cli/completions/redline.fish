@@ -27,7 +27,7 @@ complete -c redline -n '__fish_seen_subcommand_from run' -l watch-only -d 'count
 complete -c redline -n '__fish_seen_subcommand_from run' -l capture-signal -x -d 'open a window when redline run gets this signal, such as USR2 (a file...'
 complete -c redline -n '__fish_seen_subcommand_from run' -l stacks -d 'record Python stacks'
 complete -c redline -n '__fish_seen_subcommand_from run' -l numbers -r -F -d 'record the numbers of 4 steps to FOLDER instead, to check another run...'
-complete -c redline -n '__fish_seen_subcommand_from run' -l memory -d 'record every allocation'
+complete -c redline -n '__fish_seen_subcommand_from run' -l memory -d 'record every allocation, with Python stacks see redline memory'
 complete -c redline -n '__fish_seen_subcommand_from run' -l no-shapes -d 'do not record shapes (then FLOPs are unknown)'
 complete -c redline -n '__fish_seen_subcommand_from run' -l budget -x -d 'share of the run’s time for windows after the first'
 complete -c redline -n '__fish_seen_subcommand_from run' -l keep -x -d 'newest windows to keep'
@@ -202,7 +202,7 @@ complete -c redline -n '__fish_seen_subcommand_from memory' -s h -l help -d 'sho
 complete -c redline -n '__fish_seen_subcommand_from memory' -F
 complete -c redline -n '__fish_seen_subcommand_from memory' -l device-memory -x -d 'memory of the device, such as 79.25GiB adds what is outside of torch'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l json -d 'the same as --format json'
-complete -c redline -n '__fish_seen_subcommand_from memory' -l format -x -a 'json md text' -d 'text, md or json'
+complete -c redline -n '__fish_seen_subcommand_from memory' -l format -x -a 'html json md text' -d 'text, html, md or json'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l lang -x -a 'en zh' -d 'en or zh'
 complete -c redline -n '__fish_seen_subcommand_from memory' -s o -l output -r -F -d 'write to FILE'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l force -d 'replace FILE even if it is not a Redline report'
@@ -257,7 +257,7 @@ complete -c redline -n '__fish_seen_subcommand_from tune' -l force -d 'replace F
 complete -c redline -n '__fish_seen_subcommand_from tune' -s q -l quiet -d 'no progress and no remarks'
 complete -c redline -n '__fish_seen_subcommand_from tune' -s v -l verbose -d 'what is being measured, while it is'
 complete -c redline -n '__fish_seen_subcommand_from explain' -s h -l help -d 'show this help message and exit'
-complete -c redline -n '__fish_seen_subcommand_from explain' -a 'RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env'
+complete -c redline -n '__fish_seen_subcommand_from explain' -a 'RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 RL-M02 RL-M03 RL-M04 RL-M05 RL-M06 RL-M07 RL-M08 RL-M09 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env'
 complete -c redline -n '__fish_seen_subcommand_from explain' -l lang -x -a 'en zh' -d 'en or zh'
 complete -c redline -n '__fish_seen_subcommand_from digest' -s h -l help -d 'show this help message and exit'
 complete -c redline -n '__fish_seen_subcommand_from digest' -F

@@ -145,8 +145,8 @@ _shtab_redline_digest_defaults_added=0
 _shtab_redline_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--lang[en or zh]:lang:(en zh)"
-  "(*)::a finding such as RL-H01 or h01, a lever such as fused, or words to s...:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env)"
-  "(*)::a finding such as RL-H01 or h01, a lever such as fused, or words to s...:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env)"
+  "(*)::a finding such as RL-H01 or h01, a lever such as fused, or words to s...:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 RL-M02 RL-M03 RL-M04 RL-M05 RL-M06 RL-M07 RL-M08 RL-M09 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env)"
+  "(*)::a finding such as RL-H01 or h01, a lever such as fused, or words to s...:(RL-C15 RL-D01 RL-D02 RL-D03 RL-C17 RL-H01 RL-H02 RL-H03 RL-H04 RL-H06 RL-H07 RL-H08 RL-H09 RL-H10 RL-H11 RL-H19 RL-H20 RL-H21 RL-H22 RL-H23 RL-H24 RL-H25 RL-H26 RL-H27 RL-B01 RL-B02 RL-C02 RL-C06 RL-C07 RL-C10 RL-C11 RL-C12 RL-C14 RL-C18 RL-C19 RL-C22 RL-C24 RL-C25 RL-N01 RL-N02 RL-N03 RL-N04 RL-N05 RL-N06 RL-N07 RL-N11 RL-N13 RL-N17 RL-N20 RL-N21 RL-N22 RL-N23 RL-N24 RL-N30 RL-P01 RL-B07 RL-C13 RL-M01 RL-C16 RL-C20 RL-C21 RL-C26 RL-C27 RL-C28 RL-C29 RL-ID01 RL-ID02 RL-ID03 RL-S01 RL-R06 RL-R07 RL-R08 RL-V01 RL-V02 RL-V03 RL-V04 RL-V05 RL-V06 RL-V07 RL-V08 RL-V09 RL-V10 RL-V11 RL-V12 RL-V13 RL-M02 RL-M03 RL-M04 RL-M05 RL-M06 RL-M07 RL-M08 RL-M09 switch fused foreach capturable clip-foreach workers prefetch pin-memory non-blocking batch-times autocast matmul-precision compile cuda-graphs checkpoint offload channels-last cudnn-benchmark sdpa threads affinity zero-grad-none gc-freeze gc-every bucket-mb bucket-view static-graph no-broadcast-buffers bf16-hook fsdp-prefetch fsdp-keep preload malloc-arenas malloc-keep huge-pages omp-wait expandable-segments env)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -185,13 +185,13 @@ _shtab_redline_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--device-memory[memory of the device, such as 79.25GiB adds what is outside of torch]:device_memory:"
   "--json[the same as --format json]"
-  "--format[text, md or json]:format:(json md text)"
+  "--format[text, html, md or json]:format:(html json md text)"
   "--lang[en or zh]:lang:(en zh)"
   {-o,--output}"[write to FILE]:output:_files"
   "--force[replace FILE even if it is not a Redline report]"
   {-q,--quiet}"[no progress and no remarks]"
   {-v,--verbose}"[tracebacks for files that Redline fails on]"
-  "(*):a memory snapshot (torch.cuda.memory._dump_snapshot), a folder or a g...:_files"
+  "(*):a memory snapshot (torch.cuda.memory._dump_snapshot), a trace with me...:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -346,7 +346,7 @@ _shtab_redline_run_options=(
   "--capture-signal[open a window when redline run gets this signal, such as USR2 (a file...]:capture_signal:"
   "--stacks[record Python stacks]"
   "--numbers[record the numbers of 4 steps to FOLDER instead, to check another run...]:numbers:_files -/"
-  "--memory[record every allocation]"
+  "--memory[record every allocation, with Python stacks see redline memory]"
   "--no-shapes[do not record shapes (then FLOPs are unknown)]"
   "--budget[share of the run\’s time for windows after the first]:budget:"
   "--keep[newest windows to keep]:keep:"

@@ -139,8 +139,7 @@ def _watch_optimizers(
             calls.stop()
         if (is_first or not home.thread) and not in_backward:
             home.move(thread_ended)
-        capture.facts.optimizer_stepped(optimizer)
-        steps.optimizer_stepped(capture.optimizers.stepped(optimizer), in_backward=in_backward)
+        steps.optimizer_stepped(capture.optimizer_stepped(optimizer), in_backward=in_backward)
 
     def stepped(optimizer: Optimizer, args: object, kwargs: object) -> None:
         try:

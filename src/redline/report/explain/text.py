@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
 from redline.findings.pages import Page, page_of, request_codes
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.launch.levers import KINDS
@@ -20,12 +21,14 @@ HEADINGS = {
 }
 """Of the folders of rules."""
 REQUESTS = marked("Requests of a serving engine")
+BYTES = marked("What fills the memory")
 LEVERS = marked("Levers")
 
 
 def sections() -> dict[str, list[str]]:
     """Codes of all findings by heading, in the order in which they are listed everywhere."""
-    return {**{HEADINGS[folder]: codes_in(folder) for folder in FOLDERS}, REQUESTS: request_codes()}
+    of_steps = {HEADINGS[folder]: codes_in(folder) for folder in FOLDERS}
+    return {**of_steps, REQUESTS: request_codes(), BYTES: [rule.code for rule in MEMORY_RULES]}
 
 
 def render_all() -> str:

@@ -21,6 +21,7 @@ def render(result: MemoryResult) -> str:
         {
             **envelope.to_dict(),
             "devices": [_device(result, device) for device in result.devices],
+            "causes": [asdict(cause) for cause in result.causes],
             "failures": [{"path": failure.path, "message": failure.message} for failure in result.failures],
         }
     )
@@ -38,6 +39,16 @@ def _device(result: MemoryResult, device: DeviceMemory) -> dict[str, Any]:
         "peak": _ledger(device.peak),
         "out_of_memory": None if device.failure is None else _failure(device.failure),
         "outside_bytes": result.outside_bytes(device),
+        "rank": device.rank,
+        "steps": [asdict(step) for step in device.steps],
+        "growth": [{**asdict(growth), "account": _code(str(growth.account))} for growth in device.growth],
+        "activations_by_module": [{"module": module, "size_bytes": size} for module, size in device.modules],
+        "missed_events": device.missed,
+        "course": {
+            "at_ns": list(device.course.at_ns),
+            "has_times": device.course.has_times,
+            "accounts": {_code(str(account)): list(values) for account, values in device.course.accounts.items()},
+        },
     }
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+from redline.analysis.memory.causes.cause import MemoryCause
 from redline.analysis.memory.device_memory import DeviceMemory
 from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.memory_growth import MemoryGrowth
 from redline.analysis.memory.out_of_memory import FitChange, OutOfMemory, PossibleChange
-from redline.report.language import _, marked, ngettext, sentences
+from redline.findings.pages import page_of
+from redline.report.language import _, marked, ngettext, sentences, spoken
 from redline.report.memory.memory_result import MemoryResult
 from redline.units import format_memory
 
@@ -38,6 +41,8 @@ _DTYPES = {4: "fp32", 2: "fp16/bf16"}
 def headline(device: DeviceMemory) -> str:
     """What happened, in one sentence."""
     failure = device.failure
+    if failure is None and device.is_host:
+        return _("Peak: {live} in use by torch on the host").format(live=format_memory(device.peak.live_bytes))
     if failure is None:
         return _("Peak: {live} in use, {reserved} reserved").format(
             live=format_memory(device.peak.live_bytes), reserved=format_memory(device.peak.reserved_bytes)
@@ -97,8 +102,63 @@ def change_line(change: PossibleChange) -> str:
     return _("{what}: saves up to {saved}").format(what=what, saved=saved)
 
 
+def cause_line(cause: MemoryCause) -> str:
+    """One cause with the most that mending it saves."""
+    title, size = page_of(cause.code, spoken()).title, format_memory(cause.saves_bytes)
+    if not cause.site:
+        return _("{code} {title}: saves at most {size}").format(code=cause.code, title=title, size=size)
+    return _("{code} {title}: saves at most {size}, most of it at {site}").format(
+        code=cause.code, title=title, size=size, site=cause.site
+    )
+
+
+def steps_sentence(device: DeviceMemory) -> str:
+    """How the peak went from step to step; "" where steps are not known."""
+    if not device.steps:
+        return ""
+    first, last = device.steps[0], device.steps[-1]
+    text = ngettext(
+        "{count} step, with a peak of {last}",
+        "{count} steps: a peak of {first} in the first, of {last} in the last",
+        len(device.steps),
+    )
+    return text.format(
+        count=len(device.steps), first=format_memory(first.peak_bytes), last=format_memory(last.peak_bytes)
+    )
+
+
+def growth_sentence(growth: MemoryGrowth) -> str:
+    """What one call site adds in every step."""
+    return _("{size} more in every step at {site} ({account}): seen in {steps} steps, {held} held in the end").format(
+        size=format_memory(growth.bytes_per_step),
+        site=growth.site or _("an unknown place"),
+        account=_(ACCOUNT_NAMES[growth.account]),
+        steps=growth.steps,
+        held=format_memory(growth.held_bytes),
+    )
+
+
 def remarks(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
     """What weakens the figures, or adds to them."""
+    yield from _of_trace(device) if device.is_trace else _of_snapshot(result, device)
+
+
+def _of_trace(device: DeviceMemory) -> Iterator[str]:
+    before_bytes = device.peak.before_bytes
+    if before_bytes:
+        yield _(
+            "{size} was in use before the recording began, and nobody said what for; `redline run --memory` records "
+            "who holds parameters, gradients and optimizer states."
+        ).format(size=format_memory(before_bytes))
+    if device.is_host:
+        yield _("On the host, what was there before the recording counts if a model or an optimizer holds it.")
+    if device.missed:
+        yield _("{count:,} events are missing in the trace: blocks that were allocated or freed twice.").format(
+            count=device.missed
+        )
+
+
+def _of_snapshot(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
     ledger = device.shown
     if ledger.before_bytes:
         yield _("{size} was allocated before the history began and has no stack.").format(

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from redline.analysis.memory.causes.cause import FullMemory, MemoryCause
+from redline.analysis.memory.causes.registry import memory_causes
 from redline.analysis.memory.device_memory import DeviceMemory
 from redline.ranks.read_failures import Failure
 
-FORMS = ("text", "md", "json")
+FORMS = ("text", "html", "md", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,13 @@ class MemoryResult:
         """The device to look at: one that ran out, else the one that held most."""
         return max(self.devices, key=lambda device: (device.failure is not None, device.shown.live_bytes))
 
+    @property
+    def causes(self) -> tuple[MemoryCause, ...]:
+        """Why the first device is as full as it is."""
+        first = self.first
+        others = tuple(device for device in self.devices if device is not first and device.is_host == first.is_host)
+        return memory_causes(FullMemory(device=first, others=others))
+
     def outside_bytes(self, device: DeviceMemory) -> int | None:
         """Outside of torch when an allocation failed: the context, NCCL, other processes. None where unknown."""
         if not self.device_bytes or device.failure is None:
@@ -33,6 +42,10 @@ class MemoryResult:
             from redline.report.memory.json import render as render_json
 
             return render_json(self)
+        if form == "html":
+            from redline.report.html.memory.page import render as render_page
+
+            return render_page(self)
         from redline.report.memory.text import render_md, render_text
 
         return render_md(self) if form == "md" else render_text(self)

@@ -2,6 +2,7 @@
 
 from redline.analysis.memory.byte_ledger import ByteLedger
 from redline.analysis.memory.device_memory import DeviceMemory
+from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.report.language import _
 from redline.report.memory.memory_messages import ACCOUNT_NAMES
 from redline.report.memory.memory_result import MemoryResult
@@ -24,7 +25,12 @@ def accounts_table(device: DeviceMemory) -> ReportTable:
                 (_(ACCOUNT_NAMES[account]), format_memory(size), share(size, ledger.reserved_bytes), f"{size:,}")
                 for size, account in rows
             ),
-            (_("reserved"), format_memory(ledger.reserved_bytes), "100.0 %", f"{ledger.reserved_bytes:,}"),
+            (
+                _("in use") if device.is_host else _("reserved"),
+                format_memory(ledger.reserved_bytes),
+                "100.0 %",
+                f"{ledger.reserved_bytes:,}",
+            ),
         ),
         notes=(),
         empty="",
@@ -43,11 +49,28 @@ def holders_table(ledger: ByteLedger, most: int = _MOST_HOLDERS) -> ReportTable:
     ]
     return ReportTable(
         title=_("who holds it"),
-        head=(_("size"), _("blocks"), _("account"), _("call site")),
+        head=(_("size"), _("blocks"), _("account"), _("call site or module")),
         rows=tuple(rows),
         notes=(),
         empty=_("Nothing is in use."),
     )
+
+
+def modules_table(device: DeviceMemory, most: int = _MOST_HOLDERS) -> ReportTable:
+    """Activations at the peak by part of the model."""
+    total = device.peak.accounts[MemoryAccount.ACTIVATIONS]
+    rows = [(format_memory(size), share(size, total), clipped(module, 60)) for module, size in device.modules[:most]]
+    return ReportTable(
+        title=_("activations by part of the model"),
+        head=(_("size"), _("share"), _("module")),
+        rows=tuple(rows),
+        notes=(),
+        empty="",
+    )
+
+
+def device_name(device: DeviceMemory) -> str:
+    return _("host") if device.is_host else str(device.device)
 
 
 def devices_table(result: MemoryResult) -> ReportTable:
@@ -55,7 +78,7 @@ def devices_table(result: MemoryResult) -> ReportTable:
     rows = [
         (
             clipped(device.file.rpartition("/")[2], 60),
-            str(device.device),
+            device_name(device),
             format_memory(device.peak.live_bytes),
             format_memory(device.shown.reserved_bytes),
             format_memory(sum(device.shown.holes)),

@@ -2,13 +2,23 @@
 
 from collections.abc import Iterator
 
+from redline.analysis.memory.causes.cause import MemoryCause
 from redline.analysis.memory.device_memory import DeviceMemory
 from redline.report.diagnose.md import escaped, markdown_table
 from redline.report.display import Style, columns, styled
 from redline.report.language import _, ngettext
-from redline.report.memory.memory_messages import change_line, free_memory, headline, purpose, remarks
+from redline.report.memory.memory_messages import (
+    cause_line,
+    change_line,
+    free_memory,
+    growth_sentence,
+    headline,
+    purpose,
+    remarks,
+    steps_sentence,
+)
 from redline.report.memory.memory_result import MemoryResult
-from redline.report.memory.memory_tables import accounts_table, devices_table, holders_table
+from redline.report.memory.memory_tables import accounts_table, device_name, devices_table, holders_table, modules_table
 from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, labelled, wrapped
 from redline.report.text_parts import clipped
@@ -16,18 +26,22 @@ from redline.report.text_table import table
 
 _LABEL_WIDTH = 10
 _MOST_CHANGES = 3
+_MOST_GROWTH = 4
+_MOST_CAUSES = 5
 
 
 def render_text(result: MemoryResult) -> str:
     device = result.first
-    facts = [line for label, text in _facts(result, device) for line in labelled(label, text, _LABEL_WIDTH)]
+    lines = [line for label, text in facts(result, device) for line in labelled(label, text, _LABEL_WIDTH)]
     style = Style.HEADING if device.failure is None else Style.LIMIT
     return as_text(
         [
-            [*wrapped(styled(headline(device), style), columns(), rest="  "), *facts],
+            [*wrapped(styled(headline(device), style), columns(), rest="  "), *lines],
             _lines(accounts_table(device)),
             _lines(holders_table(device.shown)),
+            _lines(modules_table(device)) if device.modules else [],
             list(_changes(device)),
+            list(_causes(result)),
             _lines(devices_table(result)) if len(result.devices) > 1 else [],
             [line for remark in remarks(result, device) for line in labelled(_("note"), remark, _LABEL_WIDTH)],
             [
@@ -45,10 +59,12 @@ def render_md(result: MemoryResult) -> str:
     return as_text(
         [
             [f"## {escaped(headline(device))}"],
-            [f"- {label}: {escaped(text)}" for label, text in _facts(result, device)],
+            [f"- {label}: {escaped(text)}" for label, text in facts(result, device)],
             markdown_table(accounts_table(device)),
             markdown_table(holders_table(device.shown)),
+            markdown_table(modules_table(device)) if device.modules else [],
             [f"{number}. {escaped(change)}" for number, change in enumerate(changes, start=1)],
+            [f"- {escaped(cause_line(cause))}" for cause in shown_causes(result)],
             markdown_table(devices_table(result)) if len(result.devices) > 1 else [],
             [f"- {escaped(remark)}" for remark in remarks(result, device)],
             [f"- {escaped(clipped(failure.message, 300))}" for failure in result.failures],
@@ -56,15 +72,21 @@ def render_md(result: MemoryResult) -> str:
     )
 
 
-def _facts(result: MemoryResult, device: DeviceMemory) -> Iterator[tuple[str, str]]:
+def facts(result: MemoryResult, device: DeviceMemory) -> Iterator[tuple[str, str]]:
     history = ngettext("{count:,} event in {seconds:.2f} s", "{count:,} events in {seconds:.2f} s", device.events)
     yield _("file"), clipped(device.file, 200)
+    if device.rank is not None and len(result.devices) > 1:
+        yield _("rank"), str(device.rank)
     yield (
         _("device"),
         _("{device}; history of {history}").format(
-            device=device.device, history=history.format(count=device.events, seconds=device.span_us / 1e6)
+            device=device_name(device), history=history.format(count=device.events, seconds=device.span_us / 1e6)
         ),
     )
+    if device.steps:
+        yield _("steps"), steps_sentence(device)
+    for growth in device.growth[:_MOST_GROWTH]:
+        yield _("growth"), growth_sentence(growth)
     if device.failure is not None:
         yield _("asked for"), purpose(device.failure)
         yield _("free"), free_memory(device.failure)
@@ -74,6 +96,18 @@ def _lines(shown: ReportTable) -> list[str]:
     if not shown.rows:
         return [shown.empty]
     return [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
+
+
+def shown_causes(result: MemoryResult) -> tuple[MemoryCause, ...]:
+    """Where a request failed, what would have made it fit is said instead."""
+    return result.causes if result.first.failure is None else ()
+
+
+def _causes(result: MemoryResult) -> Iterator[str]:
+    if shown_causes(result):
+        yield _("what to change (redline explain CODE)")
+    for cause in shown_causes(result)[:_MOST_CAUSES]:
+        yield from wrapped(cause_line(cause), columns(), "  ", "    ")
 
 
 def _changes(device: DeviceMemory) -> Iterator[str]:

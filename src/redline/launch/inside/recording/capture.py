@@ -52,8 +52,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.optim.optimizer import Optimizer
+
     from redline.launch.inside.counting.calls import ModuleCalls
     from redline.launch.inside.process_context import ProcessContext
+    from redline.launch.inside.recording.held_tensors import HeldTensorsCollector
     from redline.launch.inside.recording.host_evidence import Collector
     from redline.launch.inside.training_thread import TrainingThread
 
@@ -77,6 +80,7 @@ class Capture:
         self._home = home
         self.optimizers = Optimizers()
         self.facts = JobFactsCollector(calls.outermost)
+        self._held = _held_tensors(self.optimizers, calls) if context.settings.memory else None
         self.notes = Notes(context)
         self._models = CalledModelsCollector(calls, lambda: self._words[KIND] == BY_CALLS)
         self._schedule = WindowSchedule(context, self.notes)
@@ -98,9 +102,18 @@ class Capture:
             ThreadTimeCollector(),
             GcRunCollector(),
         ]
+        if self._held is not None:
+            collectors.append(self._held)
         if not self._context.settings.stacks:  # which record every call, those of a thread of ours too
             collectors.append(StackSampleCollector(self._context.is_here))
         return (*collectors, StepCounterCollector())
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> int:
+        """Its number."""
+        self.facts.optimizer_stepped(optimizer)
+        if self._held is not None:
+            self._held.optimizer_stepped(optimizer)
+        return self.optimizers.stepped(optimizer)
 
     def is_capturing(self) -> bool:
         return self._words[PHASE] == CAPTURING
@@ -342,3 +355,10 @@ class Capture:
             self._schedule.stop()
             self._on_term.forget()
             self._recorder.forget()
+
+
+def _held_tensors(optimizers: Optimizers, calls: ModuleCalls) -> HeldTensorsCollector:
+    """Imported only by jobs whose memory is recorded."""
+    from redline.launch.inside.recording.held_tensors import HeldTensorsCollector
+
+    return HeldTensorsCollector(optimizers.alive, calls.outermost)

@@ -1,0 +1,18 @@
+"""RL-M06: the peak is in the optimizer's step, which works on copies of all parameters at once."""
+
+from collections.abc import Iterator
+
+from redline.analysis.memory.causes.cause import FullMemory, MemoryCause, MemoryRule, account_cause
+from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.rank.host_phases import Phase
+from redline.numerics import Numerics
+
+_LEAST = 0.05  # of what is reserved
+
+
+def find(full: FullMemory) -> Iterator[MemoryCause]:
+    if full.device.peak_phase == Phase.OPTIMIZER:
+        yield from account_cause(full, RULE.code, MemoryAccount.TEMPORARIES, _LEAST)
+
+
+RULE = MemoryRule(code="RL-M06", numerics=Numerics.REASSOCIATION, find=find)

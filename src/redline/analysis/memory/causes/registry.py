@@ -1,0 +1,30 @@
+"""All causes of full memory that are looked for."""
+
+from redline.analysis.memory.causes import (
+    fragmentation,
+    gradients_in_forward,
+    growth,
+    kept_activations,
+    optimizer_temporaries,
+    replicated_states,
+    uneven_ranks,
+    whole_logits,
+)
+from redline.analysis.memory.causes.cause import FullMemory, MemoryCause
+
+RULES = (
+    growth.RULE,
+    kept_activations.RULE,
+    whole_logits.RULE,
+    gradients_in_forward.RULE,
+    optimizer_temporaries.RULE,
+    fragmentation.RULE,
+    uneven_ranks.RULE,
+    replicated_states.RULE,
+)
+
+
+def memory_causes(full: FullMemory) -> tuple[MemoryCause, ...]:
+    """What grows comes first, since no size of memory is enough for it; then the one that saves most."""
+    found = [cause for rule in RULES for cause in rule.find(full)]
+    return tuple(sorted(found, key=lambda cause: (cause.code != growth.RULE.code, -cause.saves_bytes)))

@@ -1,0 +1,1 @@
+"""The result of `memory` as a page."""
