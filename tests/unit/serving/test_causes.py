@@ -82,6 +82,20 @@ def test_the_planted_cause_comes_first(limits: dict[str, int], code: str, tmp_pa
     assert _diagnosed(tmp_path, **limits).causes[0].code == code
 
 
+def test_a_trace_function_of_python_is_named_whatever_it_slows(tmp_path: Path) -> None:
+    first = _read(_told(_engine(**ROOM), is_traced=True), tmp_path).causes[0]
+    assert first.code == "RL-V04"
+    assert "sys.settrace" in cause_text(first).evidence
+
+
+def test_prompts_in_pieces_are_named_with_the_option(tmp_path: Path) -> None:
+    """What a request may have of a step is less than what a step may have."""
+    engine = _told(_engine(sequences=256, tokens=8, cache=1_000_000), long_prefill_token_threshold=4)
+    first = _read(engine, tmp_path).causes[0]
+    assert (first.code, first.figures["limit"]) == ("RL-V07", 4)
+    assert cause_text(first).fix == "--long-prefill-token-threshold 0"
+
+
 def _alike(engine: MadeEngine) -> MadeEngine:
     return _told(_asking(engine, asks=["logprobs"], blocks=[5]), prefix_tokens=40, enable_prefix_caching=False)
 

@@ -85,6 +85,9 @@ def _stalled(cause: ServingCause) -> tuple[str, str]:
 
 
 def _engine(cause: ServingCause) -> tuple[str, str]:
+    if "is_traced" in cause.figures:
+        evidence = _("A trace function of Python (sys.settrace) is called for every line that the engine runs.")
+        return evidence, _("unset VLLM_TRACE_FUNCTION; no debugger and no coverage")
     evidence = _(
         "Scheduling, preparing inputs, messages to workers, handing out tokens and what is between steps take "
         "{host_ns} of a step of {step_ns}."
@@ -93,7 +96,7 @@ def _engine(cause: ServingCause) -> tuple[str, str]:
 
 
 def _sample(cause: ServingCause) -> tuple[str, str]:
-    taken = _("Logits and the choice of the next token take {share} of the time per token.")
+    taken = _("Logits, the choice of the next token and what is sent of it take {share} of this time.")
     asked = [_(_ASKS[name]).format(share=percent(share)) for name, share in cause.figures.items() if name in _ASKS]
     fix = _("no log-probabilities and no penalties where nobody reads them")
     return sentences([taken.format(share=percent(cause.share)), *asked]), fix
@@ -108,6 +111,11 @@ def _texts(cause: ServingCause) -> tuple[str, str]:
 
 def _token_limit(cause: ServingCause) -> tuple[str, str]:
     figures = cause.figures
+    if "pieces" in figures:
+        evidence = _(
+            "Prompts are computed in pieces of {limit:,.0f} tokens, the median one in {pieces:,.0f} steps of {full_ns}."
+        ).format(limit=figures["limit"], pieces=figures["pieces"], full_ns=_time(figures["full_ns"]))
+        return evidence, "--long-prefill-token-threshold 0"
     evidence = _(
         "{limit:,.0f} tokens are the limit of a step, and in {steps_share} of the steps it cuts a prompt. Such a step "
         "takes {full_ns}, of which {fixed_ns} would pass with any number of tokens."

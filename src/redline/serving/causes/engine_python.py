@@ -7,6 +7,7 @@ import numpy as np
 from redline.numerics import Numerics
 from redline.serving.causes.cause import ENGINE_ACCOUNTS, Served, ServingCause, ServingRule, share_of
 from redline.serving.latencies import Latency
+from redline.serving.request_ledger import RequestAccount
 from redline.serving.step_ledger import StepAccount
 
 _OF_STEPS = [
@@ -17,10 +18,22 @@ _OF_STEPS = [
     StepAccount.BETWEEN,
 ]
 
+_TRACED = (  # a trace function is called for every line: what of it Python's would be is not known
+    *ENGINE_ACCOUNTS,
+    RequestAccount.PREFILL,
+    RequestAccount.OTHERS_PREFILL,
+    RequestAccount.DECODE,
+    RequestAccount.RECOMPUTE,
+    RequestAccount.SAMPLE,
+    RequestAccount.WORKER,
+)
 _LEAST = 0.1  # of the time per token: so much is spent by an engine with nothing to mend
 
 
 def find(served: Served) -> Iterator[ServingCause]:
+    if served.setting("is_traced"):
+        yield from share_of(served, RULE.code, Latency.END_TO_END, _TRACED, {"is_traced": 1.0})
+        return
     steps = served.ledger.steps
     host_ns = steps.amounts_ns[:, _OF_STEPS].sum(axis=1)
     figures = {

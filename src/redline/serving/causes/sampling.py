@@ -8,6 +8,9 @@ from redline.serving.latencies import Latency
 from redline.serving.request_ledger import RequestAccount
 
 _RARE = 0.05  # of the requests: fewer do not explain what sampling costs
+_LATENCIES = (Latency.TPOT, Latency.END_TO_END)  # which of them the slowest wait longer for it
+_TEXTS = "logprobs"  # which are also handed out, sent and made texts of
+_OF_TEXTS = (RequestAccount.OUTPUTS, RequestAccount.TO_SERVER, RequestAccount.DETOKENISE)
 
 
 def find(served: Served) -> Iterator[ServingCause]:
@@ -16,7 +19,10 @@ def find(served: Served) -> Iterator[ServingCause]:
     figures = {name: share for name, share in asked.items() if share >= _RARE}
     if not figures:  # logits have to be computed
         return
-    yield from share_of(served, RULE.code, Latency.TPOT, (RequestAccount.SAMPLE,), figures)
+    accounts = (RequestAccount.SAMPLE, *(_OF_TEXTS if _TEXTS in figures else ()))
+    told = [cause for latency in _LATENCIES for cause in share_of(served, RULE.code, latency, accounts, figures)]
+    if told:
+        yield max(told, key=lambda cause: cause.share)
 
 
 RULE = ServingRule(code="RL-V05", numerics=Numerics.BITWISE, find=find)

@@ -9,9 +9,7 @@ from redline.serving.causes.cause import Served, ServingCause, ServingRule
 from redline.serving.latencies import SLOWEST, Latency, slowest
 from redline.serving.request_ledger import RequestAccount
 
-_LEAST = (
-    0.75  # of the time to the next token: that a token takes a few times as long now and then is the price of batches
-)
+_LEAST = 0.85  # of the time to the next token: a token that takes a few times as long now and then is usual
 
 
 def find(served: Served) -> Iterator[ServingCause]:

@@ -29,6 +29,10 @@ def find(served: Served) -> Iterator[ServingCause]:
     cut = _has_cut_prompt(served)
     if not limit or cut.sum() < LEAST_STEPS:
         return
+    piece = served.setting("long_prefill_token_threshold")
+    if 0 < piece < limit:
+        yield from _in_pieces(served, piece, cut)
+        return
     length = (steps.end_ns - steps.begin_ns).astype(float)
     model = steps.amounts_ns[:, [StepAccount.PREFILL, StepAccount.DECODE]].sum(axis=1)
     full_ns = float(np.median(length[cut]))
@@ -40,6 +44,15 @@ def find(served: Served) -> Iterator[ServingCause]:
     figures = {"limit": limit, "steps_share": float(cut.mean()), "fixed_ns": any_ns, "full_ns": full_ns}
     figures["is_scheduled_limit"] = float(setting == "max_num_scheduled_tokens")
     yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, fixed)
+
+
+def _in_pieces(served: Served, piece: float, cut: Column) -> Iterator[ServingCause]:
+    """Each prompt waits for as many steps as it has pieces; at once it would be one step at least."""
+    steps, batch = served.ledger.steps, served.recording.batch
+    pieces = float(np.median(np.ceil(served.recording.requests.prompt_tokens[np.unique(batch.request)] / piece)))
+    full_ns = float(np.median((steps.end_ns - steps.begin_ns)[cut]))
+    figures = {"limit": piece, "steps_share": float(cut.mean()), "pieces": pieces, "full_ns": full_ns}
+    yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, 1 - 1 / max(pieces, 1.0))
 
 
 def _has_cut_prompt(served: Served) -> Column:

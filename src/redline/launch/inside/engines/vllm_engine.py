@@ -90,7 +90,7 @@ class VllmEngine:
             self._has_told_threads = True
             torch = sys.modules.get("torch")
             if torch is not None:
-                self._log.tell({"threads": torch.get_num_threads()})
+                self._log.tell({"threads": torch.get_num_threads(), "is_traced": sys.gettrace() is not None})
 
     def _tell_cost(self) -> None:
         """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
@@ -253,6 +253,7 @@ _SETTINGS = {
         "max_num_active_seqs",
         "max_num_batched_tokens",
         "max_num_scheduled_tokens",
+        "long_prefill_token_threshold",
         "enable_chunked_prefill",
         "async_scheduling",
         "policy",
