@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from redline.analysis.memory.device_memory import DeviceMemory, read_device_memories
+from redline.analysis.memory.timeline_device_memory import timeline_device_memory
 from redline.analysis.memory.trace_device_memory import trace_device_memories
 from redline.errors import InputError, UsageError
 from redline.progress import Progress, ProgressStage, silent
@@ -12,6 +13,7 @@ from redline.ranks.find_files import TRACE_ENDINGS, find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.report.memory.memory_result import MemoryResult
 from redline.trace.cache import cache_folder, read_cached
+from redline.trace.memory_timeline import looks_like_memory_timeline
 from redline.trace.reader import ReadOptions
 
 _ENDINGS = (".pickle", ".pickle.gz", ".pkl", ".pkl.gz", ".pickle.zst")
@@ -40,6 +42,8 @@ def memory(
 
 
 def _memories(path: Path) -> tuple[DeviceMemory, ...]:
+    if path.is_file() and looks_like_memory_timeline(path):
+        return (timeline_device_memory(path),)
     if not path.name.endswith(TRACE_ENDINGS):
         return read_device_memories(path)
     timelines = read_cached(path, ReadOptions(), cache_folder()).timelines

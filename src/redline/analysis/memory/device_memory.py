@@ -50,6 +50,7 @@ class DeviceMemory:
     peak_phase: Phase | None = None  # of a training step; None where it is not known
     accumulates: bool = False  # several backward passes add up their gradients before the optimizer steps
     is_sharded: bool = False  # each rank keeps a part of the parameters
+    has_sites: bool = True  # who holds the memory is recorded
     other_bytes: int = 0  # in use before the recording, of which nothing else is known
     missed: int = 0  # events that a trace has lost
 

@@ -30,7 +30,7 @@ def memory_course(
     has_times = bool(count) and int(at_ns.max()) > int(at_ns.min())
     since = np.maximum.accumulate(at_ns - at_ns[0]) if has_times else np.arange(count)
     live = _held(table, np.ones(len(table), bool), count) + other_bytes
-    moments = _fullest(since, live[1:]) if count else np.array([-1])
+    moments = fullest(since, live[1:]) if count else np.array([-1])
     sums: dict[MemoryAccount, I64] = {
         name: _held(table, account == number, count)[moments + 1]
         for number, name in enumerate(ACCOUNTS)
@@ -55,7 +55,7 @@ def _held(table: AllocationTable, chosen: NDArray[np.bool_], count: int) -> I64:
     return held
 
 
-def _fullest(since: I64, live: I64) -> I64:
+def fullest(since: I64, live: I64) -> I64:
     """Of each stretch of time the moment at which most was in use."""
     stretch = since * MOST_MOMENTS // (int(since[-1]) + 1)
     order = np.lexsort((-live, stretch))

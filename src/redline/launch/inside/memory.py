@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.compress import room_bytes
 
 TYPE_CHECKING = False
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from redline.launch.inside.process_context import ProcessContext
 
 _MOST_TENSORS = 20
+_MOST_EVENTS = 100_000  # of the allocator: some ten steps, and about 50 MB of the host's memory
 
 
 def uses_cuda() -> bool:
@@ -26,6 +28,19 @@ def of_allocator() -> dict[str, int]:
     stats = torch.cuda.memory_stats()
     names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")
     return {name: int(stats.get(name, 0)) for name in names}
+
+
+def record_history() -> None:
+    """Every event of CUDA's allocator with its stack, from when the job first uses CUDA: a snapshot then tells why
+    memory ran out. Where the script records by itself, it stays as the script has it."""
+
+    def begin() -> None:
+        with tolerated(Exception):  # it is called by torch as it initialises CUDA: what fails there fails the job
+            is_on = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+            if is_on is None or not is_on():
+                torch.cuda.memory._record_memory_history(stacks="python", max_entries=_MOST_EVENTS)
+
+    torch.cuda._lazy_call(begin)
 
 
 def ran_out(error: BaseException | None) -> bool:

@@ -16,7 +16,7 @@ from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from redline.launch.inside import api
+from redline.launch.inside import api, memory
 from redline.launch.inside.compiler import keep_from_compiler
 from redline.launch.inside.counting.calls import ModuleCalls
 from redline.launch.inside.counting.generation import watch_generation
@@ -53,6 +53,8 @@ def watch(context: ProcessContext) -> None:
         from redline.launch.inside.numbers.job_numbers import record_numbers
 
         record_numbers(context)
+    if context.settings.memory:
+        capture.safely(memory.record_history)
     trial, places = _trial(context, capture, calls)
     if context.settings.is_file_guarded:
         from redline.launch.inside.trial.file_guard import guard_torch

@@ -144,6 +144,8 @@ def remarks(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
 
 
 def _of_trace(device: DeviceMemory) -> Iterator[str]:
+    if not device.has_sites:
+        yield _("A timeline of torch tells categories alone: neither call sites, nor the device, nor what is cached.")
     before_bytes = device.peak.before_bytes
     if before_bytes:
         yield _(

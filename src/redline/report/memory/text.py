@@ -38,7 +38,7 @@ def render_text(result: MemoryResult) -> str:
         [
             [*wrapped(styled(headline(device), style), columns(), rest="  "), *lines],
             _lines(accounts_table(device)),
-            _lines(holders_table(device.shown)),
+            _lines(holders_table(device.shown)) if device.has_sites else [],
             _lines(modules_table(device)) if device.modules else [],
             list(_changes(device)),
             list(_causes(result)),
@@ -61,7 +61,7 @@ def render_md(result: MemoryResult) -> str:
             [f"## {escaped(headline(device))}"],
             [f"- {label}: {escaped(text)}" for label, text in facts(result, device)],
             markdown_table(accounts_table(device)),
-            markdown_table(holders_table(device.shown)),
+            markdown_table(holders_table(device.shown)) if device.has_sites else [],
             markdown_table(modules_table(device)) if device.modules else [],
             [f"{number}. {escaped(change)}" for number, change in enumerate(changes, start=1)],
             [f"- {escaped(cause_line(cause))}" for cause in shown_causes(result)],

@@ -30,3 +30,28 @@ def test_there_is_none_without_a_folder_or_room(tmp_path: Path, monkeypatch: pyt
     assert snapshot_of(None, 1 << 20, monkeypatch) == ""
     assert snapshot_of(tmp_path, 0, monkeypatch) == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_the_history_of_the_allocator_waits_until_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from redline.launch.inside.memory import record_history
+
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(torch.cuda, "_queued_calls", [])
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **how: asked.append(how))
+    record_history()
+    assert asked == []
+    ((begin, _),) = torch.cuda._queued_calls
+    begin()
+    assert asked == [{"stacks": "python", "max_entries": 100_000}]
+
+
+def test_a_history_that_cannot_be_recorded_costs_the_job_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from redline.launch.inside.memory import record_history
+
+    def fails(**_: object) -> None:
+        raise RuntimeError("no such allocator")
+
+    monkeypatch.setattr(torch.cuda, "_queued_calls", [])
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", fails)
+    record_history()
+    torch.cuda._queued_calls[0][0]()

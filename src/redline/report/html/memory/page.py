@@ -13,7 +13,9 @@ _MOST_ROWS = 40
 
 def render(result: MemoryResult) -> str:
     device = result.first
-    tables = [accounts_table(device), holders_table(device.shown, _MOST_ROWS), modules_table(device, _MOST_ROWS)]
+    tables = [accounts_table(device), modules_table(device, _MOST_ROWS)]
+    if device.has_sites:
+        tables.insert(1, holders_table(device.shown, _MOST_ROWS))
     if len(result.devices) > 1:
         tables.append(devices_table(result))
     return template("memory/page.html.j2").render(
