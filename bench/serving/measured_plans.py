@@ -36,8 +36,9 @@ def _serve(out: Path, size: str, clients: int) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     model = make_model(out / size, size)
-    load = ("--num-prompts", str(8 * clients), "--max-concurrency", str(clients), "--random-range-ratio", "0")
-    lengths = ("--random-input-len", str(PROMPT), "--random-output-len", str(OUTPUT))
+    load = ("--num-prompts", str(8 * clients), "--max-concurrency", str(clients))
+    # Of different lengths: clients in lockstep would never meet each other's prompts, as those of a real server do.
+    lengths = ("--random-input-len", str(PROMPT), "--random-output-len", str(OUTPUT), "--random-range-ratio", "0.5")
     with server(model, folder / "run", "--max-num-seqs", "64", watch=("--after", "200")) as running:
         measure(running.address, model, folder / "client.json", *load, *lengths)
 
