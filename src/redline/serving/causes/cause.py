@@ -95,9 +95,11 @@ def share_of(
     figures: Mapping[str, float],
     part: float = 1.0,
     *,
+    most_part: float | None = None,
     is_in_steps: bool = True,
 ) -> Iterator[ServingCause]:
-    """What the slowest requests spend in these accounts, or the part of it that the cause explains."""
+    """What the slowest requests spend in these accounts, or the part of it that the cause explains; and the part that
+    mending it takes off at most, where that is another."""
     split, whole = slowest(served.splits, latency), slowest(served.splits, Latency.END_TO_END)
     if split is not None and whole is not None:
         share = part * split.share(*accounts)
@@ -107,7 +109,7 @@ def share_of(
             latency=latency,
             percentile=SLOWEST,
             share=share,
-            most=min(share + split.share(*queue), 1.0),
+            most=min(max(part, most_part or 0.0) * split.share(*accounts) + split.share(*queue), 1.0),
             end_to_end_share=part * whole.share(*accounts),
             figures=figures,
         )

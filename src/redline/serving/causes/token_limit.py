@@ -43,16 +43,23 @@ def find(served: Served) -> Iterator[ServingCause]:
         return
     figures = {"limit": limit, "steps_share": float(cut.mean()), "fixed_ns": any_ns, "full_ns": full_ns}
     figures["is_scheduled_limit"] = float(setting == "max_num_scheduled_tokens")
-    yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, fixed)
+    pieces = _pieces(served, full_tokens=float(np.median(steps.prefill_tokens[cut])))
+    yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, fixed, most_part=1 - 1 / pieces)
 
 
 def _in_pieces(served: Served, piece: float, cut: Column) -> Iterator[ServingCause]:
     """Each prompt waits for as many steps as it has pieces; at once it would be one step at least."""
-    steps, batch = served.ledger.steps, served.recording.batch
-    pieces = float(np.median(np.ceil(served.recording.requests.prompt_tokens[np.unique(batch.request)] / piece)))
+    steps, pieces = served.ledger.steps, _pieces(served, piece)
     full_ns = float(np.median((steps.end_ns - steps.begin_ns)[cut]))
     figures = {"limit": piece, "steps_share": float(cut.mean()), "pieces": pieces, "full_ns": full_ns}
-    yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, 1 - 1 / max(pieces, 1.0))
+    yield from share_of(served, RULE.code, Latency.TTFT, _ACCOUNTS, figures, 1 - 1 / pieces)
+
+
+def _pieces(served: Served, full_tokens: float) -> float:
+    """Steps that the median prompt takes, with so many tokens in each. In one step it could be computed at best."""
+    recording = served.recording
+    prompts = recording.requests.prompt_tokens[np.unique(recording.batch.request)]
+    return max(float(np.median(np.ceil(prompts / max(full_tokens, 1.0)))), 1.0)
 
 
 def _has_cut_prompt(served: Served) -> Column:

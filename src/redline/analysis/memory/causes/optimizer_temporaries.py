@@ -8,10 +8,12 @@ from redline.analysis.rank.host_phases import Phase
 from redline.numerics import Numerics
 
 _LEAST = 0.05  # of what is reserved
+_COPIES = 0.5  # of the parameters: fewer are those of a few at a time
 
 
 def find(full: FullMemory) -> Iterator[MemoryCause]:
-    if full.device.peak_phase == Phase.OPTIMIZER:
+    temporaries, parameters = full.held(MemoryAccount.TEMPORARIES), full.held(MemoryAccount.PARAMETERS)
+    if full.device.peak_phase == Phase.OPTIMIZER and temporaries >= _COPIES * parameters:
         yield from account_cause(full, RULE.code, MemoryAccount.TEMPORARIES, _LEAST)
 
 

@@ -1,0 +1,1 @@
+"""Labelled jobs that hold more memory than they need, each with a twin that does not."""
