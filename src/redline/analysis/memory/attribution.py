@@ -1,7 +1,6 @@
 """The account of each allocation of a device: by its stack, then by what its life and its size prove beyond that."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
@@ -41,8 +40,7 @@ def attributed(history: MemoryHistory) -> AttributedMemory:
     stacks = history.allocations.stack
     account = np.array([_NUMBER[proof.account] for proof in evidence])[stacks]  # -1, no stack, is the last
     _prove_gradients(history, evidence, account)
-    asked = [int(history.events.size_bytes[oom]) for oom in history.ooms]
-    prove_logits(history.allocations.requested_bytes, stacks, account, asked)
+    _prove_logits(history, account)
     ratio = _prove_shards(history, evidence, account)
     return AttributedMemory(history=history, account=account, evidence=evidence, shard_ratio=ratio)
 
@@ -78,16 +76,18 @@ def _optimizer_events(history: MemoryHistory, evidence: tuple[StackEvidence, ...
     return events[events < len(history.events)].astype(np.int64)
 
 
-def prove_logits(requested_bytes: I64, sites: I64, account: I64, failed_bytes: Sequence[int] = ()) -> None:
+def _prove_logits(history: MemoryHistory, account: I64) -> None:
     """Activations of one site, with as many elements as the loss takes in 32 bits, are the logits in 16 or in 32."""
+    table = history.allocations
     of_loss = np.flatnonzero(account == _NUMBER[MemoryAccount.LOGITS])
-    largest = max([*map(int, requested_bytes[of_loss]), *failed_bytes], default=0)
-    if not len(of_loss) or largest < _LARGE_LOSS or largest not in requested_bytes[of_loss]:
+    asked = [int(history.events.size_bytes[oom]) for oom in history.ooms]
+    largest = max([*map(int, table.requested_bytes[of_loss]), *asked], default=0)
+    if not len(of_loss) or largest < _LARGE_LOSS or largest not in table.requested_bytes[of_loss]:
         return
     is_activation = account == _NUMBER[MemoryAccount.ACTIVATIONS]
     for size in {largest, largest // 2}:
-        rows = np.flatnonzero(is_activation & (requested_bytes == size))
-        if len(np.unique(sites[rows])) == 1:
+        rows = np.flatnonzero(is_activation & (table.requested_bytes == size))
+        if len(np.unique(table.stack[rows])) == 1:
             account[rows] = _NUMBER[MemoryAccount.LOGITS]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.analysis.memory.allocations import BEFORE
-from redline.analysis.memory.attribution import ACCOUNTS, prove_logits
+from redline.analysis.memory.attribution import ACCOUNTS
 from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.analysis.memory.trace_memory import UNSEEN, TraceMemory
 from redline.analysis.rank.backward_passes import Passes, passes_of
@@ -36,6 +36,7 @@ _OF_HELD = {
     HeldKind.OPTIMIZER_STATE: MemoryAccount.OPTIMIZER_STATES,
 }
 _NEVER_NS = np.iinfo(np.int64).max
+_CASTS = 2  # activations that may be logits: before and after they are cast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +138,21 @@ class _Attribution:
         self._set(
             self._around.is_loss & ~is_gradient & ~(is_temporary & self._is_in(Phase.FORWARD)), MemoryAccount.LOGITS
         )
-        sites = np.unique(np.array(self._around.sites), return_inverse=True)[1]
-        prove_logits(self._memory.allocations.requested_bytes, sites, self._account)
+        self._of_logits()
+
+    def _of_logits(self) -> None:
+        """The last activations before the largest tensors of the loss, as large as these in 64, 32 or 16 bits."""
+        size = self._memory.allocations.size_bytes
+        of_loss = self._account == _NUMBER[MemoryAccount.LOGITS]
+        of_loss &= self._is_in(Phase.FORWARD)
+        largest = int(size[of_loss].max(initial=0))
+        made = np.flatnonzero(self._account == _NUMBER[MemoryAccount.ACTIVATIONS])
+        made = made[np.argsort(self._birth_ns[made], kind="stable")]
+        before = np.searchsorted(self._birth_ns[made], self._birth_ns[of_loss & (size == largest)])
+        last = np.unique(np.concatenate([before - back for back in range(1, _CASTS + 1)]))
+        rows = made[last[last >= 0]]
+        is_logits = np.isin(size[rows], (2 * largest, largest, largest // 2))
+        self._account[rows[is_logits]] = _NUMBER[MemoryAccount.LOGITS]
 
     def _of_what_is_held(self) -> None:
         for kind, account in _OF_HELD.items():

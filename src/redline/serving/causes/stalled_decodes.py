@@ -9,6 +9,7 @@ from redline.serving.causes.cause import Served, ServingCause, ServingRule
 from redline.serving.latencies import SLOWEST, Latency, slowest
 from redline.serving.request_ledger import RequestAccount
 
+_SMALL = 128  # tokens in a step: prompts are cut small already
 _LEAST = 0.85  # of the time to the next token: a token that takes a few times as long now and then is usual
 
 
@@ -16,6 +17,8 @@ def find(served: Served) -> Iterator[ServingCause]:
     steps, stalled = served.ledger.steps, slowest(served.splits, Latency.ITL)
     mixed = (steps.prefill_tokens > 0) & (steps.tokens > steps.prefill_tokens)
     if stalled is None or stalled.share(RequestAccount.OTHERS_PREFILL) < _LEAST:
+        return
+    if 0 < served.token_limit()[1] <= _SMALL:
         return
     length = steps.end_ns - steps.start_ns
     decoding = (steps.prefill_tokens == 0) & (steps.tokens > 0)
