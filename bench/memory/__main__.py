@@ -61,7 +61,7 @@ class MemoryScore:
 
     @property
     def bound_holds(self) -> bool:
-        return any(code == self.code and most >= self.saved_bytes for code, most in self.flawed.causes)
+        return sum(most for code, most in self.flawed.causes if code == self.code) >= self.saved_bytes
 
     def line(self) -> str:
         said = " ".join(f"{code}:{size / 2**20:.1f}" for code, size in self.flawed.causes) or "nothing"

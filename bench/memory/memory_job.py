@@ -93,6 +93,7 @@ def _keep_of_exception(_: Tensor, hidden: Tensor, __: Any) -> object:
 
 
 LONG = Sizes(layers=8, tokens=256)
+PLAIN = Sizes(words=256)
 WORDY = Sizes(words=16384, tokens=128)
 PAIRS: dict[str, tuple[Job, Job]] = {
     "keeps_losses": (Job(keeps=_keep_of_evaluation), Job()),
@@ -114,16 +115,22 @@ PAIRS: dict[str, tuple[Job, Job]] = {
         Job(sizes=replace(LONG, layers=4, tokens=512, batch=1), by_hand=True, recomputes=True),
     ),
     "logits": (Job(sizes=WORDY), Job(sizes=WORDY, chunks=16)),
-    "logits_widened": (Job(sizes=replace(WORDY, words=8192), widens=True), Job(sizes=WORDY, chunks=16)),
+    "logits_widened": (
+        Job(sizes=replace(WORDY, words=8192), widens=True),
+        Job(sizes=replace(WORDY, words=8192), chunks=16),
+    ),
     "cleared_late": (Job(clears="before"), Job()),
     "cleared_to_zero": (Job(clears="to zero"), Job()),
     "foreach": (Job(foreach=True), Job()),
-    "uneven_batch": (Job(ranks=2, is_sharded=True, batch_of_rank_1=12), Job(ranks=2, is_sharded=True)),
+    "uneven_batch": (
+        Job(ranks=2, is_sharded=True, batch_of_rank_1=12, sizes=PLAIN),
+        Job(ranks=2, is_sharded=True, sizes=PLAIN),
+    ),
     "uneven_gather": (
         Job(ranks=2, is_sharded=True, gathers=True, sizes=Sizes(words=4096)),
         Job(ranks=2, is_sharded=True, sizes=Sizes(words=4096)),
     ),
-    "states_on_every_rank": (Job(ranks=2), Job(ranks=2, is_sharded=True)),
+    "states_on_every_rank": (Job(ranks=2, sizes=PLAIN), Job(ranks=2, is_sharded=True, sizes=PLAIN)),
 }
 
 
@@ -162,7 +169,7 @@ def train(job: Job, steps: int = 12) -> None:
             _gather(inner.head(hidden.detach()).detach(), rank)
         if job.clears != "before":
             optimizer.zero_grad(set_to_none=job.clears != "to zero")
-        hidden = loss = None
+        del hidden, loss
     if job.ranks > 1:
         dist.barrier()
         dist.destroy_process_group()
@@ -172,8 +179,9 @@ def _optimizer(job: Job, model: nn.Module) -> Any:
     if job.is_sharded:
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
-        return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3, foreach=job.foreach)
-    return torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=job.foreach)
+        return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3, fused=True)
+    how = {"foreach": True} if job.foreach else {"fused": True}
+    return torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
 
 
 def _loss(job: Job, head: nn.Module, hidden: Tensor, tokens: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ class DeviceMemory:
     growth: tuple[MemoryGrowth, ...] = ()
     modules: tuple[tuple[str, int], ...] = ()  # bytes of activations at the peak, by part of the model
     peak_phase: Phase | None = None  # of a training step; None where it is not known
+    stale_gradients_bytes: int = 0  # at the peak, from before the pass that the peak is in
     accumulates: bool = False  # several backward passes add up their gradients before the optimizer steps
     is_sharded: bool = False  # each rank keeps a part of the parameters
     has_sites: bool = True  # who holds the memory is recorded

@@ -54,6 +54,7 @@ def _device_memory(memory: TraceMemory) -> DeviceMemory:
         growth=memory_growth(memory.allocations, told.account, told.site, ends),
         modules=_modules(memory, told),
         peak_phase=_peak_phase(memory),
+        stale_gradients_bytes=_stale_gradients_bytes(memory, told),
         accumulates=bool((passes_of(timeline).left > 1).any()),
         is_sharded=bool(timeline.evidence.facts.fsdp),
         other_bytes=memory.other_bytes,
@@ -110,6 +111,20 @@ def _peak_phase(memory: TraceMemory) -> Phase | None:
     if not len(passes.backward) or memory.peak < 0:
         return None
     return PHASES[int(phases_at(memory.timeline, passes, memory.events.at_ns[memory.peak : memory.peak + 1])[0])]
+
+
+def _stale_gradients_bytes(memory: TraceMemory, told: TraceAccounts) -> int:
+    """In a forward pass all that are there; in a backward pass those that were there when it began."""
+    if memory.peak < 0 or _peak_phase(memory) not in (Phase.FORWARD, Phase.BACKWARD):
+        return 0
+    passes, at_ns = passes_of(memory.timeline).backward, int(memory.events.at_ns[memory.peak])
+    begun = int(np.searchsorted(passes.start, at_ns, side="right")) - 1
+    began_ns = int(passes.start[begun]) if begun >= 0 and at_ns < passes.end[begun] else at_ns
+    rows = memory.allocations.at(memory.peak)
+    born = memory.allocations.born[rows]
+    is_old = (born == BEFORE) | (memory.events.at_ns[np.maximum(born, 0)] < began_ns)
+    is_gradient = told.account[rows] == ACCOUNTS.index(MemoryAccount.GRADIENTS)
+    return int(memory.allocations.size_bytes[rows][is_old & is_gradient].sum())
 
 
 def _modules(memory: TraceMemory, told: TraceAccounts) -> tuple[tuple[str, int], ...]:

@@ -1,10 +1,8 @@
-"""RL-M05: gradients of the step before are still there while the forward pass fills the memory."""
+"""RL-M05: gradients of the step before are still there while a forward and a backward pass fill the memory."""
 
 from collections.abc import Iterator
 
-from redline.analysis.memory.causes.cause import FullMemory, MemoryCause, MemoryRule, account_cause
-from redline.analysis.memory.memory_accounts import MemoryAccount
-from redline.analysis.rank.host_phases import Phase
+from redline.analysis.memory.causes.cause import FullMemory, MemoryCause, MemoryRule
 from redline.numerics import Numerics
 
 _LEAST = 0.05  # of what is reserved
@@ -12,8 +10,9 @@ _LEAST = 0.05  # of what is reserved
 
 def find(full: FullMemory) -> Iterator[MemoryCause]:
     """Where gradients are added up over several batches, they are needed."""
-    if full.device.peak_phase == Phase.FORWARD and not full.device.accumulates:
-        yield from account_cause(full, RULE.code, MemoryAccount.GRADIENTS, _LEAST)
+    stale, reserved = full.device.stale_gradients_bytes, full.device.peak.reserved_bytes
+    if stale >= _LEAST * max(reserved, 1) and not full.device.accumulates:
+        yield MemoryCause(code=RULE.code, saves_bytes=stale, figures={"share": stale / reserved})
 
 
 RULE = MemoryRule(code="RL-M05", numerics=Numerics.BITWISE, find=find)
