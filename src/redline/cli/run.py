@@ -283,8 +283,9 @@ def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
     if options.report or options.diagnose:
         _diagnose(ran.folder, options, spoken)
     if not options.quiet and not options.report:
-        wanted = " -o report.html" if options.diagnose else ""
-        _say(f"next: redline diagnose {quoted([_near(ran.folder)])}{wanted}\n")
+        verb = "memory" if options.memory else "diagnose"
+        wanted = " -o report.html" if options.diagnose and not options.memory else ""
+        _say(f"next: redline {verb} {quoted([_near(ran.folder)])}{wanted}\n")
 
 
 def _near(folder: Path) -> str:
