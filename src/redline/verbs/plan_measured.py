@@ -8,7 +8,7 @@ import numpy as np
 from redline.errors import InputError
 from redline.model.huggingface import read_config
 from redline.model.model import Model
-from redline.planner.serve.measured_engine import MeasuredStep
+from redline.planner.serve.measured_engine import MeasuredPrompts, MeasuredStep
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import request_ledger
@@ -48,6 +48,7 @@ def measured_step(folder: Path, machine: str) -> MeasuredStep:
         model_s=float(amounts[:, _MODEL].sum(axis=1).mean()),
         around_s=float(amounts[:, _AROUND].sum(axis=1).mean()),
         peak_share=_peak_share(folder, machine),
+        prompts=_prompts(recording, steps),
         most_tokens=_setting(recording, "max_num_batched_tokens") or np.inf,
         most_sequences=_setting(recording, "max_num_seqs") or np.inf,
     )
@@ -62,6 +63,18 @@ def _peak_share(folder: Path, machine: str) -> float:
     rated = [row for row in rows if row.flops > 0 and row.roof_ns > 0]
     took_ns = sum(row.time_ns for row in rated)
     return min(sum(row.roof_ns for row in rated) / took_ns, 1.0) if took_ns else 1.0
+
+
+def _prompts(recording: ServingRecording, steps: StepLedger) -> MeasuredPrompts | None:
+    """Without the first, in which an engine does what it does once."""
+    rows = np.flatnonzero(steps.prefill_tokens > 0)[1:]
+    if not len(rows):
+        return None
+    return MeasuredPrompts(
+        tokens=float(steps.prefill_tokens[rows].mean()),
+        length=float(recording.requests.prompt_tokens.mean()),
+        model_s=float(steps.amounts_ns[rows, StepAccount.PREFILL].mean()) / _NS_PER_S,
+    )
 
 
 def _alike(recording: ServingRecording, steps: StepLedger) -> I64:
