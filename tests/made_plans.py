@@ -216,8 +216,8 @@ def serving_plan(**more: Any) -> ServingPlan:
 
 def measured_engine() -> MeasuredEngine:
     step = MeasuredStep(
-        engine="vllm", model=llama(), steps=900, batch=4, context=300, model_s=0.02, around_s=0.003, peak_share=0.6, prompts=None,
-        most_tokens=2048, most_sequences=64,
+        engine="vllm", model=llama(), steps=900, batch=4, context=300, model_s=0.02, around_s=0.003, peak_share=0.6,
+        prompts=None, most_tokens=2048, most_sequences=64,
     )  # fmt: skip
     return MeasuredEngine(step=step, roof_s=0.009, constants=Constants())
 
