@@ -180,7 +180,7 @@ def _optimizer(job: Job, model: nn.Module) -> Any:
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
         return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3, fused=True)
-    how = {"foreach": True} if job.foreach else {"fused": True}
+    how: Any = {"foreach": True} if job.foreach else {"fused": True}
     return torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
 
 
