@@ -1,6 +1,6 @@
 """What stays from step to step: call sites whose blocks of every step are still in use a whole step later."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,26 +34,26 @@ def memory_growth(
     """`step_ends`: the moment at the end of each step, and first that of the beginning; the largest growth first."""
     if len(step_ends) < _FEWEST_STEPS + 2:
         return ()
-    left = defaultdict[tuple[str, int], list[int]](lambda: [0] * (len(step_ends) - 2))
-    held = defaultdict[tuple[str, int], int](int)
+    left = defaultdict[str, list[int]](lambda: [0] * (len(step_ends) - 2))
+    held = defaultdict[str, Counter[int]](Counter)  # by account: what a first step is for may not be known yet
     step = np.searchsorted(step_ends, table.born, side="left") - 1  # that it was born in; -1: before the first
     last = len(step_ends) - 2  # whose blocks nobody has seen a step later
-    stays = (step >= 0) & (step < last)
+    is_meant = ~np.isin(account, [ACCOUNTS.index(name) for name in _NOT_GROWTH])
+    stays = is_meant & (step >= 0) & (step < last)
     stays &= table.died > step_ends[np.clip(step + 2, 0, len(step_ends) - 1)]
     for row in np.flatnonzero(stays).tolist():
-        key = (sites[row], int(account[row]))
-        left[key][int(step[row])] += int(table.size_bytes[row])
-    for row in np.flatnonzero((step >= 0) & (table.died > step_ends[-1])).tolist():
-        held[sites[row], int(account[row])] += int(table.size_bytes[row])
+        left[sites[row]][int(step[row])] += int(table.size_bytes[row])
+    for row in np.flatnonzero(is_meant & (step >= 0) & (table.died > step_ends[-1])).tolist():
+        held[sites[row]][int(account[row])] += int(table.size_bytes[row])
     found = [
         MemoryGrowth(
             site=site,
-            account=ACCOUNTS[number],
+            account=ACCOUNTS[held[site].most_common(1)[0][0]],
             bytes_per_step=int(np.median(amounts)),
             steps=len(amounts),
-            held_bytes=held[site, number],
+            held_bytes=held[site].total(),
         )
-        for (site, number), amounts in left.items()
-        if ACCOUNTS[number] not in _NOT_GROWTH and min(amounts) >= _LEAST_BYTES
+        for site, amounts in left.items()
+        if min(amounts) >= _LEAST_BYTES and held[site]
     ]
     return tuple(sorted(found, key=lambda growth: -growth.bytes_per_step))
