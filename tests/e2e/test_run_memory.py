@@ -58,7 +58,7 @@ def test_the_ledger_holds_what_the_model_says(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "leak", [leak if leak == "losses" else pytest.param(leak, marks=pytest.mark.slow) for leak in LEAKS]
+    "leak", [leak if leak == "copies" else pytest.param(leak, marks=pytest.mark.slow) for leak in LEAKS]
 )
 def test_what_a_script_keeps_of_every_step_is_named(leak: str, tmp_path: Path) -> None:
     (device,) = _recorded(tmp_path, "gpt", "--leak", leak)

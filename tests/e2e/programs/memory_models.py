@@ -156,7 +156,7 @@ class Leak:
 
     def after(self, loss: Tensor, logits: Tensor, model: nn.Module) -> None:
         if self.kind == "losses":
-            self.kept.append(loss)  # with its graph
+            self.kept.append(model(torch.zeros(BATCH, LENGTH, dtype=torch.int64)).mean())  # with its graph
         elif self.kind == "logits":
             self.kept.append(logits.detach())
         elif self.kind == "gradients":
