@@ -6,7 +6,7 @@ from redline.cli import arguments, main
 from redline.findings import pages
 from redline.findings.rule_modules import FOLDERS
 from redline.launch.levers import KINDS
-from redline.report.explain.text import HEADINGS
+from redline.report.explain.text import HEADINGS, sections
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
@@ -61,7 +61,7 @@ def test_without_a_code_all_are_listed_by_what_limits(
     headings = [each for each in shown.splitlines() if each and not each.startswith("  ")]
     assert headings[0] == first
     assert headings[-1] == last
-    assert len(headings) == len(FOLDERS) + 2
+    assert len(headings) == len(sections()) + 1
     assert line in shown.splitlines()
     assert max(map(width_of, shown.splitlines())) <= 80
 

@@ -31,11 +31,12 @@ class MemoryGrowth:
 def memory_growth(
     table: AllocationTable, account: I64, sites: Sequence[str], step_ends: I64
 ) -> tuple[MemoryGrowth, ...]:
-    """`step_ends`: the moment at the end of each step, and first that of the beginning; the largest growth first."""
-    if len(step_ends) < _FEWEST_STEPS + 2:
+    """`step_ends`: the moment at the end of each step, and first that of the beginning; the largest growth first. The
+    first step does not count: what runs as a recording begins is named by another line than when it is called."""
+    if len(step_ends) < _FEWEST_STEPS + 3:
         return ()
     left = defaultdict[str, list[int]](lambda: [0] * (len(step_ends) - 2))
-    held = defaultdict[str, Counter[int]](Counter)  # by account: what a first step is for may not be known yet
+    held = defaultdict[str, Counter[int]](Counter)  # by account
     step = np.searchsorted(step_ends, table.born, side="left") - 1  # that it was born in; -1: before the first
     last = len(step_ends) - 2  # whose blocks nobody has seen a step later
     is_meant = ~np.isin(account, [ACCOUNTS.index(name) for name in _NOT_GROWTH])
@@ -53,7 +54,7 @@ def memory_growth(
             steps=len(amounts),
             held_bytes=held[site].total(),
         )
-        for site, amounts in left.items()
+        for site, (_, *amounts) in left.items()
         if min(amounts) >= _LEAST_BYTES and held[site]
     ]
     return tuple(sorted(found, key=lambda growth: -growth.bytes_per_step))
