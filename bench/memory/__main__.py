@@ -24,6 +24,8 @@ CODES = {
     "foreach": "RL-M06",
     "uneven": "RL-M08",
     "states": "RL-M09",
+    "left": "RL-M10",
+    "padded": "RL-M11",
 }
 """By the first word of a case."""
 

@@ -77,6 +77,10 @@ class Job:
     gathers: bool = False  # logits of all ranks on rank 0
     keeps: Callable[[Tensor, Tensor, Any], object] | None = None  # of every step
     hooks: bool = False  # a hook keeps outputs
+    retains: bool = False  # the graph, until the loss of the next step is there
+    evaluates: str = ""  # "late": what an evaluation with gradients made stays until the next one is done; "in time"
+    row_lengths: tuple[int, ...] = ()  # of the longest row of each batch, in turn; () for the same in all
+    pads_to: int = 0  # positions; 0: to the longest row of the batch
 
 
 def _keep_of_evaluation(_: Tensor, hidden: Tensor, model: Any) -> object:
@@ -94,6 +98,8 @@ def _keep_of_exception(_: Tensor, hidden: Tensor, __: Any) -> object:
 
 LONG = Sizes(layers=8, tokens=256)
 PLAIN = Sizes(words=256)
+SMALL = Sizes(words=256, batch=1)
+WIDE = Sizes(words=4096, batch=1)
 WORDY = Sizes(words=16384, tokens=128)
 PAIRS: dict[str, tuple[Job, Job]] = {
     "keeps_losses": (Job(keeps=_keep_of_evaluation), Job()),
@@ -123,14 +129,42 @@ PAIRS: dict[str, tuple[Job, Job]] = {
     "cleared_to_zero": (Job(clears="to zero"), Job()),
     "foreach": (Job(foreach=True), Job()),
     "uneven_batch": (
-        Job(ranks=2, is_sharded=True, batch_of_rank_1=12, sizes=PLAIN),
-        Job(ranks=2, is_sharded=True, sizes=PLAIN),
+        Job(ranks=2, is_sharded=True, batch_of_rank_1=12, sizes=SMALL),
+        Job(ranks=2, is_sharded=True, sizes=SMALL),
     ),
     "uneven_gather": (
-        Job(ranks=2, is_sharded=True, gathers=True, sizes=Sizes(words=4096)),
-        Job(ranks=2, is_sharded=True, sizes=Sizes(words=4096)),
+        Job(ranks=2, is_sharded=True, gathers=True, chunks=16, sizes=Sizes(words=4096)),
+        Job(ranks=2, is_sharded=True, chunks=16, sizes=Sizes(words=4096)),
     ),
-    "states_on_every_rank": (Job(ranks=2, sizes=PLAIN), Job(ranks=2, is_sharded=True, sizes=PLAIN)),
+    "keeps_batches": (Job(keeps=lambda loss, hidden, _: (loss.detach(), hidden.detach().half())), Job()),
+    "keeps_sums": (Job(keeps=lambda _, hidden, model: model(torch.ones(hidden.shape[:2]).long()).sum()), Job()),
+    "activations_long": (
+        Job(sizes=replace(LONG, layers=6, tokens=512, batch=1)),
+        Job(sizes=replace(LONG, layers=6, tokens=512, batch=1), recomputes=True),
+    ),
+    "logits_of_many_words": (Job(sizes=replace(WORDY, words=32768)), Job(sizes=replace(WORDY, words=32768), chunks=16)),
+    "cleared_late_deep": (Job(sizes=replace(PLAIN, layers=8), clears="before"), Job(sizes=replace(PLAIN, layers=8))),
+    "foreach_deep": (Job(sizes=replace(PLAIN, layers=8), foreach=True), Job(sizes=replace(PLAIN, layers=8))),
+    "left_graph": (Job(retains=True, sizes=PLAIN), Job(sizes=PLAIN)),
+    "left_graph_wordy": (Job(retains=True, sizes=WIDE), Job(sizes=WIDE)),
+    "left_evaluation": (Job(evaluates="late", sizes=PLAIN), Job(evaluates="in time", sizes=PLAIN)),
+    "padded_to_maximum": (
+        Job(row_lengths=(20, 30, 24, 28), pads_to=256, sizes=PLAIN),
+        Job(row_lengths=(20, 30, 24, 28), sizes=PLAIN),
+    ),
+    "padded_twice": (
+        Job(row_lengths=(60, 64, 50, 56), pads_to=160, sizes=PLAIN),
+        Job(row_lengths=(60, 64, 50, 56), sizes=PLAIN),
+    ),
+    "uneven_more": (
+        Job(ranks=2, is_sharded=True, batch_of_rank_1=6, sizes=SMALL),
+        Job(ranks=2, is_sharded=True, sizes=SMALL),
+    ),
+    "states_on_every_rank_deep": (
+        Job(ranks=2, sizes=replace(SMALL, layers=8)),
+        Job(ranks=2, is_sharded=True, sizes=replace(SMALL, layers=8)),
+    ),
+    "states_on_every_rank": (Job(ranks=2, sizes=SMALL), Job(ranks=2, is_sharded=True, sizes=SMALL)),
 }
 
 
@@ -155,13 +189,18 @@ def train(job: Job, steps: int = 12) -> None:
     if job.hooks:
         inner.blocks[0].register_forward_hook(lambda _, __, output: kept.append(output.detach()))
     batch = job.batch_of_rank_1 if rank == 1 and job.batch_of_rank_1 else job.sizes.batch
-    for _ in range(steps):
-        tokens = torch.randint(job.sizes.words, (batch, job.sizes.tokens))
+    evaluated: Tensor | None = None
+    for step in range(steps):
+        tokens = _batch(job, batch, step)
         hidden = model(tokens)
+        if job.evaluates == "late":
+            evaluated = inner(tokens).mean()
+        elif job.evaluates:
+            evaluated = inner(tokens).mean().detach()
         loss = _loss(job, inner.head, hidden, tokens)
         if job.clears == "before":
             optimizer.zero_grad()
-        loss.backward()
+        loss.backward(retain_graph=job.retains)
         optimizer.step()
         if job.keeps is not None:
             kept.append(job.keeps(loss, hidden, model))
@@ -169,10 +208,18 @@ def train(job: Job, steps: int = 12) -> None:
             _gather(inner.head(hidden.detach()).detach(), rank)
         if job.clears != "before":
             optimizer.zero_grad(set_to_none=job.clears != "to zero")
-        del hidden, loss
+        if not job.retains:
+            del hidden, loss
+    del evaluated
     if job.ranks > 1:
         dist.barrier()
         dist.destroy_process_group()
+
+
+def _batch(job: Job, rows: int, step: int) -> Tensor:
+    length = job.row_lengths[step % len(job.row_lengths)] if job.row_lengths else job.sizes.tokens
+    tokens = torch.randint(job.sizes.words, (rows, length))
+    return functional.pad(tokens, (0, job.pads_to - length)) if job.pads_to else tokens
 
 
 def _optimizer(job: Job, model: nn.Module) -> Any:

@@ -38,7 +38,7 @@ def _after_last_update(trace: Path) -> ByteLedger:
     (timeline,) = read_file(trace).timelines
     memory = next(memory for memory in trace_memories(timeline) if memory.device == HOST)
     moment = memory.moment(passes_of(timeline).optimizer.end[-1:])
-    return trace_ledger(memory, trace_accounts(memory), int(moment[0]))
+    return trace_ledger(memory, trace_accounts(memory, passes_of(memory.timeline)), int(moment[0]))
 
 
 @pytest.mark.parametrize(

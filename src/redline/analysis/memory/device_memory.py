@@ -1,11 +1,12 @@
 """The memory of one device, from a snapshot or a trace: its peak, how it came there, and the request that failed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from redline.analysis.memory.allocations import MemoryHistory, memory_history, without_events
 from redline.analysis.memory.attribution import attributed
 from redline.analysis.memory.byte_ledger import ByteLedger, LedgerError, byte_ledger
+from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.analysis.memory.memory_course import MemoryCourse, memory_course
 from redline.analysis.memory.memory_growth import MemoryGrowth
 from redline.analysis.memory.out_of_memory import OutOfMemory, out_of_memory
@@ -28,6 +29,17 @@ class StepPeak:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PeakEvidence:
+    """What a trace tells of its peak beyond the accounts."""
+
+    phase: Phase | None = None  # of a training step; None where it is not known
+    stale_gradients_bytes: int = 0  # from before the pass that the peak is in
+    earlier_bytes: dict[MemoryAccount, int] = field(default_factory=dict)  # activations and logits of earlier steps
+    left_over_bytes: int = 0  # of these, what was let go by the end of the step
+    left_over_site: str = ""  # where most of that was made
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
     """What a snapshot or a trace says of one device."""
 
@@ -47,12 +59,12 @@ class DeviceMemory:
     steps: tuple[StepPeak, ...] = ()
     growth: tuple[MemoryGrowth, ...] = ()
     modules: tuple[tuple[str, int], ...] = ()  # bytes of activations at the peak, by part of the model
-    peak_phase: Phase | None = None  # of a training step; None where it is not known
-    stale_gradients_bytes: int = 0  # at the peak, from before the pass that the peak is in
+    evidence: PeakEvidence = field(default_factory=PeakEvidence)
     accumulates: bool = False  # several backward passes add up their gradients before the optimizer steps
     is_sharded: bool = False  # each rank keeps a part of the parameters
     has_sites: bool = True  # who holds the memory is recorded
-    other_bytes: int = 0  # in use before the recording, of which nothing else is known
+    used_share: float = 1.0  # of the positions that the model computes: the rest is padding
+    capacity_bytes: int = 0  # of the device; 0 where it is not known
     missed: int = 0  # events that a trace has lost
 
     @property

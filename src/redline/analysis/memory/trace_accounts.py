@@ -16,7 +16,7 @@ from redline.analysis.memory.allocations import BEFORE
 from redline.analysis.memory.attribution import ACCOUNTS
 from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.analysis.memory.trace_memory import UNSEEN, TraceMemory
-from redline.analysis.rank.backward_passes import Passes, passes_of
+from redline.analysis.rank.backward_passes import Passes
 from redline.analysis.rank.host_phases import PHASES, Phase, host_phases_of
 from redline.analysis.rank.name_matching import matching
 from redline.timeline.host_evidence import HeldKind
@@ -48,21 +48,20 @@ class TraceAccounts:
     module: tuple[str, ...]  # the module that the script calls and the part of it; "" outside of modules
 
 
-def trace_accounts(memory: TraceMemory) -> TraceAccounts:
-    return _Attribution(memory).result()
+def trace_accounts(memory: TraceMemory, passes: Passes) -> TraceAccounts:
+    return _Attribution(memory, passes).result()
 
 
 class _Attribution:
     """All allocations at once."""
 
-    def __init__(self, memory: TraceMemory) -> None:
-        self._memory, timeline = memory, memory.timeline
+    def __init__(self, memory: TraceMemory, passes: Passes) -> None:
+        self._memory, self._passes, timeline = memory, passes, memory.timeline
         table, events = memory.allocations, memory.events
         self._is_new: Mask = table.born != BEFORE
         self._birth_ns = np.where(self._is_new, _at(events.at_ns, table.born), -_NEVER_NS)
         self._death_ns = np.where(table.died < len(events), _at(events.at_ns, table.died), _NEVER_NS)
         self._around = _Around(timeline, _at(events.lane, table.born), self._birth_ns, self._is_new)
-        self._passes = passes_of(timeline)
         self._phase = phases_at(timeline, self._passes, self._birth_ns)
         self._account = np.full(len(table), _NUMBER[MemoryAccount.UNKNOWN], np.int64)
 

@@ -12,10 +12,11 @@ from redline.analysis.memory.device_memory import DeviceMemory, StepPeak
 from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.analysis.memory.memory_course import memory_course
 from redline.analysis.memory.memory_growth import memory_growth
-from redline.analysis.memory.trace_accounts import TraceAccounts, phases_at, trace_accounts
+from redline.analysis.memory.peak_evidence import peak_evidence
+from redline.analysis.memory.trace_accounts import TraceAccounts, trace_accounts
 from redline.analysis.memory.trace_memory import UNSEEN, TraceMemory, has_allocations, trace_memories
 from redline.analysis.rank.backward_passes import passes_of
-from redline.analysis.rank.host_phases import PHASES, Phase
+from redline.analysis.rank.padding import padding_of
 from redline.errors import InputError
 from redline.timeline.timeline import Timeline
 
@@ -34,7 +35,10 @@ def trace_device_memories(timeline: Timeline) -> tuple[DeviceMemory, ...]:
 
 
 def _device_memory(memory: TraceMemory) -> DeviceMemory:
-    told, events, timeline = trace_accounts(memory), memory.events, memory.timeline
+    events, timeline = memory.events, memory.timeline
+    passes = passes_of(timeline)
+    told = trace_accounts(memory, passes)
+    padding = padding_of(timeline)
     ends = memory.moment(np.append(timeline.steps.start_ns[:1], timeline.steps.end_ns))
     return DeviceMemory(
         file=timeline.source.name,
@@ -53,11 +57,11 @@ def _device_memory(memory: TraceMemory) -> DeviceMemory:
         steps=_step_peaks(memory),
         growth=memory_growth(memory.allocations, told.account, told.site, ends),
         modules=_modules(memory, told),
-        peak_phase=_peak_phase(memory),
-        stale_gradients_bytes=_stale_gradients_bytes(memory, told),
-        accumulates=bool((passes_of(timeline).left > 1).any()),
+        evidence=peak_evidence(memory, told, passes),
+        accumulates=bool((passes.left > 1).any()),
         is_sharded=bool(timeline.evidence.facts.fsdp),
-        other_bytes=memory.other_bytes,
+        used_share=1.0 if padding is None else padding.used,
+        capacity_bytes=_capacity_bytes(memory),
         missed=memory.missed,
     )
 
@@ -105,26 +109,10 @@ def _step_peaks(memory: TraceMemory) -> tuple[StepPeak, ...]:
     )
 
 
-def _peak_phase(memory: TraceMemory) -> Phase | None:
-    """Where the job trains."""
-    passes = passes_of(memory.timeline)
-    if not len(passes.backward) or memory.peak < 0:
-        return None
-    return PHASES[int(phases_at(memory.timeline, passes, memory.events.at_ns[memory.peak : memory.peak + 1])[0])]
-
-
-def _stale_gradients_bytes(memory: TraceMemory, told: TraceAccounts) -> int:
-    """In a forward pass all that are there; in a backward pass those that were there when it began."""
-    if memory.peak < 0 or _peak_phase(memory) not in (Phase.FORWARD, Phase.BACKWARD):
-        return 0
-    passes, at_ns = passes_of(memory.timeline).backward, int(memory.events.at_ns[memory.peak])
-    begun = int(np.searchsorted(passes.start, at_ns, side="right")) - 1
-    began_ns = int(passes.start[begun]) if begun >= 0 and at_ns < passes.end[begun] else at_ns
-    rows = memory.allocations.at(memory.peak)
-    born = memory.allocations.born[rows]
-    is_old = (born == BEFORE) | (memory.events.at_ns[np.maximum(born, 0)] < began_ns)
-    is_gradient = told.account[rows] == ACCOUNTS.index(MemoryAccount.GRADIENTS)
-    return int(memory.allocations.size_bytes[rows][is_old & is_gradient].sum())
+def _capacity_bytes(memory: TraceMemory) -> int:
+    """Of the device, 0 where the trace does not say: of the host, which others use too, it is never known."""
+    known = [device.memory_bytes for device in memory.timeline.metadata.devices if device.id == memory.device]
+    return known[0] if known else 0
 
 
 def _modules(memory: TraceMemory, told: TraceAccounts) -> tuple[tuple[str, int], ...]:

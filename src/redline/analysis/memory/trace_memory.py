@@ -5,6 +5,7 @@ A moment is the number of an event: what holds once that event is done. -1 is be
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class TraceMemory:
     other_bytes: int  # on the device before the recording began, of which nothing else is known; 0 for the host
     missed: int  # events that the trace must have lost: a block allocated or freed twice
 
-    @property
+    @cached_property
     def live_bytes(self) -> I64:
         """After each event, and first what was in use before any."""
         steps = np.zeros(len(self.events) + 2, np.int64)
@@ -43,7 +44,7 @@ class TraceMemory:
         live: I64 = np.cumsum(steps[:-1]) + self.other_bytes
         return live
 
-    @property
+    @cached_property
     def reserved_bytes(self) -> I64:
         """What the allocator had from the driver, at the same moments; that of the host keeps nothing."""
         told = self.events.reserved_bytes
@@ -52,7 +53,7 @@ class TraceMemory:
         reserved: I64 = np.maximum(np.append(told[0], told), self.live_bytes)
         return reserved
 
-    @property
+    @cached_property
     def peak(self) -> int:
         """The moment at which most was in use."""
         return int(np.argmax(self.live_bytes)) - 1

@@ -105,6 +105,10 @@ def change_line(change: PossibleChange) -> str:
 def cause_line(cause: MemoryCause) -> str:
     """One cause with the most that mending it saves."""
     title, size = page_of(cause.code, spoken()).title, format_memory(cause.saves_bytes)
+    if "times" in cause.figures:
+        return _("{code} {title}: {free} are free, enough for up to {times:.1f} times the batch").format(
+            code=cause.code, title=title, free=format_memory(int(cause.figures["free_bytes"])), **cause.figures
+        )
     if not cause.site:
         return _("{code} {title}: saves at most {size}").format(code=cause.code, title=title, size=size)
     return _("{code} {title}: saves at most {size}, most of it at {site}").format(

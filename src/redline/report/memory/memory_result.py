@@ -28,7 +28,8 @@ class MemoryResult:
         """Why the first device is as full as it is."""
         first = self.first
         others = tuple(device for device in self.devices if device is not first and device.is_host == first.is_host)
-        return memory_causes(FullMemory(device=first, others=others))
+        capacity_bytes = self.device_bytes or first.capacity_bytes
+        return memory_causes(FullMemory(device=first, others=others, capacity_bytes=capacity_bytes))
 
     def outside_bytes(self, device: DeviceMemory) -> int | None:
         """Outside of torch when an allocation failed: the context, NCCL, other processes. None where unknown."""

@@ -10,6 +10,7 @@ import redline
 from redline.report.memory.memory_result import MemoryResult
 from tests.conftest import Event, document, op, region
 from tests.unit.analysis.memory.test_trace_memory import mark
+from tests.unit.findings.conftest import described
 
 MIB = 1 << 20
 STEPS = 5
@@ -28,6 +29,9 @@ class Job:
     temporary: int = 1  # of the optimizer
     kept: int = 0  # of each step, for ever
     clears_late: bool = False  # zero_grad after the forward pass
+    left_over: int = 0  # of each step, until the optimizer of the next
+    padded_to: int = 0  # positions, of rows of 20 and more; 0: not padded
+    capacity: int = 0  # of the device; 0: the trace does not say
     reserved: int = 100
 
     def events(self) -> list[Event]:
@@ -43,6 +47,10 @@ class Job:
         made.change(at + 11, "activations", self.activations)
         if self.kept:
             made.change(at + 12, f"kept {number}", self.kept)
+        if self.left_over:
+            made.change(at + 13, f"left over {number}", self.left_over)
+        if self.padded_to:
+            made.events.append(self._padding(number, at + 2))
         made.events.append(op("aten::nll_loss", at + 22, 8, **{"Sequence number": 2 * number + 1}))
         made.change(at + 23, "logits", self.logits)
         if is_late:
@@ -53,6 +61,8 @@ class Job:
         made.change(at + 41, "logits", -self.logits)
         made.change(at + 42, "activations", -self.activations)
         made.change(at + 43, "gradients", self.gradients)
+        if self.left_over and number:
+            made.change(at + 44, f"left over {number - 1}", -self.left_over)
         made.events.append(region("Optimizer.step#SGD.step", at + 70, 10))
         made.events.append(op("aten::_foreach_sqrt", at + 71, 8))
         made.change(at + 72, "temporary", self.temporary)
@@ -60,6 +70,11 @@ class Job:
         if not self.clears_late:
             made.events.append(region("Optimizer.zero_grad#SGD.zero_grad", at + 85, 5))
             made.change(at + 86, "gradients", -self.gradients)
+
+    def _padding(self, number: int, at: int) -> Event:
+        length = 20 + number
+        args = described("long int", [2, length]) | {"Concrete Inputs": ["", f"[0, {self.padded_to - length}]", "0."]}
+        return op("aten::constant_pad_nd", at, 1, **args)
 
 
 class _Events:
@@ -80,7 +95,9 @@ class _Events:
 
 def said(folder: Path, *jobs: Job) -> MemoryResult:
     for rank, job in enumerate(jobs):
-        (folder / f"rank{rank}.json").write_bytes(document(job.events(), rank=rank, world_size=len(jobs)))
+        devices = [{"id": 0, "name": "a GPU", "totalGlobalMem": job.capacity * MIB}]
+        trace = document(job.events(), rank=rank, world_size=len(jobs), deviceProperties=devices)
+        (folder / f"rank{rank}.json").write_bytes(trace)
     return redline.memory(folder)
 
 
@@ -92,6 +109,8 @@ FLAWED = {
     "RL-M05": (replace(HEALTHY, clears_late=True), 8),
     "RL-M06": (replace(HEALTHY, temporary=20), 20),
     "RL-M07": (replace(HEALTHY, reserved=100), 48),
+    "RL-M10": (replace(HEALTHY, left_over=12), 12),
+    "RL-M12": (replace(HEALTHY, capacity=1000), 0),
 }
 
 
@@ -100,6 +119,31 @@ def test_a_planted_cause_comes_first_with_what_it_can_save(code: str, tmp_path: 
     job, saves = FLAWED[code]
     first = said(tmp_path, job).causes[0]
     assert (first.code, first.saves_bytes) == (code, saves * MIB)
+
+
+def test_what_padding_fills_is_not_told_of_recomputation(tmp_path: Path) -> None:
+    """Rows of 20 to 24, padded to 110: a fifth is used, and what grows with the square of that is a 25th."""
+    result = said(tmp_path, replace(HEALTHY, activations=40, logits=10, padded_to=110))
+    first = result.causes[0]
+    assert [cause.code for cause in result.causes] == ["RL-M11"]
+    assert first.figures["padding_share"] == pytest.approx(0.8)
+    assert first.saves_bytes == pytest.approx((1 - 0.2**2) * 50 * MIB, rel=1e-6)
+
+
+def test_what_earlier_steps_left_is_not_told_of_recomputation(tmp_path: Path) -> None:
+    """Without it the activations are too few to be worth it."""
+    result = said(tmp_path, replace(HEALTHY, activations=5, left_over=20))
+    assert [(cause.code, cause.saves_bytes) for cause in result.causes] == [("RL-M10", 20 * MIB)]
+    assert result.causes[0].site == "aten::linear"
+
+
+@pytest.mark.parametrize(("capacity", "times"), [(70, None), (100, 1 + (90 - 52) / 12), (0, None)])
+def test_a_larger_batch_is_told_where_it_fits_twice(capacity: int, times: float | None, tmp_path: Path) -> None:
+    """At the peak 40 of weights and 12 of the batch; 90 % of the device may be used."""
+    result = said(tmp_path, replace(HEALTHY, capacity=capacity))
+    told = [cause.figures["times"] for cause in result.causes]
+    assert told == ([] if times is None else [pytest.approx(times)])
+    assert ("times the batch" in result.text()) == (times is not None)
 
 
 def test_a_healthy_job_has_no_cause(tmp_path: Path) -> None:

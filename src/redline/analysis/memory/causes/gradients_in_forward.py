@@ -10,7 +10,7 @@ _LEAST = 0.05  # of what is reserved
 
 def find(full: FullMemory) -> Iterator[MemoryCause]:
     """Where gradients are added up over several batches, they are needed."""
-    stale, reserved = full.device.stale_gradients_bytes, full.device.peak.reserved_bytes
+    stale, reserved = full.device.evidence.stale_gradients_bytes, full.device.peak.reserved_bytes
     if stale >= _LEAST * max(reserved, 1) and not full.device.accumulates:
         yield MemoryCause(code=RULE.code, saves_bytes=stale, figures={"share": stale / reserved})
 

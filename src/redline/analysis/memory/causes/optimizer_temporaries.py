@@ -13,7 +13,7 @@ _COPIES = 0.5  # of the parameters: fewer are those of a few at a time
 
 def find(full: FullMemory) -> Iterator[MemoryCause]:
     temporaries, parameters = full.held(MemoryAccount.TEMPORARIES), full.held(MemoryAccount.PARAMETERS)
-    if full.device.peak_phase == Phase.OPTIMIZER and temporaries >= _COPIES * parameters:
+    if full.device.evidence.phase == Phase.OPTIMIZER and temporaries >= _COPIES * parameters:
         yield from account_cause(full, RULE.code, MemoryAccount.TEMPORARIES, _LEAST)
 
 

@@ -1,13 +1,16 @@
 """All causes of full memory that are looked for."""
 
 from redline.analysis.memory.causes import (
+    earlier_step,
     fragmentation,
     gradients_in_forward,
     growth,
     kept_activations,
     optimizer_temporaries,
+    padding,
     replicated_states,
     uneven_ranks,
+    unused_memory,
     whole_logits,
 )
 from redline.analysis.memory.causes.cause import FullMemory, MemoryCause
@@ -21,6 +24,9 @@ RULES = (
     fragmentation.RULE,
     uneven_ranks.RULE,
     replicated_states.RULE,
+    earlier_step.RULE,
+    padding.RULE,
+    unused_memory.RULE,
 )
 
 

@@ -20,7 +20,7 @@ def find(full: FullMemory) -> Iterator[MemoryCause]:
         if abs(device.shown.accounts[MemoryAccount.OPTIMIZER_STATES] - states) <= _ALIKE * states
     ]
     is_replicated = alike and len(alike) == len(full.others) and not full.device.is_sharded
-    if is_replicated and 0 < _WHOLE * parameters <= states and full.share(MemoryAccount.OPTIMIZER_STATES) >= _LEAST:
+    if is_replicated and 0 < _WHOLE * parameters <= states and full.share(states) >= _LEAST:
         ranks = len(alike) + 1
         yield MemoryCause(
             code=RULE.code, saves_bytes=states * (ranks - 1) // ranks, figures={"ranks": ranks, "states_bytes": states}
