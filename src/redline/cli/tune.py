@@ -49,7 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--minimize", choices=("time", "memory"), default="time", metavar="WHAT", help="time of a step, or memory"
     )
-    what.add_argument("--memory-limit", type=size_bytes, default=0, metavar="SIZE", help="of a process, such as 8GiB")
+    what.add_argument(
+        "--memory-limit",
+        type=size_bytes,
+        default=0,
+        metavar="SIZE",
+        help="of the accelerator, or of the process without one, such as 8GiB",
+    )
     what.add_argument(
         "--allow",
         action="append",

@@ -8,6 +8,7 @@ import torch
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.compress import room_bytes
+from redline.launch.process import peak_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def of_allocator() -> dict[str, int]:
     stats = torch.cuda.memory_stats()
     names = ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_ooms")
     return {name: int(stats.get(name, 0)) for name in names}
+
+
+def most_bytes() -> int:
+    """What the job has needed at most of the memory that it can run out of: the accelerator's, else the process's."""
+    return of_allocator().get("reserved_bytes.all.peak", 0) or peak_bytes()
 
 
 def record_history() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.launch.inside.process_context import ProcessContext
+from redline.launch.process import peak_bytes
 from redline.launch.settings import Settings
 from redline.launch.shared_state import SharedState
 
@@ -55,3 +56,12 @@ def test_a_history_that_cannot_be_recorded_costs_the_job_nothing(monkeypatch: py
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", fails)
     record_history()
     torch.cuda._queued_calls[0][0]()
+
+
+def test_a_trial_is_told_of_the_memory_that_runs_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from redline.launch.inside import memory
+
+    assert memory.most_bytes() == peak_bytes() > 0
+    monkeypatch.setattr(memory, "uses_cuda", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {"reserved_bytes.all.peak": 5 << 30})
+    assert memory.most_bytes() == 5 << 30

@@ -9,8 +9,8 @@ import sys
 from redline.launch.block_plan import BlockPlan, warms_up_changed
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.levers.guarded_lever import GuardedLever
+from redline.launch.inside.memory import most_bytes
 from redline.launch.inside.trial.file_guard import FileGuard
-from redline.launch.process import peak_bytes
 from redline.launch.shared_state import (
     BLOCK_STEPS,
     BLOCK_TURNS,
@@ -103,7 +103,7 @@ class JobTrial:
             if FileGuard.here is not None:
                 self._notes.tell("wrote elsewhere", FileGuard.here.written_elsewhere())
         with tolerated(BaseException):
-            self._words[PEAK_BYTES] = peak_bytes()
+            self._words[PEAK_BYTES] = most_bytes()
             for child in multiprocessing.active_children():  # workers of loaders would see it only after seconds
                 if child.daemon:
                     child.kill()
