@@ -10,10 +10,10 @@ import redline
 from redline.analysis.memory.byte_ledger import ByteLedger
 from redline.analysis.memory.device_memory import HOST, DeviceMemory
 from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.step_phases import step_phases_of
 from redline.analysis.memory.trace_accounts import trace_accounts
 from redline.analysis.memory.trace_device_memory import trace_ledger
 from redline.analysis.memory.trace_memory import trace_memories
-from redline.analysis.rank.backward_passes import passes_of
 from redline.trace.reader import read_file
 from tests.running import PROGRAMS, REDLINE, finished
 
@@ -37,8 +37,9 @@ def _after_last_update(trace: Path) -> ByteLedger:
     """When an optimizer has just stepped, gradients and states are there as well."""
     (timeline,) = read_file(trace).timelines
     memory = next(memory for memory in trace_memories(timeline) if memory.device == HOST)
-    moment = memory.moment(passes_of(timeline).optimizer.end[-1:])
-    return trace_ledger(memory, trace_accounts(memory, passes_of(memory.timeline)), int(moment[0]))
+    phases = step_phases_of(timeline)
+    moment = memory.moment(phases.passes.optimizer.end[-1:])
+    return trace_ledger(memory, trace_accounts(memory, phases), int(moment[0]))
 
 
 @pytest.mark.parametrize(

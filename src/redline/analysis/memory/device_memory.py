@@ -63,6 +63,7 @@ class DeviceMemory:
     accumulates: bool = False  # several backward passes add up their gradients before the optimizer steps
     is_sharded: bool = False  # each rank keeps a part of the parameters
     has_sites: bool = True  # who holds the memory is recorded
+    forward_share: float = 0.0  # of the time of steps, for the forward pass; 0 where it is not known, as on a device
     used_share: float = 1.0  # of the positions that the model computes: the rest is padding
     capacity_bytes: int = 0  # of the device; 0 where it is not known
     missed: int = 0  # events that a trace has lost

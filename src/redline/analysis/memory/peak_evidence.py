@@ -9,9 +9,9 @@ from redline.analysis.memory.allocations import BEFORE
 from redline.analysis.memory.attribution import ACCOUNTS
 from redline.analysis.memory.device_memory import PeakEvidence
 from redline.analysis.memory.memory_accounts import MemoryAccount
-from redline.analysis.memory.trace_accounts import TraceAccounts, phases_at
+from redline.analysis.memory.step_phases import StepPhases
+from redline.analysis.memory.trace_accounts import TraceAccounts
 from redline.analysis.memory.trace_memory import TraceMemory
-from redline.analysis.rank.backward_passes import Passes
 from redline.analysis.rank.host_phases import PHASES, Phase
 
 I64 = NDArray[np.int64]
@@ -19,18 +19,18 @@ Mask = NDArray[np.bool_]
 _OF_A_STEP = (MemoryAccount.ACTIVATIONS, MemoryAccount.LOGITS)  # that no later step reads
 
 
-def peak_evidence(memory: TraceMemory, told: TraceAccounts, passes: Passes) -> PeakEvidence:
+def peak_evidence(memory: TraceMemory, told: TraceAccounts, phases: StepPhases) -> PeakEvidence:
     """Only of jobs that train."""
-    if not len(passes.backward) or memory.peak < 0:
+    if not len(phases.passes.backward) or memory.peak < 0:
         return PeakEvidence()
-    return _Peak(memory, told, passes).evidence()
+    return _Peak(memory, told, phases).evidence()
 
 
 class _Peak:
     """The blocks in use at the peak."""
 
-    def __init__(self, memory: TraceMemory, told: TraceAccounts, passes: Passes) -> None:
-        self._memory, self._told, self._passes = memory, told, passes
+    def __init__(self, memory: TraceMemory, told: TraceAccounts, phases: StepPhases) -> None:
+        self._memory, self._told, self._phases = memory, told, phases
         self._rows = memory.allocations.at(memory.peak)
         self._at_ns = int(memory.events.at_ns[memory.peak])
         self._account = told.account[self._rows]
@@ -43,7 +43,7 @@ class _Peak:
         sites = Counter[str]()
         for row in self._rows[is_left_over].tolist():
             sites[self._told.site[row]] += int(self._memory.allocations.size_bytes[row])
-        phase = PHASES[int(phases_at(self._memory.timeline, self._passes, np.array([self._at_ns]))[0])]
+        phase = PHASES[int(self._phases.host.at(np.array([self._at_ns]))[0])]
         return PeakEvidence(
             phase=phase,
             stale_gradients_bytes=self._stale_gradients_bytes(phase),
@@ -63,7 +63,7 @@ class _Peak:
         """In a forward pass all that are there; in a backward pass those that were there when it began."""
         if phase not in (Phase.FORWARD, Phase.BACKWARD):
             return 0
-        backward = self._passes.backward
+        backward = self._phases.passes.backward
         begun = int(np.searchsorted(backward.start, self._at_ns, side="right")) - 1
         is_running = begun >= 0 and self._at_ns < backward.end[begun]
         since_ns = int(backward.start[begun]) if is_running else self._at_ns

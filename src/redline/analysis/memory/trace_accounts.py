@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from redline.analysis.memory.allocations import BEFORE
 from redline.analysis.memory.attribution import ACCOUNTS
 from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.step_phases import StepPhases
 from redline.analysis.memory.trace_memory import UNSEEN, TraceMemory
-from redline.analysis.rank.backward_passes import Passes
-from redline.analysis.rank.host_phases import PHASES, Phase, host_phases_of
+from redline.analysis.rank.host_phases import PHASES, Phase
 from redline.analysis.rank.name_matching import matching
 from redline.timeline.host_evidence import HeldKind
 from redline.timeline.nesting import innermost_at, nearest_of
@@ -48,21 +48,21 @@ class TraceAccounts:
     module: tuple[str, ...]  # the module that the script calls and the part of it; "" outside of modules
 
 
-def trace_accounts(memory: TraceMemory, passes: Passes) -> TraceAccounts:
-    return _Attribution(memory, passes).result()
+def trace_accounts(memory: TraceMemory, phases: StepPhases) -> TraceAccounts:
+    return _Attribution(memory, phases).result()
 
 
 class _Attribution:
     """All allocations at once."""
 
-    def __init__(self, memory: TraceMemory, passes: Passes) -> None:
-        self._memory, self._passes, timeline = memory, passes, memory.timeline
+    def __init__(self, memory: TraceMemory, phases: StepPhases) -> None:
+        self._memory, self._passes, timeline = memory, phases.passes, memory.timeline
         table, events = memory.allocations, memory.events
         self._is_new: Mask = table.born != BEFORE
         self._birth_ns = np.where(self._is_new, _at(events.at_ns, table.born), -_NEVER_NS)
         self._death_ns = np.where(table.died < len(events), _at(events.at_ns, table.died), _NEVER_NS)
         self._around = _Around(timeline, _at(events.lane, table.born), self._birth_ns, self._is_new)
-        self._phase = phases_at(timeline, self._passes, self._birth_ns)
+        self._phase = phases.host.at(self._birth_ns)
         self._account = np.full(len(table), _NUMBER[MemoryAccount.UNKNOWN], np.int64)
 
     def result(self) -> TraceAccounts:
@@ -263,13 +263,6 @@ def _innermost(timeline: Timeline, lane: I64, at_ns: I64, is_meant: Mask, *kinds
             inner = innermost_at(at_ns[meant[places]], spans.start_ns[mine], spans.end_ns[mine])
             found[meant[places]] = np.where(inner == NONE, NONE, mine[inner])
     return found
-
-
-def phases_at(timeline: Timeline, passes: Passes, at_ns: I64) -> I64:
-    """The phase of the step at each time, as a place in PHASES."""
-    spans = timeline.spans
-    window_ns = (int(spans.start_ns.min()), int(spans.end_ns.max())) if len(spans) else (0, 1)
-    return host_phases_of(timeline, passes, window_ns).at(at_ns)
 
 
 def _at(values: NDArray[np.signedinteger[Any]], places: I64) -> I64:

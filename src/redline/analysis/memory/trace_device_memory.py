@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from redline.analysis.memory.allocations import BEFORE
 from redline.analysis.memory.attribution import ACCOUNTS
 from redline.analysis.memory.byte_ledger import ByteLedger, MemoryHolder, check_ledger, holders_of
-from redline.analysis.memory.device_memory import DeviceMemory, StepPeak
+from redline.analysis.memory.device_memory import HOST, DeviceMemory, StepPeak
 from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.analysis.memory.memory_course import memory_course
 from redline.analysis.memory.memory_growth import memory_growth
 from redline.analysis.memory.peak_evidence import peak_evidence
+from redline.analysis.memory.step_phases import step_phases_of
 from redline.analysis.memory.trace_accounts import TraceAccounts, trace_accounts
 from redline.analysis.memory.trace_memory import UNSEEN, TraceMemory, has_allocations, trace_memories
-from redline.analysis.rank.backward_passes import passes_of
 from redline.analysis.rank.padding import padding_of
 from redline.errors import InputError
 from redline.timeline.timeline import Timeline
@@ -36,8 +36,8 @@ def trace_device_memories(timeline: Timeline) -> tuple[DeviceMemory, ...]:
 
 def _device_memory(memory: TraceMemory) -> DeviceMemory:
     events, timeline = memory.events, memory.timeline
-    passes = passes_of(timeline)
-    told = trace_accounts(memory, passes)
+    phases = step_phases_of(timeline)
+    told = trace_accounts(memory, phases)
     padding = padding_of(timeline)
     ends = memory.moment(np.append(timeline.steps.start_ns[:1], timeline.steps.end_ns))
     return DeviceMemory(
@@ -57,9 +57,10 @@ def _device_memory(memory: TraceMemory) -> DeviceMemory:
         steps=_step_peaks(memory),
         growth=memory_growth(memory.allocations, told.account, told.site, ends),
         modules=_modules(memory, told),
-        evidence=peak_evidence(memory, told, passes),
-        accumulates=bool((passes.left > 1).any()),
+        evidence=peak_evidence(memory, told, phases),
+        accumulates=bool((phases.passes.left > 1).any()),
         is_sharded=bool(timeline.evidence.facts.fsdp),
+        forward_share=phases.forward_share if memory.device == HOST else 0.0,
         used_share=1.0 if padding is None else padding.used,
         capacity_bytes=_capacity_bytes(memory),
         missed=memory.missed,

@@ -10,6 +10,7 @@ from redline.analysis.memory.out_of_memory import FitChange, OutOfMemory, Possib
 from redline.findings.pages import page_of
 from redline.report.language import _, marked, ngettext, sentences, spoken
 from redline.report.memory.memory_result import MemoryResult
+from redline.report.text_parts import percent
 from redline.units import format_memory
 
 ACCOUNT_NAMES = {
@@ -111,9 +112,13 @@ def cause_line(cause: MemoryCause) -> str:
         )
     if not cause.site:
         return _("{code} {title}: saves at most {size}").format(code=cause.code, title=title, size=size)
-    return _("{code} {title}: saves at most {size}, most of it at {site}").format(
+    line = _("{code} {title}: saves at most {size}, most of it at {site}").format(
         code=cause.code, title=title, size=size, site=cause.site
     )
+    if "forward_share" not in cause.figures:
+        return line
+    costs = percent(cause.figures["forward_share"])
+    return _("{line}; costs at most {share} of a step's time").format(line=line, share=costs)
 
 
 def steps_sentence(device: DeviceMemory) -> str:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import redline
 from redline.analysis.memory.device_memory import HOST
 from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.step_phases import step_phases_of
 from redline.analysis.memory.trace_accounts import trace_accounts
 from redline.analysis.memory.trace_device_memory import trace_ledger
 from redline.analysis.memory.trace_memory import TraceMemory, trace_memories
-from redline.analysis.rank.backward_passes import passes_of
 from redline.errors import InputError
 from redline.trace.reader import read_file
 from tests.conftest import HOST_PID, MAIN_THREAD, Event, RealTraces, document, op, read_one, region
@@ -59,7 +59,7 @@ def test_ledgers_equal_a_replay_of_the_events(
         return
     memory = memory_of(events, tmp_path_factory.mktemp("trace"))
     assert memory.live_bytes[1:].tolist() == totals
-    told = trace_accounts(memory, passes_of(memory.timeline))
+    told = trace_accounts(memory, step_phases_of(memory.timeline))
     for moment in range(-1, len(totals)):
         ledger = trace_ledger(memory, told, moment)
         assert sum(ledger.accounts.values()) == 1 << 24
@@ -95,7 +95,7 @@ def test_what_dies_in_its_operator_is_a_temporary_and_what_a_gradient_needs_an_a
         mark(96, -7 * KIB, 512),
     ]
     memory = memory_of(events, tmp_path)
-    told = trace_accounts(memory, passes_of(memory.timeline))
+    told = trace_accounts(memory, step_phases_of(memory.timeline))
     sums = {moment: trace_ledger(memory, told, moment).accounts for moment in range(len(memory.events))}
     assert sums[1][MemoryAccount.TEMPORARIES] == KIB
     assert sums[1][MemoryAccount.ACTIVATIONS] == 3 * KIB
@@ -130,5 +130,5 @@ def test_real_gpu_traces_agree_with_the_totals_of_the_allocator(name: str, trace
         for memory in trace_memories(timeline):
             if memory.device != HOST and not memory.missed:
                 assert memory.live_bytes[1:].tolist() == memory.events.allocated_bytes.tolist()
-                told = trace_accounts(memory, passes_of(memory.timeline))
+                told = trace_accounts(memory, step_phases_of(memory.timeline))
                 trace_ledger(memory, told, memory.peak)
