@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.serving.run_case import run_case
 from bench.serving.serving_cases import OPEN, cases_in
 from bench.serving.serving_score import score_of, summary
+from redline.launch.process import has_bf16_units
 
 
 def main() -> int:
@@ -20,7 +21,11 @@ def main() -> int:
     options = parser.parse_args()
     scores = []
     for case in cases_in(options.cases):
-        if not options.names or case.name in options.names:
+        if options.names and case.name not in options.names:
+            continue
+        if case.needs_bf16 and not has_bf16_units():
+            print(f"{case.name:26} not scored: this CPU has no instructions for bfloat16", flush=True)
+        else:
             sides = run_case(case, options.out, options.out / "models")
             scores.append(score_of(case, sides["flawed"], sides["healthy"]))
             print(scores[-1].line(), flush=True)

@@ -36,6 +36,7 @@ class ServingCase:
     model: str
     flawed: Side
     healthy: Side
+    needs_bf16: bool = False  # the flaw is none on a CPU without instructions for bfloat16
 
     @property
     def sides(self) -> dict[str, Side]:
@@ -55,6 +56,7 @@ def cases_in(path: Path) -> list[ServingCase]:
                 model=told["model"],
                 flawed=both.with_more(flawed),
                 healthy=both.with_more(healthy),
+                needs_bf16=bool(told.get("needs_bf16", False)),
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""What the system says of processes: whether one lives, how much memory this one has, and which files it may open."""
+"""What the system says of processes and their machine: whether one lives, its memory, and which files it may open."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ def peak_bytes() -> int:
 def available_bytes() -> int:
     """What the machine could still give."""
     return _kilobytes("/proc/meminfo", b"MemAvailable") * 1024
+
+
+def has_bf16_units() -> bool:
+    """Whether this CPU has instructions for bfloat16: without, it computes them as float32, after conversion."""
+    with open_file("/proc/cpuinfo", "rb") as file:
+        named = next((line for line in file if line.startswith((b"flags", b"Features"))), b"")
+    return not {b"avx512_bf16", b"amx_bf16", b"bf16"}.isdisjoint(named.split())
 
 
 def _kilobytes(path: str, name: bytes) -> int:

@@ -123,6 +123,11 @@ def _slow_server(engine: MadeEngine) -> MadeEngine:
     return engine
 
 
+def test_without_units_for_them_16_bits_are_no_gain_on_a_cpu(tmp_path: Path) -> None:
+    told = _told(_wide(_engine()), device_type="cpu", has_bf16_units=False)
+    assert "RL-V12" not in [cause.code for cause in _read(told, tmp_path).causes]
+
+
 Plant = Callable[[MadeEngine], MadeEngine]
 TOLD: dict[str, tuple[Plant, Plant]] = {
     "RL-V06": (_slow_server, lambda engine: engine),

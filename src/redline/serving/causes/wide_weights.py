@@ -14,6 +14,8 @@ _SAVED = 0.5  # of the bytes
 def find(served: Served) -> Iterator[ServingCause]:
     if not served.word("dtype").endswith("float32") or _saved_as(served) not in _NARROW:
         return
+    if served.word("device_type") == "cpu" and served.recording.settings.get("has_bf16_units") is False:
+        return  # numbers of 16 bits are converted there, which takes longer than to read twice as many bytes
     yield from share_of(served, RULE.code, Latency.TPOT, (RequestAccount.DECODE,), {}, _SAVED)
 
 

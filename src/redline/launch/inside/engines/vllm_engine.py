@@ -13,6 +13,7 @@ from time import monotonic_ns
 from redline.launch.inside.engines.reads import tell_reads
 from redline.launch.inside.engines.request_facts import PREFIX_TOKENS, asks_of, prefix_numbers
 from redline.launch.inside.exception_origin import pass_on
+from redline.launch.process import has_bf16_units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class VllmEngine:
             self._has_told_threads = True
             torch = sys.modules.get("torch")
             if torch is not None:
-                self._log.tell({"threads": torch.get_num_threads(), "is_traced": sys.gettrace() is not None})
+                told = {"threads": torch.get_num_threads(), "is_traced": sys.gettrace() is not None}
+                self._log.tell({**told, "has_bf16_units": has_bf16_units()})
 
     def _tell_cost(self) -> None:
         """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
