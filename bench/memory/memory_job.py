@@ -99,7 +99,6 @@ def _keep_of_exception(_: Tensor, hidden: Tensor, __: Any) -> object:
 LONG = Sizes(layers=8, tokens=256)
 PLAIN = Sizes(words=256)
 SMALL = Sizes(words=256, batch=1)
-WIDE = Sizes(words=4096, batch=1)
 WORDY = Sizes(words=16384, tokens=128)
 PAIRS: dict[str, tuple[Job, Job]] = {
     "keeps_losses": (Job(keeps=_keep_of_evaluation), Job()),
@@ -146,8 +145,8 @@ PAIRS: dict[str, tuple[Job, Job]] = {
     "cleared_late_deep": (Job(sizes=replace(PLAIN, layers=8), clears="before"), Job(sizes=replace(PLAIN, layers=8))),
     "foreach_deep": (Job(sizes=replace(PLAIN, layers=8), foreach=True), Job(sizes=replace(PLAIN, layers=8))),
     "left_graph": (Job(retains=True, sizes=PLAIN), Job(sizes=PLAIN)),
-    "left_graph_wordy": (Job(retains=True, sizes=WIDE), Job(sizes=WIDE)),
-    "left_evaluation": (Job(evaluates="late", sizes=PLAIN), Job(evaluates="in time", sizes=PLAIN)),
+    "left_graph_deep": (Job(retains=True, sizes=replace(PLAIN, layers=8)), Job(sizes=replace(PLAIN, layers=8))),
+    "left_evaluation": (Job(evaluates="late", sizes=SMALL), Job(evaluates="in time", sizes=SMALL)),
     "padded_to_maximum": (
         Job(row_lengths=(20, 30, 24, 28), pads_to=256, sizes=PLAIN),
         Job(row_lengths=(20, 30, 24, 28), sizes=PLAIN),
@@ -193,15 +192,15 @@ def train(job: Job, steps: int = 12) -> None:
     for step in range(steps):
         tokens = _batch(job, batch, step)
         hidden = model(tokens)
-        if job.evaluates == "late":
-            evaluated = inner(tokens).mean()
-        elif job.evaluates:
-            evaluated = inner(tokens).mean().detach()
         loss = _loss(job, inner.head, hidden, tokens)
         if job.clears == "before":
             optimizer.zero_grad()
         loss.backward(retain_graph=job.retains)
         optimizer.step()
+        if job.evaluates == "late":
+            evaluated = inner(tokens).mean()
+        elif job.evaluates:
+            evaluated = inner(tokens).mean().detach()
         if job.keeps is not None:
             kept.append(job.keeps(loss, hidden, model))
         if job.gathers:
