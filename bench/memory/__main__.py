@@ -1,4 +1,4 @@
-"""Score the causes of full memory: python -m bench.memory --out FOLDER [case ...]
+"""Score the causes of full memory: python -m bench.memory --out FOLDER [--set-aside] [case ...]
 
 Memory is counted, not timed: other load on the machine changes nothing. Runs that are in the folder already are read
 again, not run.
@@ -13,21 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redline
-
-JOB = Path(__file__).with_name("memory_job.py")
-CODES = {
-    "keeps": "RL-M02",
-    "activations": "RL-M03",
-    "attention": "RL-M03",
-    "logits": "RL-M04",
-    "cleared": "RL-M05",
-    "foreach": "RL-M06",
-    "uneven": "RL-M08",
-    "states": "RL-M09",
-    "left": "RL-M10",
-    "padded": "RL-M11",
-}
-"""By the first word of a case."""
+from bench.memory.memory_cases import MemoryCase, cases_set_aside, open_cases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,30 +62,29 @@ class MemoryScore:
 
 
 def main() -> int:
-    from bench.memory.memory_job import PAIRS
-
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where runs and results are kept")
+    parser.add_argument("--set-aside", action="store_true", help="those that no rule was written with")
     parser.add_argument("names", nargs="*", metavar="CASE", help="only these")
     options = parser.parse_args()
     scores = []
-    for name, (job, _) in PAIRS.items():
-        if not options.names or name in options.names:
-            flawed, healthy = (_side(options.out / name, name, side, job.ranks) for side in ("flawed", "healthy"))
-            scores.append(MemoryScore(name=name, code=CODES[name.partition("_")[0]], flawed=flawed, healthy=healthy))
+    for case in cases_set_aside() if options.set_aside else open_cases():
+        if not options.names or case.name in options.names:
+            flawed, healthy = (_side(case, side, options.out / case.name) for side in ("flawed", "healthy"))
+            scores.append(MemoryScore(name=case.name, code=case.code, flawed=flawed, healthy=healthy))
             print(scores[-1].line(), flush=True)
     print(summary(scores))
     return 0
 
 
-def _side(folder: Path, name: str, side: str, ranks: int) -> SideResult:
+def _side(case: MemoryCase, side: str, folder: Path) -> SideResult:
     run, done = folder / side, folder / f"{side}.done"
     if not done.exists():
         shutil.rmtree(run, ignore_errors=True)  # of a run that was interrupted
-        launcher = ["--nproc-per-node", str(ranks)] if ranks > 1 else []
+        launcher = ["--nproc-per-node", str(case.ranks)] if case.ranks > 1 else []
         words = [sys.executable, "-m", "redline", "run", "-q", "--memory", "--after", "4", "--steps", "6", *launcher]
         ended = subprocess.run(
-            [*words, "-o", str(run), "--", str(JOB), name, side], capture_output=True, text=True, check=False
+            [*words, "-o", str(run), "--", *case.words, side], capture_output=True, text=True, check=False
         )
         if ended.returncode:
             return SideResult(causes=(), peak_bytes=0, trouble=ended.stderr[-300:])

@@ -197,16 +197,16 @@ def train(job: Job, steps: int = 12) -> None:
             optimizer.zero_grad()
         loss.backward(retain_graph=job.retains)
         optimizer.step()
-        if job.evaluates == "late":
-            evaluated = inner(tokens).mean()
-        elif job.evaluates:
-            evaluated = inner(tokens).mean().detach()
         if job.keeps is not None:
             kept.append(job.keeps(loss, hidden, model))
         if job.gathers:
             _gather(inner.head(hidden.detach()).detach(), rank)
         if job.clears != "before":
             optimizer.zero_grad(set_to_none=job.clears != "to zero")
+        if job.evaluates == "late":
+            evaluated = inner(tokens).mean()
+        elif job.evaluates:
+            evaluated = inner(tokens).mean().detach()
         if not job.retains:
             del hidden, loss
     del evaluated
