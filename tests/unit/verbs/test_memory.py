@@ -139,3 +139,13 @@ def test_the_real_failure_in_one_screen() -> None:
     assert "3.752 GiB at the driver. 806.6 MiB cached in 27 pieces, the largest 112.0 MiB: too small." in words
     assert "14.00 GiB 64 activations model.py:340 forward" in words
     assert len(text.splitlines()) <= 60
+
+
+@pytest.mark.needs_traces
+def test_a_real_trace_without_ranks_says_what_each_device_has_cached() -> None:
+    file = Path(os.environ.get("REDLINE_TRACES", "/nonexistent")) / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
+    if not file.exists():
+        pytest.skip(f"{file.name} is not in REDLINE_TRACES")
+    text = redline.memory(file).text()
+    assert "Qwen1.5-0.5B-Chat.json.gz 0 1.945 GiB 2.449 GiB 516.2 MiB - -" in " ".join(text.split())
+    assert "\nrank " not in text

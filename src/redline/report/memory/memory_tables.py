@@ -81,7 +81,7 @@ def devices_table(result: MemoryResult) -> ReportTable:
             device_name(device),
             format_memory(device.peak.live_bytes),
             format_memory(device.shown.reserved_bytes),
-            format_memory(sum(device.shown.holes)),
+            format_memory(device.shown.accounts[MemoryAccount.CACHED]),
             "-" if device.failure is None else format_memory(device.failure.asked_bytes),
             "-" if device.failure is None else format_memory(device.failure.short_bytes),
         )

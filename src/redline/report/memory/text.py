@@ -75,7 +75,7 @@ def render_md(result: MemoryResult) -> str:
 def facts(result: MemoryResult, device: DeviceMemory) -> Iterator[tuple[str, str]]:
     history = ngettext("{count:,} event in {seconds:.2f} s", "{count:,} events in {seconds:.2f} s", device.events)
     yield _("file"), clipped(device.file, 200)
-    if device.rank is not None and len(result.devices) > 1:
+    if device.rank is not None and device.rank >= 0 and len(result.devices) > 1:
         yield _("rank"), str(device.rank)
     yield (
         _("device"),
