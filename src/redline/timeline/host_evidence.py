@@ -116,6 +116,7 @@ class HeldKind(IntEnum):
     BUFFER = 1
     GRADIENT = 2
     OPTIMIZER_STATE = 3
+    BUCKET = 4  # of DDP: gradients are copied into it to be reduced
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -206,10 +206,12 @@ def held(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
     inner = getattr(optimizer, "optim", optimizer)
     states = [value for state in inner.state.values() for value in state.values() if isinstance(value, Tensor)]
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    buckets = trained if isinstance(model, nn.parallel.DistributedDataParallel) else []
     return {
         "parameters": _bytes([*model.parameters(), *model.buffers()]),
         "gradients": _bytes(trained),
         "optimizer states": _bytes(states),
+        "gathered weights and communication": _bytes(buckets),
     }
 
 

@@ -34,6 +34,7 @@ _OF_HELD = {
     HeldKind.BUFFER: MemoryAccount.PARAMETERS,
     HeldKind.GRADIENT: MemoryAccount.GRADIENTS,
     HeldKind.OPTIMIZER_STATE: MemoryAccount.OPTIMIZER_STATES,
+    HeldKind.BUCKET: MemoryAccount.COMMUNICATION,
 }
 _NEVER_NS = np.iinfo(np.int64).max
 _CASTS = 2  # activations that may be logits: before and after they are cast

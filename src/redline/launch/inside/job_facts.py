@@ -167,11 +167,14 @@ def _type_name(dtype: object) -> str:
 
 
 def ddp_facts(outermost: torch.nn.Module | None) -> list[dict[str, object]]:
+    return [_of_ddp(module) for module in ddp_modules(outermost)]
+
+
+def ddp_modules(outermost: torch.nn.Module | None) -> list[Any]:
     kind = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None)
     if kind is None:
         return []
-    found = [module for module in _near(outermost) if isinstance(module, kind)]
-    return [_of_ddp(module) for module in found[:_MOST]]
+    return [module for module in _near(outermost) if isinstance(module, kind)][:_MOST]
 
 
 def _near(outermost: torch.nn.Module | None) -> list[torch.nn.Module]:

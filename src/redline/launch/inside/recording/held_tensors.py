@@ -5,10 +5,13 @@ No tensor's data is read, and nothing is allocated on a device.
 
 from __future__ import annotations
 
+import re
+from itertools import count
 from time import time_ns
 
 import torch
 
+from redline.launch.inside.job_facts import ddp_modules
 from redline.launch.inside.numbers.module_names import named_modules
 
 TYPE_CHECKING = False
@@ -19,9 +22,10 @@ if TYPE_CHECKING:
     from torch.optim.optimizer import Optimizer
 
 _MOST_ROWS = 40_000  # of a window: about 2 MB of text
-_PARAMETER, _BUFFER, _GRADIENT, _STATE = range(4)  # as the reader knows them
+_PARAMETER, _BUFFER, _GRADIENT, _STATE, _BUCKET = range(5)  # as the reader knows them
 _COLUMNS = ("time_ns", "kind", "device", "address", "bytes", "name")
 _HOST = -1
+_DDP = "DistributedDataParallel"
 _IS_SHARED = getattr(torch._C, "_is_cow_tensor", lambda _: False)  # torch 2.2 or newer
 
 
@@ -36,6 +40,7 @@ class HeldTensorsCollector:
         self._optimizers = optimizers
         self._outermost = outermost
         self._is_open = False
+        self._buckets: list[tuple[int, int, int]] = []  # of DDP, from before the window
         self._forget()
 
     def _forget(self) -> None:
@@ -46,6 +51,7 @@ class HeldTensorsCollector:
     def window_opened(self) -> None:
         self._forget()
         self._is_open = True
+        self._buckets = list(_ddp_buckets(self._outermost()))
         self._see(list(self._optimizers()))
 
     def step_ended(self) -> None:
@@ -77,9 +83,14 @@ class HeldTensorsCollector:
                 if storage is None or storage[:2] in seen or len(self._columns["time_ns"]) >= _MOST_ROWS:
                     continue
                 seen.add(storage[:2])
-                row = (at_ns, kind, *storage, self._names.setdefault(name, len(self._names)))
-                for column, value in zip(_COLUMNS, row, strict=True):
-                    self._columns[column].append(value)
+                self._add(at_ns, kind, storage, name)
+        for bucket in self._buckets:
+            self._add(at_ns, _BUCKET, bucket, _DDP)
+
+    def _add(self, at_ns: int, kind: int, storage: tuple[int, int, int], name: str) -> None:
+        row = (at_ns, kind, *storage, self._names.setdefault(name, len(self._names)))
+        for column, value in zip(_COLUMNS, row, strict=True):
+            self._columns[column].append(value)
 
     def _held(self, optimizers: Iterable[Optimizer]) -> Iterator[tuple[int, str, object]]:
         parameters: dict[int, tuple[str, torch.Tensor]] = {}
@@ -129,3 +140,21 @@ def _storage(tensor: object) -> tuple[int, int, int] | None:
     if not storage.nbytes():
         return None
     return local.device.index if local.device.type != "cpu" else _HOST, storage.data_ptr(), storage.nbytes()
+
+
+def _ddp_buckets(outermost: torch.nn.Module | None) -> Iterator[tuple[int, int, int]]:
+    """Device, address and size. Only C++ knows where they are: addresses are made up, and such that no block has.
+
+    Buckets that gradients are views of are seen with these. Those that DDP will make anew, after its first steps, are
+    left out: allocations tell of them.
+    """
+    addresses = count(1)
+    for module in ddp_modules(outermost):
+        logged = module._get_ddp_logging_data()
+        is_final = logged.get("has_rebuilt_buckets") or module.find_unused_parameters
+        if not is_final or module.gradient_as_bucket_view:
+            continue
+        index = next((parameter.device.index for parameter in module.parameters()), None)
+        sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes", ""))
+        for size in re.findall(r"\d+", sizes):
+            yield _HOST if index is None else index, next(addresses), int(size)

@@ -12,6 +12,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.forked_children import OrderlyEnd
+from redline.launch.inside.recording.old_blocks import OldBlocks
 from redline.launch.inside.recording.silence_kineto import hushed
 from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes
@@ -44,6 +45,7 @@ class Recorder:
         self._resident_bytes = 0
         self._last_window = 0
         self._children = OrderlyEnd()
+        self._old_blocks: OldBlocks | None = None
         self._guard()
 
     def _guard(self) -> None:
@@ -78,6 +80,8 @@ class Recorder:
         """In a child that the script forked. While we record, it would record as well, without an end."""
         self._evidence.abandon()
         self._children.arrange()
+        if self._old_blocks is not None:
+            self._old_blocks.keep()
         if self._started:
             torch._C._autograd._clear_callbacks()  # type: ignore[attr-defined]
             autograd_profiler._is_profiler_enabled = False
@@ -116,7 +120,10 @@ class Recorder:
     def start(self, step: int) -> None:
         """Record, with marks of steps from this one on; none where it is 0."""
         self._started = True
+        self._old_blocks = OldBlocks() if self._context.settings.memory else None
         self._calling(self._profiler.start_trace)
+        if self._old_blocks is not None:
+            self._old_blocks.use_up_warning()
         self._marks = 0
         self._evidence.window_opened()
         if step:
@@ -144,6 +151,7 @@ class Recorder:
         self._unmark()
         self._evidence.window_closed()
         self._calling(self._profiler.stop_trace)
+        self._old_blocks = None
         self._started = False
         return self._marks
 
@@ -166,6 +174,7 @@ class Recorder:
                 self._calling(profiler.stop_trace, aloud=True)
             if autograd_profiler._is_profiler_enabled:  # it was interrupted after it had stopped
                 autograd_profiler._run_on_profiler_stop()
+        self._old_blocks = None
         self._started = False
 
     def _calling(self, call: Callable[[], object], *, aloud: bool = False) -> None:
