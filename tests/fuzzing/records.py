@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import zstandard
 
+from redline.analysis.memory.rank_memory import rank_memory
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.digest_file import encoded
 from redline.analysis.rank.rank_match import RankMatch, longest
@@ -37,6 +38,7 @@ from tests.fuzzing.mutate import Mutant
 from tests.fuzzing.mutate_records import Record, as_json, as_msgpack
 from tests.fuzzing.mutate_records import mutant as record_mutant
 from tests.fuzzing.runner import Kind, expect
+from tests.unit.analysis.memory.test_causes import HEALTHY
 from tests.unit.report.run.test_text import rank, window
 from tests.unit.report.run.test_text import run as run_of
 
@@ -92,16 +94,18 @@ def _place(told: str) -> str:
 
 @cache
 def digest_seeds() -> tuple[Record, ...]:
-    """Digests of a GPU job in which every rule saw something, of steps long and short, of nothing at all."""
+    """Digests of a GPU job in which every rule saw something, of steps long and short, of nothing at all, of memory."""
     spec = JobSpec(ranks=2, steps=2, layers=1, step_compute_us=500, with_stacks=True)
     with TemporaryDirectory() as folder:
         files = [write_rank(simulate_job(spec), rank, Path(folder), compress=False).path for rank in range(2)]
         timelines = [read_file(file).timelines[0] for file in files]
         bare = digest_of(read_one(document([region("nothing", 0, 5)]), Path(folder)), None)
+        memory = rank_memory(read_one(document(replace(HEALTHY, kept=3).events()), Path(folder)))
     machine = catalogue.match("NVIDIA H100 80GB HBM3")
     first, second = (digest_of(timeline, machine, match=match_rules) for timeline in timelines)
     first, second = (replace(one, kernels=one.kernels[:5], doing=one.doing[:3]) for one in (first, second))
-    digests = (first, second, _with_every_rule(first), _with_every_rule(second), bare, replace(first, matches=()))
+    seen = (_with_every_rule(first), _with_every_rule(second))
+    digests = (first, second, *seen, bare, replace(first, matches=()), replace(second, memory=memory))
     # Whatever folder they were read from, a seed gives the same mutants.
     named = [replace(one, origin=replace(one.origin, source="rank.json")) for one in digests]
     return tuple(msgspec.msgpack.decode(zstandard.decompress(encoded(one, "a test"))) for one in named)

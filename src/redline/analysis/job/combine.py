@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from redline.ranks.matched_collectives import MatchedCollectives, waiting_time
 from redline.ranks.rank_order import Claim, RankOrder, rank_order
 from redline.timeline.intervals import Intervals
 
+if TYPE_CHECKING:
+    from redline.analysis.job.job_memory import JobMemory
+
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
@@ -42,6 +46,7 @@ class Diagnosis:
     exposed_ns: int  # all exposed communication, over all ranks
     waiting: tuple[Intervals, ...]  # for each rank its exposed communication that was waiting for others
     phases: tuple[PhaseRow, ...] = ()  # of the average step; none where the traces do not tell them
+    memory: "JobMemory | None" = None  # None where no allocation was recorded
 
     @property
     def predicted(self) -> bool:
@@ -68,6 +73,7 @@ class Diagnosis:
 def combine(digests: Sequence[Digest]) -> Diagnosis:
     order = rank_order([_claim(digest) for digest in digests])
     ranks = _in_order(digests, order)
+    memory = _memory(ranks)
     shared_calls = shared_collectives(ranks)
     lateness, collectives, clocks = (
         lateness_of(shared_calls, ranks),
@@ -91,6 +97,7 @@ def combine(digests: Sequence[Digest]) -> Diagnosis:
         exposed_ns=_exposed_ns(ranks),
         waiting=waiting,
         phases=phase_table(ranks),
+        memory=memory,
     )
 
 
@@ -107,6 +114,14 @@ def _in_order(digests: Sequence[Digest], order: RankOrder) -> tuple[Digest, ...]
     )
 
 
+def _memory(ranks: Sequence[Digest]) -> "JobMemory | None":
+    if not any(rank.memory for rank in ranks):
+        return None
+    from redline.analysis.job.job_memory import job_memory
+
+    return job_memory(ranks)
+
+
 def _resolved(
     ranks: Sequence[Digest], shared_calls: MatchedCollectives
 ) -> tuple[tuple[Digest, ...], tuple[Intervals, ...], int]:
@@ -120,7 +135,7 @@ def _resolved(
         waited.append(digest.exposed & waiting_time(shared_calls, digest.exchanges.start_ns, rows))
         ledger = _without_waiting(digest.ledger, waited[-1])
         ledger.self_check()
-        resolved.append(replace(digest, ledger=ledger))
+        resolved.append(replace(digest, ledger=ledger, memory=b""))  # the job has it
     return tuple(resolved), tuple(waited), max(_exposed_ns(ranks) - met_ns, 0)
 
 

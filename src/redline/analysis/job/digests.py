@@ -17,6 +17,7 @@ from redline.ranks.read_files import JobOptions, gather
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel
+    from redline.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,18 @@ def analysis_again(
 def _digesting(paths: Sequence[Path], machine: str | None, options: JobOptions) -> Digesting:
     chosen = choose(machine, "") if machine is not None else None
     return Digesting(
-        reading=options.reading_of(paths), folder=options.cache, chosen=chosen, served=_served(options.model)
+        reading=options.reading_of(paths),
+        folder=options.cache,
+        chosen=chosen,
+        served=_served(options.model),
+        keep_memory=_kept_memory,
     )
+
+
+def _kept_memory(timeline: "Timeline") -> bytes:
+    from redline.analysis.memory.rank_memory import rank_memory  # of no use to traces without memory events
+
+    return rank_memory(timeline)
 
 
 def _served(model: str | None) -> "ServedModel | None":

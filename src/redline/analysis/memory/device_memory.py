@@ -77,6 +77,11 @@ class DeviceMemory:
     def is_host(self) -> bool:
         return self.device == HOST
 
+    @property
+    def growth_bytes_per_step(self) -> int:
+        """Of all call sites together."""
+        return sum(growth.bytes_per_step for growth in self.growth)
+
 
 def read_device_memories(path: Path) -> tuple[DeviceMemory, ...]:
     """Of every device that a snapshot holds memory of. InputError where it holds none, or cannot be read."""

@@ -31,10 +31,10 @@ def trace_device_memories(timeline: Timeline) -> tuple[DeviceMemory, ...]:
         )
     if not has_allocations(timeline):
         raise InputError(f"{timeline.source.path}: its memory events have no addresses, as before torch 1.12.")
-    return tuple(_device_memory(memory) for memory in trace_memories(timeline))
+    return tuple(trace_device_memory(memory) for memory in trace_memories(timeline))
 
 
-def _device_memory(memory: TraceMemory) -> DeviceMemory:
+def trace_device_memory(memory: TraceMemory) -> DeviceMemory:
     events, timeline = memory.events, memory.timeline
     phases = step_phases_of(timeline)
     told = trace_accounts(memory, phases)

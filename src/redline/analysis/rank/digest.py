@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SHORT_KERNEL_NS = 10_000
 RuleMatcher = Callable[[RankAnalysis], tuple[RankMatch, ...]]
+MemoryKeeper = Callable[[Timeline], bytes]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +132,7 @@ class Digest:
     step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
     step_queue_ns: tuple[int, ...] = ()  # how long the training thread was ready in each step and had no core
     packed_fsdp_hooks: PackedIntervals = NO_TIME
+    memory: bytes = b""  # of its devices, as `analysis.memory` keeps it; none where no allocation was recorded
 
     @property
     def exposed(self) -> Intervals:
@@ -149,8 +151,9 @@ def digest_of(
     why_no_machine: str = "",
     match: RuleMatcher | None = None,
     served: "ServedModel | None" = None,
+    keep_memory: MemoryKeeper | None = None,
 ) -> Digest:
-    """`match` looks for causes while the trace is open."""
+    """`match` looks for causes, and `keep_memory` at allocations, while the trace is open."""
     analysis = analysis_of(timeline, machine, served)
     activity, idle, kernels, ledger = analysis.activity, analysis.idle, analysis.kernels, analysis.ledger
     exchanges, spent, series = exchanges_of(timeline, activity, idle, analysis.passes)
@@ -174,6 +177,7 @@ def digest_of(
         step_work=_step_work(analysis),
         step_queue_ns=_step_queue_ns(analysis),
         packed_fsdp_hooks=PackedIntervals.of(_fsdp_hooks(analysis)),
+        memory=keep_memory(timeline) if keep_memory is not None and len(timeline.memory) else b"",
     )
 
 

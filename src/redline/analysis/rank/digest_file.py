@@ -92,6 +92,7 @@ class _Wire:
     step_work: tuple[Amount, ...] = ()  # the same
     step_queue_ns: tuple[Duration, ...] = ()
     fsdp_hooks: bytes = b"\x08"  # starts and ends, here of no hook
+    memory: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # not in the file where no allocation was recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +218,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         step_work=digest.step_work,
         step_queue_ns=digest.step_queue_ns,
         fsdp_hooks=_edges(digest.fsdp_hooks),
+        memory=msgspec.Raw(digest.memory) if digest.memory else msgspec.UNSET,
     )
     return _squeezed(wire)
 
@@ -340,6 +342,7 @@ def _digest(wire: _Wire) -> Digest:
         step_work=wire.step_work,
         step_queue_ns=wire.step_queue_ns,
         packed_fsdp_hooks=PackedIntervals.of(hooks),
+        memory=b"" if isinstance(wire.memory, msgspec.UnsetType) else bytes(wire.memory),
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.analysis.rank.digest import Digest, RuleMatcher, digest_of
+from redline.analysis.rank.digest import Digest, MemoryKeeper, RuleMatcher, digest_of
 from redline.analysis.rank.digest_cache import DigestCache, kept_digests
 from redline.analysis.rank.digest_file import is_digest, load_digest
 from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
@@ -33,6 +33,7 @@ class Digesting:
     chosen: Machine | None  # by the user; None matches each trace's device
     served: "ServedModel | None" = None  # of a serving engine, by the user
     match: RuleMatcher | None = None  # looks for causes while the trace is open
+    keep_memory: MemoryKeeper | None = None  # what to keep of a trace with memory events
     check: Callable[[Digest, str], None] | None = (
         None  # raises InputError where a digest, from what is named, is not whole
     )
@@ -58,7 +59,8 @@ class Digesting:
             return OfFile(ranks=digests, failures=())
         reading = read_cached(path, self.reading, self.folder)
         digests = tuple(
-            digest_of(timeline, *self._machine(timeline), self.match, self.served) for timeline in reading.timelines
+            digest_of(timeline, *self._machine(timeline), self.match, self.served, self.keep_memory)
+            for timeline in reading.timelines
         )
         if self.kept is not None and worth_keeping(reading, state):
             self.kept.save(state, digests)

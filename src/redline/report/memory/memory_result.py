@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.memory.causes.cause import FullMemory, MemoryCause
-from redline.analysis.memory.causes.registry import memory_causes
+from redline.analysis.memory.causes.cause import MemoryCause
 from redline.analysis.memory.device_memory import DeviceMemory
+from redline.analysis.memory.fullest_device import causes_of_fullest, fullest_device
 from redline.ranks.read_failures import Failure
 
 FORMS = ("text", "html", "md", "json")
@@ -21,15 +21,12 @@ class MemoryResult:
     @property
     def first(self) -> DeviceMemory:
         """The device to look at: one that ran out, else the one that held most."""
-        return max(self.devices, key=lambda device: (device.failure is not None, device.shown.live_bytes))
+        return fullest_device(self.devices)
 
     @property
     def causes(self) -> tuple[MemoryCause, ...]:
         """Why the first device is as full as it is."""
-        first = self.first
-        others = tuple(device for device in self.devices if device is not first and device.is_host == first.is_host)
-        capacity_bytes = self.device_bytes or first.capacity_bytes
-        return memory_causes(FullMemory(device=first, others=others, capacity_bytes=capacity_bytes))
+        return causes_of_fullest(self.devices, self.device_bytes)
 
     def outside_bytes(self, device: DeviceMemory) -> int | None:
         """Outside of torch when an allocation failed: the context, NCCL, other processes. None where unknown."""
