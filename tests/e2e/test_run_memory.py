@@ -1,4 +1,7 @@
-"""`redline run --memory` on real jobs: the ledger holds what the model says it holds, and leaks are named."""
+"""`redline run --memory` on real jobs: the ledger holds what the model says it holds, and leaks are named.
+
+`redline diagnose` says the same of the same run, from its traces and from digests of them.
+"""
 
 import importlib.util
 import json
@@ -11,11 +14,15 @@ import redline
 from redline.analysis.memory.byte_ledger import ByteLedger
 from redline.analysis.memory.device_memory import HOST, DeviceMemory
 from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.analysis.memory.rank_memory import LEAST_BYTES
 from redline.analysis.memory.step_phases import step_phases_of
 from redline.analysis.memory.trace_accounts import trace_accounts
 from redline.analysis.memory.trace_device_memory import trace_ledger
 from redline.analysis.memory.trace_memory import trace_memories
+from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.memory.memory_result import MemoryResult
 from redline.trace.reader import read_file
+from redline.verbs.digest import digest
 from tests.running import PROGRAMS, REDLINE, TORCHRUN, finished
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -25,13 +32,35 @@ KINDS = ("gpt", "cnn", "experts", "frozen", "tied", "lora", "checkpointing", "co
 LEAKS = ("losses", "logits", "gradients", "exceptions", "copies", "history")
 
 
-def _recorded(folder: Path, kind: str, *options: str) -> list[DeviceMemory]:
+def _recorded(folder: Path, kind: str, *options: str) -> MemoryResult:
     launcher = ("--nproc-per-node", "2") if kind in ("fsdp", "zero") else ()
     words = ("--memory", "--after", "4", "--steps", "6", *launcher)
     program = (PROGRAMS / "memory_models.py", kind, "--out", folder / "held", *options)
     job = finished(folder, *REDLINE, *words, "-q", "-o", "run", "--", *program)
     assert job.process.returncode == 0, job.output
-    return list(redline.memory(folder / "run").devices)
+    return redline.memory(folder / "run")
+
+
+def _diagnosed(folder: Path, told: MemoryResult) -> DiagnoseResult:
+    """The same run, which says of memory what `redline memory` says."""
+    result = redline.diagnose(folder / "run")
+    memory = result.diagnosis.memory
+    known = [device for device in told.devices if device.peak.live_bytes >= LEAST_BYTES]
+    if not known:
+        assert memory is None
+        return result
+    assert memory is not None
+    assert not memory.left_out
+    assert memory.causes == told.causes
+    assert list(map(_shown, memory.devices)) == list(map(_shown, known))
+    digest([folder / "run"], folder / "digests")
+    assert redline.diagnose(folder / "digests").diagnosis.memory == memory
+    return result
+
+
+def _shown(device: DeviceMemory) -> tuple[object, ...]:
+    steps = [(step.label, step.peak_bytes, step.end_bytes) for step in device.steps]
+    return device.rank, device.device, device.peak.accounts, device.growth[:5], steps
 
 
 def _after_last_update(trace: Path) -> ByteLedger:
@@ -47,7 +76,9 @@ def _after_last_update(trace: Path) -> ByteLedger:
     "kind", [kind if kind in IN_CI else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
 def test_the_ledger_holds_what_the_model_says(kind: str, tmp_path: Path) -> None:
-    devices = _recorded(tmp_path, kind)
+    told_of_run = _recorded(tmp_path, kind)
+    _diagnosed(tmp_path, told_of_run)
+    devices = told_of_run.devices
     assert len(devices) == (2 if kind in ("fsdp", "zero") else 1)
     for device in devices:
         told = json.loads((tmp_path / f"held.{device.rank}.json").read_text())
@@ -63,10 +94,14 @@ def test_the_ledger_holds_what_the_model_says(kind: str, tmp_path: Path) -> None
     "leak", [leak if leak == "copies" else pytest.param(leak, marks=pytest.mark.slow) for leak in LEAKS]
 )
 def test_what_a_script_keeps_of_every_step_is_named(leak: str, tmp_path: Path) -> None:
-    (device,) = _recorded(tmp_path, "gpt", "--leak", leak)
+    told = _recorded(tmp_path, "gpt", "--leak", leak)
+    (device,) = told.devices
     assert device.growth
     sites = [growth.site for growth in device.growth]
     assert any("memory_models.py" in site for site in sites), sites
+    result = _diagnosed(tmp_path, told)
+    assert "Memory of the host grows by " in " ".join(result.rendered("text").split())
+    assert "RL-M02" in result.rendered("md")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

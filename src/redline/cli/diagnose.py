@@ -230,7 +230,8 @@ _TABLE_OF = {
 def _point_onwards(
     options: argparse.Namespace, files: TraceFiles, diagnose_result: DiagnoseResult, shown: Sequence[str]
 ) -> None:
-    """To the report; else to the page of the first finding, the table for the largest loss, or all ranks at once."""
+    """To the report; else to the page of the first finding or of memory that grows, the table for the largest loss, or
+    all ranks at once."""
     losses = [bar.account for bar in diagnose_result.outline.largest]
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
     clocks = diagnose_result.diagnosis.clocks
@@ -241,6 +242,8 @@ def _point_onwards(
         _point_to_page(diagnose_result.serving.causes[0].code, options)
     elif diagnose_result.findings.verdict.first and (diagnose_result.findings.verdict.worthwhile or not wanted):
         _point_to_page(diagnose_result.findings.verdict.first, options)
+    elif diagnose_result.diagnosis.memory is not None and diagnose_result.diagnosis.memory.growing is not None:
+        _point_to_page("RL-M02", options)
     elif wanted:
         chosen = (
             []

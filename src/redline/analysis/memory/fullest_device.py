@@ -21,9 +21,7 @@ def causes_of_fullest(devices: Sequence[DeviceMemory], device_bytes: int = 0) ->
     """`device_bytes`: the memory of a device, where somebody knows better than the trace."""
     first = fullest_device(devices)
     capacity_bytes = device_bytes or first.capacity_bytes
-    return memory_causes(
-        FullMemory(device=first, others=like_devices(first, devices), capacity_bytes=capacity_bytes)
-    )
+    return memory_causes(FullMemory(device=first, others=like_devices(first, devices), capacity_bytes=capacity_bytes))
 
 
 def peaks_by_rank(devices: Sequence[DeviceMemory]) -> dict[int, int]:

@@ -30,7 +30,7 @@ _MOST_HOLDERS = 10  # and the largest of each account
 _MOST_GROWTH = 5
 _MOST_MODULES = 8
 _MOST_LETTERS = 120  # of a call site or module
-Share = Annotated[float, Meta(ge=0, le=1)]
+_Part = Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +52,8 @@ class KeptDevice:
     evidence: PeakEvidence
     accumulates: bool
     is_sharded: bool
-    forward_share: Share
-    used_share: Share
+    forward_share: _Part
+    used_share: _Part
     capacity_bytes: Amount
     missed: Count
 

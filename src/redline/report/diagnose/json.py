@@ -7,17 +7,18 @@ from typing import Any
 from redline.analysis.accounts import ACCOUNTS
 from redline.analysis.job.collective_table import CollectiveRow
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline, WaterfallBar
+from redline.analysis.job.first_screen import WaterfallBar
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.host_activity import HostActivity
 from redline.analysis.rank.kernel_table import KernelRow
 from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
-from redline.findings.finding import Finding, Findings
+from redline.findings.finding import Finding
 from redline.findings.pages import page_of
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
+from redline.report.diagnose.screen import memory_of
 from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 from redline.report.serving.json import record_of
@@ -36,6 +37,7 @@ def as_record(result: DiagnoseResult) -> dict[str, Any]:
         redacted = [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed or ()]
         return {
             **_record(result),
+            "memory": _memory(result),
             "serving": None if result.serving is None else record_of(result.serving),
             "captured": None if result.captured is None else asdict(result.captured),
             "redacted": None if result.removed is None else redacted,
@@ -62,7 +64,7 @@ def _record(result: DiagnoseResult) -> dict[str, Any]:
             "trusted": clocks.trusted,
             "ranks_alone": [diagnosis.ranks[index].origin.rank for index in clocks.alone],
         },
-        "verdict": _verdict(findings, outline),
+        "verdict": _verdict(result),
         "findings": list(map(_finding, findings.findings)),
         "remarks": list(map(_finding, findings.remarks)),
         "praise": list(map(_evidence, findings.praise)),
@@ -83,6 +85,14 @@ def _record(result: DiagnoseResult) -> dict[str, Any]:
     }
 
 
+def _memory(result: DiagnoseResult) -> dict[str, Any] | None:
+    if result.diagnosis.memory is None:
+        return None
+    from redline.report.diagnose.memory_json import memory_record
+
+    return memory_record(result.diagnosis.memory)
+
+
 def code(words: str) -> str:
     """An account or a regime as a name that programs like: kernel_loss."""
     return str(words).replace(" ", "_")
@@ -92,13 +102,17 @@ def _number(value: float | None) -> float | None:
     return None if value is None or isnan(value) else value
 
 
-def _verdict(findings: Findings, outline: Outline) -> dict[str, Any]:
-    verdict = findings.verdict
+def _verdict(result: DiagnoseResult) -> dict[str, Any]:
+    findings, verdict, memory = result.findings, result.findings.verdict, memory_of(result)
     return {
         **asdict(verdict),
         "limit": code(verdict.limit),
         "text": sentences(
-            [verdict_sentence(verdict, findings.findings, outline), second_cause(verdict, findings.findings)]
+            [
+                verdict_sentence(verdict, findings.findings, result.outline),
+                second_cause(verdict, findings.findings),
+                "" if memory is None else memory.growth,
+            ]
         ),
     }
 

@@ -25,7 +25,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
     cards = len(screen.cards) if verbose else MOST_FINDINGS
     before = [
         [f"## {escaped(screen.headline)}"],
-        [escaped(sentences([screen.verdict, screen.second]))],
+        [escaped(sentences([screen.verdict, screen.second, screen.growth]))],
     ]
     before += [] if result.serving is None else list(request_blocks(result.serving))
     after = [
@@ -35,6 +35,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         *_listed(_("Done well"), map(escaped, screen.praise), "-"),
         *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
         *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),
+        *_memory(screen),
         *(block for shown in asked for block in _shown(shown)),
     ]
     room = MOST_LETTERS - len(_joined([*before, *after])) - 2
@@ -107,6 +108,24 @@ def _losses(screen: Screen) -> Iterator[list[str]]:
     known = ((account, escaped(text)) for account, text in screen.losses)
     items = (_("**{amount}**: {text}").format(amount=account, text=text) for account, text in known)
     yield from _listed(_("Largest accounts above the redline"), items, "1.")
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _memory(screen: Screen) -> Iterator[list[str]]:
+    peak = screen.memory.peak if screen.memory is not None else None
+    if peak is None:
+        return
+    yield [f"### {escaped(peak.title[:1].upper() + peak.title[1:])}"]
+    rows = ((escaped(line.name), line.size, line.share) for line in peak.accounts)
+    yield list(_table((_("account"), _("size"), _("share")), rows, numbers=(1, 2)))
+    more, command = _("more"), peak.command.replace("`", "")
+    yield [
+        *(f"- {label}: {escaped(text)}" for label, text in peak.facts),
+        *(f"- {escaped(text)}" for text in (*peak.causes, *peak.doubts)),
+        f"- {more}: `{command}`",
+    ]
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

@@ -31,10 +31,11 @@ _CELL = "padding:1px 8px;border:0;text-align:{align};white-space:nowrap;backgrou
 def render(screen: Screen) -> str:
     parts = [
         f"<div style='font-weight:bold'>{_safe(screen.verdict)}</div>",
-        *([f"<div>{_safe(screen.second)}</div>"] if screen.second else []),
+        *(f"<div>{_safe(text)}</div>" for text in (screen.second, screen.growth) if text),
         f"<div style='opacity:.75'>{_safe(screen.headline)}</div>",
         *_waterfall(screen),
         *_findings(screen.cards),
+        *_memory(screen),
         *_notes(screen.unseen),
     ]
     return f"<div style='font-size:13px;line-height:1.5;max-width:64em;color:inherit'>{''.join(parts)}</div>"
@@ -83,6 +84,21 @@ def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
     if len(cards) > MOST_FINDINGS:
         more = _("and {count} more: frame('findings') has all").format(count=len(cards) - MOST_FINDINGS)
         yield f"<div style='opacity:.75'>{_safe(more)}</div>"
+
+
+def _memory(screen: Screen) -> Iterator[str]:
+    peak = screen.memory.peak if screen.memory is not None else None
+    if peak is None:
+        return
+    lines = [
+        *(f"{line.name} {line.size}, {line.share}" for line in peak.accounts),
+        *(f"{label}: {text}" for label, text in peak.facts),
+        *peak.causes,
+        *peak.doubts,
+    ]
+    items = "".join(f"<li>{_safe(line)}</li>" for line in lines)
+    yield f"<div style='margin-top:8px'>{_safe(peak.title)}</div>"
+    yield f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul>"
 
 
 def _notes(unseen: tuple[str, ...]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from redline.analysis.accounts import COMPUTE, Account
 from redline.analysis.job.combine import Diagnosis
@@ -22,6 +23,9 @@ from redline.report.language import _, sentences
 from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
+
+if TYPE_CHECKING:
+    from redline.report.diagnose.memory_screen import MemoryScreen
 
 MOST_LOSSES = 2
 _MOST_UNREAD = 4
@@ -63,6 +67,12 @@ class Screen:
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
     unseen: tuple[str, ...]
+    memory: "MemoryScreen | None"  # None where no allocation was recorded
+
+    @property
+    def growth(self) -> str:
+        """That memory grows with every step, for the verdict; "" where it was not seen to."""
+        return "" if self.memory is None else self.memory.growth
 
 
 def screen_of(result: DiagnoseResult) -> Screen:
@@ -70,6 +80,7 @@ def screen_of(result: DiagnoseResult) -> Screen:
     step_ns = sum(bar.time_ns for bar in outline.waterfall)
     unit, scale, digits = _unit(step_ns)
     no_mfu = outline.utilisation is None
+    memory = memory_of(result)
     return Screen(
         headline=_headline(diagnosis),
         verdict=sentences(
@@ -100,9 +111,11 @@ def screen_of(result: DiagnoseResult) -> Screen:
         unseen=(
             *(() if captured is None else capture_messages.remarks(captured)),
             *(unseen_messages.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
+            *(() if memory is None else memory.left_out),
             *_unread(result.failures),
             *(() if result.removed is None else (redacted_text(result.removed),)),
         ),
+        memory=memory,
     )
 
 
@@ -245,3 +258,11 @@ def _unread(failures: Sequence[Failure]) -> Iterator[str]:
     yield from (unseen_messages.unread(failure.message) for failure in failures[:_MOST_UNREAD])
     if len(failures) > _MOST_UNREAD:
         yield unseen_messages.more_unread(len(failures) - _MOST_UNREAD)
+
+
+def memory_of(result: DiagnoseResult) -> "MemoryScreen | None":
+    if result.diagnosis.memory is None:
+        return None
+    from redline.report.diagnose.memory_screen import memory_screen_of  # of no use to jobs without memory events
+
+    return memory_screen_of(result.diagnosis, redacted=result.removed is not None)

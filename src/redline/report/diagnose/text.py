@@ -1,7 +1,7 @@
 """The result of `diagnose` as text for a terminal: one screen, then the tables that were asked for."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redline.analysis.accounts import COMMUNICATION, IDLE, Account
 from redline.report.bars import BAR_WIDTH, bar
@@ -13,11 +13,15 @@ from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, st
 from redline.report.language import _, sentences
 from redline.report.report_table import ReportTable
 from redline.report.serving import text as serving_text
-from redline.report.terminal import as_text, fitted, headline, labelled, left, wrapped
+from redline.report.terminal import as_text, fitted, headline, labelled, left, width_of, wrapped
 from redline.report.text_table import table
+
+if TYPE_CHECKING:
+    from redline.report.diagnose.memory_screen import MemoryLine, MemoryPeak
 
 MOST_LINES = 40  # of the screen
 MOST_FINDINGS = 3  # that are shown without -v
+MOST_MEMORY_LINES = 15  # below the screen
 _LABEL_WIDTH = 10
 
 
@@ -38,13 +42,14 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         *before,
         *_findings(screen, room, verbose=verbose),
         *after,
+        list(_memory(screen, verbose=verbose)),
         *(list(_table(shown)) for shown in tables_of(tables, result.diagnosis, result.findings, verbose=verbose)),
     ]
     return as_text(blocks)
 
 
 def _facts(screen: Screen, verdict: Style) -> Iterator[str]:
-    said = sentences([styled(screen.verdict, verdict), screen.second])
+    said = sentences([styled(screen.verdict, verdict), screen.second, styled(screen.growth, Style.LIMIT)])
     for label, text in ((_("verdict"), said), *screen.facts):
         yield from labelled(label, text, _LABEL_WIDTH)
 
@@ -174,6 +179,39 @@ def _losses(screen: Screen) -> Iterator[str]:
     yield _("largest accounts above the redline")
     for number, (amount, text) in enumerate(screen.losses, start=1):
         yield from wrapped(_("{amount}: {text}").format(amount=amount, text=text), columns(), f"  {number}. ")
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _memory(screen: Screen, *, verbose: bool) -> Iterator[str]:
+    """Below the screen of time, and no more than a part of another."""
+    peak = screen.memory.peak if screen.memory is not None else None
+    if peak is None:
+        return
+    above = [peak.title, *_account_lines(peak.accounts if verbose else peak.few_accounts)]
+    above += [line for label, text in peak.facts for line in labelled(label, text, _LABEL_WIDTH, "  ")]
+    below = [line for doubt in peak.doubts for line in wrapped(doubt, columns(), styled("  ! ", Style.WARNING))]
+    below += labelled(_("more"), peak.command, _LABEL_WIDTH, "  ")
+    yield from above
+    yield from _memory_causes(peak, MOST_MEMORY_LINES - len(above) - len(below), verbose=verbose)
+    yield from below
+
+
+def _account_lines(lines: "Sequence[MemoryLine]") -> Iterator[str]:
+    names = max((width_of(line.name) for line in lines), default=0)
+    for line in lines:
+        yield f"  {left(line.name, names)}  {line.size:>9}  {line.share:>7}"
+
+
+def _memory_causes(peak: "MemoryPeak", room: int, *, verbose: bool) -> Iterator[str]:
+    """As many as there is room for, one at least; all where that was asked for."""
+    shown = [wrapped(cause, columns(), "  ", "    ") for cause in peak.causes]
+    while not verbose and len(shown) > 1 and sum(map(len, shown)) + (len(shown) < len(peak.causes)) > room:
+        shown.pop()
+    yield from (line for lines in shown for line in lines)
+    if len(shown) < len(peak.causes):
+        yield "  " + _("and {count} more").format(count=len(peak.causes) - len(shown))
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

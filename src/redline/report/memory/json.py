@@ -41,13 +41,13 @@ def _device(result: MemoryResult, device: DeviceMemory) -> dict[str, Any]:
         "outside_bytes": result.outside_bytes(device),
         "rank": device.rank,
         "steps": [asdict(step) for step in device.steps],
-        "growth": [{**asdict(growth), "account": _code(str(growth.account))} for growth in device.growth],
+        "growth": [{**asdict(growth), "account": code(str(growth.account))} for growth in device.growth],
         "activations_by_module": [{"module": module, "size_bytes": size} for module, size in device.modules],
         "missed_events": device.missed,
         "course": {
             "at_ns": list(device.course.at_ns),
             "has_times": device.course.has_times,
-            "accounts": {_code(str(account)): list(values) for account, values in device.course.accounts.items()},
+            "accounts": {code(str(account)): list(values) for account, values in device.course.accounts.items()},
         },
     }
 
@@ -57,13 +57,13 @@ def _ledger(ledger: ByteLedger) -> dict[str, Any]:
         "moment": ledger.moment,
         "reserved_bytes": ledger.reserved_bytes,
         "live_bytes": ledger.live_bytes,
-        "accounts": {_code(str(account)): size for account, size in ledger.accounts.items()},
+        "accounts": {code(str(account)): size for account, size in ledger.accounts.items()},
         "rounding_bytes": ledger.rounding_bytes,
         "no_stack_bytes": ledger.no_stack_bytes,
         "before_history_bytes": ledger.before_bytes,
         "holes_bytes": list(ledger.holes[:_MOST_HOLDERS]),
         "holders": [
-            {**asdict(holder), "account": _code(str(holder.account))} for holder in ledger.holders[:_MOST_HOLDERS]
+            {**asdict(holder), "account": code(str(holder.account))} for holder in ledger.holders[:_MOST_HOLDERS]
         ],
     }
 
@@ -75,15 +75,15 @@ def _failure(failure: OutOfMemory) -> dict[str, Any]:
         "driver_free_bytes": failure.driver_free_bytes,
         "short_bytes": failure.short_bytes,
         "site": failure.site,
-        "account": _code(str(failure.account)),
+        "account": code(str(failure.account)),
         "logits": None if failure.shape is None else asdict(failure.shape),
         "free_in_pages_bytes": failure.in_pieces_bytes,
         "expandable_segments": failure.has_expandable,
-        "changes": [{**asdict(change), "change": _code(str(change.change))} for change in failure.changes],
+        "changes": [{**asdict(change), "change": code(str(change.change))} for change in failure.changes],
         "ledger": _ledger(failure.ledger),
     }
 
 
-def _code(words: str) -> str:
+def code(words: str) -> str:
     """As a name that programs like: logits_and_loss."""
     return words.replace(",", "").replace(" ", "_")

@@ -155,14 +155,19 @@ def remarks(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
 def _of_trace(device: DeviceMemory) -> Iterator[str]:
     if not device.has_sites:
         yield _("A timeline of torch tells categories alone: neither call sites, nor the device, nor what is cached.")
+    yield from doubts(device)
+    if device.is_host:
+        yield _("On the host, what was there before the recording counts if a model or an optimizer holds it.")
+
+
+def doubts(device: DeviceMemory) -> Iterator[str]:
+    """What weakens the figures of a device that a trace tells of."""
     before_bytes = device.peak.before_bytes
     if before_bytes:
         yield _(
             "{size} was in use before the recording began, and nobody said what for; `redline run --memory` records "
             "who holds parameters, gradients and optimizer states."
         ).format(size=format_memory(before_bytes))
-    if device.is_host:
-        yield _("On the host, what was there before the recording counts if a model or an optimizer holds it.")
     if device.missed:
         yield _("{count:,} events are missing in the trace: blocks that were allocated or freed twice.").format(
             count=device.missed

@@ -82,10 +82,13 @@ class Redactor:
 
     def redacted(self, value: Value) -> Value:
         """The same value with every text in it made clean; hosts and users that it names are known from then on."""
+        from redline.analysis.memory.device_memory import DeviceMemory  # reports import this module for its names
+
         self.learn(value)
         special: OfField = {
             (DigestOrigin, "host"): lambda origin: self.host(origin.host),
             (DigestOrigin, "source"): lambda origin: self.file(origin.source),
+            (DeviceMemory, "file"): lambda device: self.file(device.file),
             (Metadata, "host"): lambda metadata: self.host(metadata.host),
             (Source, "path"): lambda source: self.file(source.path),
             (Source, "member"): lambda source: self.file(source.member),

@@ -11,7 +11,7 @@ import redline
 from redline.analysis.job.digests import digest_job
 from redline.analysis.memory import rank_memory as kept
 from redline.analysis.memory.byte_ledger import LedgerError
-from redline.analysis.memory.device_memory import DeviceMemory
+from redline.analysis.memory.device_memory import DeviceMemory, PeakEvidence
 from redline.analysis.memory.rank_memory import KeptDevice, RankMemory, memory_of_rank, rank_memory
 from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import MOST_BYTES, decoded, encoded
@@ -150,7 +150,7 @@ def test_a_damaged_part_of_a_digest_costs_the_memory_alone(tmp_path: Path, damag
 
 def test_promises_of_what_is_kept_are_checked(tmp_path: Path) -> None:
     whole = msgspec.msgpack.decode(digest(tmp_path, replace(HEALTHY, clears_late=True)).memory, type=RankMemory)
-    for changes in ({"stale_gradients_bytes": 1 << 50}, {"steps": b"\x04abc"}, {"steps": b""}):
+    for changes in ({"evidence": PeakEvidence(left_over_bytes=1 << 50)}, {"steps": b"\x04abc"}, {"steps": b""}):
         wrong = RankMemory(devices=(replace(whole.devices[0], **changes),))
         with pytest.raises(InputError, match="damaged"):
             memory_of_rank(replace(digest(tmp_path), memory=msgspec.msgpack.encode(wrong)))

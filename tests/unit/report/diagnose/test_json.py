@@ -61,6 +61,7 @@ KEYS = {
         "collectives": list,
         "doing": list,
         "failures": list,
+        "memory": NoneType,
         "serving": NoneType,
         "captured": NoneType,
         "redacted": NoneType,

@@ -19,7 +19,7 @@ from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import fix_text
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import MOST_ROWS, TABLES, kind_letter, shapes, shapes_or_kernel
-from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, render
+from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, MOST_MEMORY_LINES, render
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import LANGUAGES, speaking
 from redline.report.terminal import width_of
@@ -29,6 +29,7 @@ from tests.conftest import Event, RealTraces, collective, document, kernel, laun
 from tests.made_findings import findings
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
+MEMORY = ("memory at the peak of", "设备 0 的显存峰值")
 
 
 def shown(found: DiagnoseResult, *tables: str, verbose: bool = False, unicode: bool = True) -> str:
@@ -208,7 +209,9 @@ def test_one_screen_is_enough_for_real_traces(traces: RealTraces, name: str) -> 
     for language in LANGUAGES:
         with speaking(language):
             lines = shown(found).splitlines()
-        assert len(lines) <= MOST_LINES
+        memory = next((place for place, text in enumerate(lines) if text.startswith(MEMORY)), len(lines) + 1)
+        assert memory - 1 <= MOST_LINES
+        assert len(lines) - memory <= MOST_MEMORY_LINES
         assert max(map(width_of, lines)) <= PLAIN_COLUMNS
 
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from redline.analysis.job.combine import Diagnosis
 from redline.findings.finding import Findings
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.diagnose.screen import screen_of
+from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.content import PageContent, content_of, script_messages
 from redline.report.html.diagnose.definitions import account_definitions, definitions
@@ -22,6 +22,9 @@ from redline.report.html.frame import frame, template
 from redline.report.language import sentences
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped
+
+if TYPE_CHECKING:
+    from redline.report.html.diagnose.memory_panel import MemoryPanel
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80
@@ -37,7 +40,8 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
         **_notes(content),
         **_findings(findings, len(diagnosis.ranks)),
         screen=screen,
-        headline=_headline(result),
+        headline=_headline(result, screen),
+        memory=_memory(screen),
         facts=facts_of(diagnosis, outline, findings.verdict, result.captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
@@ -51,12 +55,24 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
     )
 
 
-def _headline(result: DiagnoseResult) -> Headline:
-    """Of an engine, its requests come first."""
+def _headline(result: DiagnoseResult, screen: Screen) -> Headline:
+    """Of an engine, its requests come first. No job is called healthy beside which memory grows."""
     of_traces = headline_of(result.findings, result.outline)
+    if result.findings.verdict.healthy:
+        of_traces = replace(of_traces, text=sentences([of_traces.text, screen.growth]))
+    else:
+        of_traces = replace(of_traces, why=sentences([of_traces.why, screen.growth]))
     if result.serving is None:
         return of_traces
     return replace(of_traces, text=verdict_text(result.serving), why=sentences([of_traces.text, of_traces.why]))
+
+
+def _memory(screen: Screen) -> "MemoryPanel | None":
+    if screen.memory is None:
+        return None
+    from redline.report.html.diagnose.memory_panel import memory_panel
+
+    return memory_panel(screen.memory)
 
 
 def _notes(content: PageContent) -> dict[str, Any]:

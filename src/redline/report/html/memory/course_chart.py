@@ -22,7 +22,7 @@ _ORDER = (  # from the bottom: what stays, what a step needs, what it needs for 
     MemoryAccount.UNKNOWN,
     MemoryAccount.CACHED,
 )
-_COLOURS = {  # those of the accounts of time, which can be told apart with any common colour blindness
+COLOURS = {  # those of the accounts of time, which can be told apart with any common colour blindness
     MemoryAccount.PARAMETERS: "math",
     MemoryAccount.OPTIMIZER_STATES: "memory",
     MemoryAccount.GRADIENTS: "kernel-loss",
@@ -75,7 +75,7 @@ def course_chart(device: DeviceMemory) -> CourseChart | None:
         areas.append(
             Area(
                 name=_(ACCOUNT_NAMES[account]),
-                colour=_COLOURS[account],
+                colour=COLOURS[account],
                 outline=" ".join(f"{x},{round(100 - 100 * size / top, 2)}" for x, size in edge),
                 peak=format_memory(max(course.accounts[account])),
             )

@@ -1,0 +1,180 @@
+"""Memory in a diagnosis, as pieces of text that every format arranges in its own way."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os.path import commonpath
+from pathlib import Path
+from statistics import median
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.job_memory import JobMemory
+from redline.analysis.memory.byte_ledger import ByteLedger
+from redline.analysis.memory.causes.growth import RULE as GROWTH
+from redline.analysis.memory.device_memory import DeviceMemory
+from redline.analysis.memory.fullest_device import like_devices, peaks_by_rank
+from redline.analysis.memory.memory_accounts import MemoryAccount
+from redline.report.language import _, ngettext
+from redline.report.memory.memory_messages import ACCOUNT_NAMES, cause_line, doubts, growth_sentence, steps_sentence
+from redline.report.text_parts import clipped, rank_list, share
+from redline.units import format_memory
+
+_FEW_ACCOUNTS = 4  # lines: of the largest, and of the rest
+_MOST_LEFT_OUT = 300  # letters of a reason
+_SITE = 60  # letters
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryLine:
+    """One account at the peak, or what is left of them."""
+
+    of: MemoryAccount | None  # None: several
+    name: str
+    size: str
+    share: str
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPeak:
+    """What a diagnosis says of the fullest device, and of the others beside it."""
+
+    title: str
+    accounts: tuple[MemoryLine, ...]  # the largest first
+    few_accounts: tuple[MemoryLine, ...]  # the same, all but the largest in one line
+    facts: tuple[tuple[str, str], ...]  # label and text
+    causes: tuple[str, ...]
+    doubts: tuple[str, ...]  # what weakens the figures
+    command: str  # for the rest of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryScreen:
+    """Everything that a diagnosis says of memory."""
+
+    peak: MemoryPeak | None  # None where nothing is known of any rank
+    growth: str  # for the verdict: no job is well whose memory grows. "" where it was not seen to
+    left_out: tuple[str, ...]  # ranks whose memory cannot be told, and why
+
+
+def memory_screen_of(diagnosis: Diagnosis, *, redacted: bool = False) -> MemoryScreen | None:
+    """None where no allocation was recorded. Paths that were redacted are none to type."""
+    memory, several = diagnosis.memory, len(diagnosis.ranks) > 1
+    if memory is None:
+        return None
+    command = f"redline memory {'PATH' if redacted else _path(diagnosis)} -o memory.html"
+    return MemoryScreen(
+        peak=None if memory.fullest is None else _peak(memory, memory.fullest, command, several=several),
+        growth="" if memory.growing is None else _growth(memory.growing, several=several),
+        left_out=tuple(_left_out(memory)),
+    )
+
+
+def _peak(memory: JobMemory, device: DeviceMemory, command: str, *, several: bool) -> MemoryPeak:
+    return MemoryPeak(
+        title=_title(device, several=several),
+        accounts=tuple(_account_lines(device.peak, len(MemoryAccount))),
+        few_accounts=tuple(_account_lines(device.peak, _FEW_ACCOUNTS)),
+        facts=tuple(_facts(memory, device, several=several)),
+        causes=tuple(map(cause_line, memory.causes)),
+        doubts=tuple(doubts(device)),
+        command=command,
+    )
+
+
+def _growth(device: DeviceMemory, *, several: bool) -> str:
+    return _("Memory of {place} grows by {size} in every step, most of it at {site} ({code}).").format(
+        place=_place(device, several=several),
+        size=format_memory(device.growth_bytes_per_step),
+        site=clipped(device.growth[0].site, _SITE) or _("an unknown place"),
+        code=GROWTH.code,
+    )
+
+
+def _left_out(memory: JobMemory) -> Iterator[str]:
+    """Ranks whose memory cannot be told, together where the reason is the same."""
+    by_reason: dict[str, list[int]] = {}
+    for untold in memory.left_out:
+        by_reason.setdefault(untold.why, []).append(untold.rank)
+    for why, ranks in by_reason.items():
+        text = ngettext("memory left out of rank {ranks}: {why}", "memory left out of ranks {ranks}: {why}", len(ranks))
+        yield text.format(ranks=rank_list(ranks), why=clipped(why, _MOST_LEFT_OUT))
+
+
+def _place(device: DeviceMemory, *, several: bool) -> str:
+    if device.is_host:
+        return _("the host of rank {rank}").format(rank=device.rank) if several else _("the host")
+    text = _("device {device} of rank {rank}") if several else _("device {device}")
+    return text.format(device=device.device, rank=device.rank)
+
+
+def _title(device: DeviceMemory, *, several: bool) -> str:
+    text = _("memory at the peak of {place}: {live} in use, {reserved} reserved")
+    if device.is_host:
+        text = _("memory at the peak of {place}: {live} in use by torch")
+    return text.format(
+        place=_place(device, several=several),
+        live=format_memory(device.peak.live_bytes),
+        reserved=format_memory(device.peak.reserved_bytes),
+    )
+
+
+def _account_lines(ledger: ByteLedger, most: int) -> Iterator[MemoryLine]:
+    """The largest, and the rest as one."""
+    sizes = sorted(((size, account) for account, size in ledger.accounts.items() if size), key=lambda row: -row[0])
+    own = sizes if len(sizes) <= most else sizes[: most - 1]
+    for size, account in own:
+        yield _line(account, _(ACCOUNT_NAMES[account]), size, ledger)
+    rest = sizes[len(own) :]
+    if rest:
+        name = _("{count} others").format(count=len(rest))
+        yield _line(None, name, sum(size for size, _account in rest), ledger)
+
+
+def _line(account: MemoryAccount | None, name: str, size: int, ledger: ByteLedger) -> MemoryLine:
+    return MemoryLine(
+        of=account,
+        name=name,
+        size=format_memory(size),
+        share=share(size, ledger.reserved_bytes),
+        percent=round(100 * size / max(ledger.reserved_bytes, 1), 2),
+    )
+
+
+def _facts(memory: JobMemory, device: DeviceMemory, *, several: bool) -> Iterator[tuple[str, str]]:
+    peaks = peaks_by_rank((device, *like_devices(device, memory.devices)))
+    if len(peaks) > 1:
+        yield _("peaks"), _peaks(peaks)
+    if device.steps:
+        yield _("steps"), steps_sentence(device)
+    growing = memory.growing
+    for growth in growing.growth[:1] if growing is not None else ():
+        text = growth_sentence(growth)
+        if growing is not None and growing is not device:
+            text = _("{place}: {text}").format(place=_place(growing, several=several), text=text)
+        yield _("growth"), text
+
+
+def _peaks(by_rank: Mapping[int, int]) -> str:
+    peaks = sorted((size, rank) for rank, size in by_rank.items())
+    (least, low), (most, high) = peaks[0], peaks[-1]
+    if format_memory(least) == format_memory(most):
+        return _("{size} on each of {count:,} ranks").format(size=format_memory(most), count=len(peaks))
+    return _("from {least} (rank {low}) to {most} (rank {high}), median of {count:,} ranks {middle}").format(
+        least=format_memory(least),
+        low=low,
+        most=format_memory(most),
+        high=high,
+        count=len(peaks),
+        middle=format_memory(round(median(peak for peak, _rank in peaks))),
+    )
+
+
+def _path(diagnosis: Diagnosis) -> str:
+    """The trace, or the folder that all of them are in."""
+    files = sorted({rank.origin.source.partition("!")[0] for rank in diagnosis.ranks})
+    if len(files) == 1:
+        return shlex.quote(files[0])
+    folders = {str(Path(file).parent) for file in files}
+    is_alike = len({Path(folder).is_absolute() for folder in folders}) == 1
+    return shlex.quote(commonpath(folders) or ".") if is_alike else "PATH"
