@@ -150,7 +150,11 @@ class _Attribution:
         made = made[np.argsort(self._birth_ns[made], kind="stable")]
         before = np.searchsorted(self._birth_ns[made], self._birth_ns[of_loss & (size == largest)])
         last = np.unique(np.concatenate([before - back for back in range(1, _CASTS + 1)]))
-        rows = made[last[last >= 0]]
+        last = last[last >= 0]
+        # An operator that makes two, as a compiled model does, has not cast one to the other: sizes meet by chance.
+        follows = np.append(self._around.operator[made[1:]], NONE)[last]
+        is_cast = np.isin(last + 1, before) | (self._around.operator[made[last]] != follows)
+        rows = made[last[is_cast]]
         is_logits = np.isin(size[rows], (2 * largest, largest, largest // 2))
         self._account[rows[is_logits]] = _NUMBER[MemoryAccount.LOGITS]
 
@@ -182,9 +186,9 @@ class _Around:
         region = _innermost(timeline, lane, birth_ns, is_new, Kind.ANNOTATION)
         is_operator = spans.kind == Kind.OPERATOR
         above = nearest_of(is_operator, spans.parent, spans.parent)
-        self._operator = self._nearest(is_operator & (above == NONE))
-        self.has_operator: Mask = self._operator != NONE
-        self.operator_end_ns: I64 = np.where(self.has_operator, spans.end_ns[self._operator], -_NEVER_NS)
+        self.operator = self._nearest(is_operator & (above == NONE))  # the outermost
+        self.has_operator: Mask = self.operator != NONE
+        self.operator_end_ns: I64 = np.where(self.has_operator, spans.end_ns[self.operator], -_NEVER_NS)
         self.is_loss: Mask = self._nearest(self._named(is_operator, schema.is_loss)) != NONE
         exchanges = self._named(is_operator | (spans.kind == Kind.ANNOTATION), schema.is_exchange)
         self.is_exchange: Mask = (self._nearest(exchanges & is_operator) != NONE) | (
@@ -215,7 +219,7 @@ class _Around:
 
     def _sites(self) -> tuple[str, ...]:
         theirs = self._nearest(self._named(self._timeline.spans.kind == Kind.PYTHON, is_their_code))
-        chosen = np.where(theirs != NONE, theirs, self._operator)
+        chosen = np.where(theirs != NONE, theirs, self.operator)
         return self._texts(chosen)
 
     def _modules(self) -> tuple[str, ...]:

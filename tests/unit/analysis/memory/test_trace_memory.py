@@ -106,6 +106,24 @@ def test_what_dies_in_its_operator_is_a_temporary_and_what_a_gradient_needs_an_a
     assert sums[9][MemoryAccount.GRADIENTS] == 0
 
 
+@pytest.mark.parametrize(("cast", "logits_kib"), [("aten::linear", 4 + 8 + 8), ("CompiledFunction", 8 + 8)])
+def test_logits_are_cast_by_an_operator_of_their_own(cast: str, logits_kib: int, tmp_path: Path) -> None:
+    """A compiled model is one operator: what is half as large as the logits in it is no other form of them."""
+    apart = cast != "CompiledFunction"
+    events = [
+        op(cast, 0, 5 if apart else 15, **{"Sequence number": 1}),
+        mark(1, 4 * KIB, 64),
+        *([op("aten::to", 6, 5, **{"Sequence number": 2})] if apart else []),
+        mark(7, 8 * KIB, 128),
+        op("aten::cross_entropy_loss", 20, 10, **{"Sequence number": 3}),
+        mark(21, 8 * KIB, 256),
+        op("autograd::engine::evaluate_function: AddmmBackward0", 40, 20, **{"Sequence number": 1, "Fwd thread id": 1}),
+        region("Optimizer.step#AdamW.step", 70, 20),
+    ]
+    memory = memory_of(events, tmp_path)
+    assert trace_ledger(memory, trace_accounts(memory), 2).accounts[MemoryAccount.LOGITS] == logits_kib * KIB
+
+
 def test_a_trace_without_memory_events_says_how_to_record_them(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(document([op("aten::add", 0, 10)]))
     with pytest.raises(InputError, match="a trace without memory events; record one by `redline run` with memory=True"):
