@@ -64,7 +64,8 @@ def step_time(scale: float = 1.0, **more: float) -> StepTime:
 def memory_use(scale: float = 1.0) -> MemoryUse:
     gigabytes = {
         "weights_bytes": 4.0, "gradients_bytes": 4.0, "optimizer_bytes": 1.5, "activations_bytes": 31.0,
-        "head_bytes": 4.2, "gathers_bytes": 0.5, "communicators_bytes": 1.5, "allocator_bytes": 3.3,
+        "head_bytes": 4.2, "gathers_bytes": 0.5, "temporaries_bytes": 0.2, "communicators_bytes": 1.5,
+        "allocator_bytes": 3.1,
     }  # fmt: skip
     return MemoryUse(**{name: number(scale * value * 1e9) for name, value in gigabytes.items()})
 

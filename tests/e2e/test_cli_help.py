@@ -68,6 +68,7 @@ FLAGS = {
         "--format FORMAT",
         "--json",
         "--lang LANG",
+        "--plan FILE",
         "-h --help",
         "-o --output FILE",
         "-q --quiet",

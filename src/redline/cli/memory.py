@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="memory of the device, such as 79.25GiB: adds what is outside of torch",
     )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="JSON of `redline plan train`: the memory that it predicts beside the measured one",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     form.add_argument(
@@ -47,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if form == "html" and options.output is None:
         raise UsageError("memory: a page is a long text; give it a file, such as -o memory.html")
     with progress(options) as tell:
-        result = memory(options.paths, device_bytes=options.device_memory, progress=tell)
+        result = memory(options.paths, device_bytes=options.device_memory, plan=options.plan, progress=tell)
     with speaking(language(options)), for_stdout(options.output if form == "text" else form):
         text = result.rendered(form)
     deliver(text, options.output, force=options.force)

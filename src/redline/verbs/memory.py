@@ -1,10 +1,14 @@
 """`redline memory`: what holds a device's memory at its peak, and why an allocation failed."""
 
+from __future__ import annotations
+
 import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from redline.analysis.memory.device_memory import DeviceMemory, read_device_memories
+from redline.analysis.memory.plan_comparison import PlannedMemory
 from redline.analysis.memory.timeline_device_memory import timeline_device_memory
 from redline.analysis.memory.trace_device_memory import trace_device_memories
 from redline.errors import InputError, UsageError
@@ -16,14 +20,23 @@ from redline.trace.cache import cache_folder, read_cached
 from redline.trace.memory_timeline import looks_like_memory_timeline
 from redline.trace.reader import ReadOptions
 
+if TYPE_CHECKING:
+    from redline.verbs.plan_results import PlannedTraining
+
 _ENDINGS = (".pickle", ".pickle.gz", ".pkl", ".pkl.gz", ".pickle.zst")
 
 
 def memory(
-    paths: str | Path | Sequence[str | Path], *, device_bytes: int = 0, progress: Progress = silent
+    paths: str | Path | Sequence[str | Path],
+    *,
+    device_bytes: int = 0,
+    plan: str | Path | PlannedTraining | None = None,
+    progress: Progress = silent,
 ) -> MemoryResult:
     """Read the snapshots and traces named by files, folders or patterns. With the memory of the device, what is outside
-    of torch is told as well."""
+    of torch is told as well. `plan` is what `plan_training` returns, or the JSON that it was saved as: the memory that
+    it predicts is held against the largest peak."""
+    planned = None if plan is None else _planned(plan)
     files = _found([paths] if isinstance(paths, str | Path) else paths)
     devices: list[DeviceMemory] = []
     failures: list[Failure] = []
@@ -38,7 +51,13 @@ def memory(
             devices += outcome
     if not devices:
         raise InputError(f"none of {len(files):,} files tells of memory; the first: {failures[0].message}")
-    return MemoryResult(devices=tuple(devices), failures=tuple(failures), device_bytes=device_bytes)
+    return MemoryResult(devices=tuple(devices), failures=tuple(failures), device_bytes=device_bytes, plan=planned)
+
+
+def _planned(plan: str | Path | PlannedTraining) -> PlannedMemory:
+    from redline.verbs.planned_memory import planned_memory  # the planner, which only few need here
+
+    return planned_memory(plan)
 
 
 def _memories(path: Path) -> tuple[DeviceMemory, ...]:

@@ -201,6 +201,7 @@ complete -c redline -n '__fish_seen_subcommand_from diagnose' -s v -l verbose -d
 complete -c redline -n '__fish_seen_subcommand_from memory' -s h -l help -d 'show this help message and exit'
 complete -c redline -n '__fish_seen_subcommand_from memory' -F
 complete -c redline -n '__fish_seen_subcommand_from memory' -l device-memory -x -d 'memory of the device, such as 79.25GiB adds what is outside of torch'
+complete -c redline -n '__fish_seen_subcommand_from memory' -l plan -r -F -d 'JSON of redline plan train the memory that it predicts beside the mea...'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l json -d 'the same as --format json'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l format -x -a 'html json md text' -d 'text, html, md or json'
 complete -c redline -n '__fish_seen_subcommand_from memory' -l lang -x -a 'en zh' -d 'en or zh'

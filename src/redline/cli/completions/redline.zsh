@@ -184,6 +184,7 @@ _shtab_redline_inspect_defaults_added=0
 _shtab_redline_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--device-memory[memory of the device, such as 79.25GiB adds what is outside of torch]:device_memory:"
+  "--plan[JSON of redline plan train the memory that it predicts beside the mea...]:plan:_files"
   "--json[the same as --format json]"
   "--format[text, html, md or json]:format:(html json md text)"
   "--lang[en or zh]:lang:(en zh)"

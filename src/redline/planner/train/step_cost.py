@@ -51,6 +51,8 @@ class MemoryUse:
     """Logits, their gradient and what the loss keeps."""
     gathers_bytes: Column
     """Whole layers or buckets that are put together for a moment."""
+    temporaries_bytes: Column
+    """Of the optimizer's step, where that is the peak; and workspaces of libraries."""
     communicators_bytes: Column
     allocator_bytes: Column
     """What the allocator holds beyond what is asked of it."""

@@ -6,6 +6,7 @@ from typing import Any
 from redline.analysis.memory.byte_ledger import ByteLedger
 from redline.analysis.memory.device_memory import DeviceMemory
 from redline.analysis.memory.out_of_memory import OutOfMemory
+from redline.analysis.memory.plan_comparison import ComparedBytes, PlanComparison
 from redline.artifacts import Envelope
 from redline.report.json_text import json_text
 from redline.report.memory.memory_result import MemoryResult
@@ -21,6 +22,7 @@ def render(result: MemoryResult) -> str:
         {
             **envelope.to_dict(),
             "devices": [_device(result, device) for device in result.devices],
+            "plan": None if result.comparison is None else _planned(result.comparison),
             "causes": [asdict(cause) for cause in result.causes],
             "failures": [{"path": failure.path, "message": failure.message} for failure in result.failures],
         }
@@ -81,6 +83,36 @@ def _failure(failure: OutOfMemory) -> dict[str, Any]:
         "expandable_segments": failure.has_expandable,
         "changes": [{**asdict(change), "change": code(str(change.change))} for change in failure.changes],
         "ledger": _ledger(failure.ledger),
+    }
+
+
+def _planned(comparison: PlanComparison) -> dict[str, Any]:
+    plan = comparison.plan
+    further = {
+        "in_use": comparison.in_use,
+        "cached_but_free": comparison.cached,
+        "outside_of_torch": comparison.outside,
+    }
+    return {
+        "file": plan.file,
+        "model": plan.model,
+        "machine": plan.machine,
+        "dtype": plan.dtype,
+        "devices": plan.devices,
+        "compared_file": comparison.device.file,
+        "compared_device": comparison.device.device,
+        "compared_rank": comparison.device.rank,
+        "accounts": {code(str(account)): _compared(amount) for account, amount in comparison.accounts.items()},
+        **{name: _compared(amount) for name, amount in further.items()},
+    }
+
+
+def _compared(amount: ComparedBytes) -> dict[str, Any]:
+    return {
+        "predicted_bytes": amount.predicted_bytes,
+        "measured_bytes": amount.measured_bytes,
+        "difference_bytes": amount.difference_bytes,
+        "difference_share": amount.difference_share,
     }
 
 

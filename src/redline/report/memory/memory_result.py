@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from redline.analysis.memory.causes.cause import MemoryCause
 from redline.analysis.memory.device_memory import DeviceMemory
 from redline.analysis.memory.fullest_device import causes_of_fullest, fullest_device
+from redline.analysis.memory.plan_comparison import PlanComparison, PlannedMemory, compare_plan
 from redline.ranks.read_failures import Failure
 
 FORMS = ("text", "html", "md", "json")
@@ -17,6 +18,7 @@ class MemoryResult:
     devices: tuple[DeviceMemory, ...]
     failures: tuple[Failure, ...]
     device_bytes: int  # of memory that a device has; 0 where nobody said
+    plan: PlannedMemory | None = None  # to hold the peak against
 
     @property
     def first(self) -> DeviceMemory:
@@ -27,6 +29,11 @@ class MemoryResult:
     def causes(self) -> tuple[MemoryCause, ...]:
         """Why the first device is as full as it is."""
         return causes_of_fullest(self.devices, self.device_bytes)
+
+    @property
+    def comparison(self) -> PlanComparison | None:
+        """The plan beside the largest peak; None without a plan."""
+        return None if self.plan is None else compare_plan(self.plan, self.devices, self.outside_bytes)
 
     def outside_bytes(self, device: DeviceMemory) -> int | None:
         """Outside of torch when an allocation failed: the context, NCCL, other processes. None where unknown."""

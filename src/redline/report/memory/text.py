@@ -19,6 +19,7 @@ from redline.report.memory.memory_messages import (
 )
 from redline.report.memory.memory_result import MemoryResult
 from redline.report.memory.memory_tables import accounts_table, device_name, devices_table, holders_table, modules_table
+from redline.report.memory.plan_table import plan_table
 from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text, labelled, wrapped
 from redline.report.text_parts import clipped
@@ -38,6 +39,7 @@ def render_text(result: MemoryResult) -> str:
         [
             [*wrapped(styled(headline(device), style), columns(), rest="  "), *lines],
             _lines(accounts_table(device)),
+            *(_lines(shown) for shown in plan_tables(result)),
             _lines(holders_table(device.shown)) if device.has_sites else [],
             _lines(modules_table(device)) if device.modules else [],
             list(_changes(device)),
@@ -61,6 +63,7 @@ def render_md(result: MemoryResult) -> str:
             [f"## {escaped(headline(device))}"],
             [f"- {label}: {escaped(text)}" for label, text in facts(result, device)],
             markdown_table(accounts_table(device)),
+            *(block for shown in plan_tables(result) for block in _planned_md(shown)),
             markdown_table(holders_table(device.shown)) if device.has_sites else [],
             markdown_table(modules_table(device)) if device.modules else [],
             [f"{number}. {escaped(change)}" for number, change in enumerate(changes, start=1)],
@@ -95,7 +98,18 @@ def facts(result: MemoryResult, device: DeviceMemory) -> Iterator[tuple[str, str
 def _lines(shown: ReportTable) -> list[str]:
     if not shown.rows:
         return [shown.empty]
-    return [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
+    notes = [line for note in shown.notes for line in wrapped(styled(note, Style.SECONDARY), columns(), "  ", "    ")]
+    return [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows)), *notes]
+
+
+def plan_tables(result: MemoryResult) -> tuple[ReportTable, ...]:
+    """None without a plan."""
+    comparison = result.comparison
+    return () if comparison is None else (plan_table(comparison),)
+
+
+def _planned_md(shown: ReportTable) -> tuple[list[str], list[str]]:
+    return markdown_table(shown), [f"- {escaped(note)}" for note in shown.notes]
 
 
 def shown_causes(result: MemoryResult) -> tuple[MemoryCause, ...]:

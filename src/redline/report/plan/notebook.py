@@ -28,7 +28,7 @@ _COLOURS = {
     **dict.fromkeys(("compute", "recompute", "head", "activations"), "#4287f5"),
     **dict.fromkeys(("tensor", "context", "expert", "pipeline", "gather", "reduce", "gathers"), "#9c4dcc"),
     **dict.fromkeys(("weights", "gradients", "optimizer"), "#2f9e44"),
-    **dict.fromkeys(("communicators", "allocator"), "#868e96"),
+    **dict.fromkeys(("communicators", "allocator", "temporaries"), "#868e96"),
     **dict.fromkeys(("host", "bubble", "offload"), "#e8590c"),
 }
 _LETTERS = 400  # of one piece of text

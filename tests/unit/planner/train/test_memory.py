@@ -111,7 +111,7 @@ def test_the_step_of_the_optimizer_can_be_the_peak() -> None:
     short = Batch(sequence=16, sequences=1)
     plain, loop = (memory_use(llama(), short, Layout(), Footprint(step_bytes=each)) for each in (4.0, 0.0))
     parameters = count_parameters(llama()).total
-    assert plain.gathers_bytes == pytest.approx(4 * parameters)
+    assert plain.temporaries_bytes == pytest.approx(4 * parameters)
     assert float(plain.allocated_bytes) == pytest.approx(20 * parameters)
     assert float(loop.allocated_bytes) < 16.1 * parameters
 

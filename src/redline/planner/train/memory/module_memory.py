@@ -23,7 +23,7 @@ def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Foo
     weights = states_of(float(module.parameters), 0.0, layout, foot, many).weights
     states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot, many), weights=weights)
     gathers = gathered_bytes(module.parameters / module.blocks, layout, foot)
-    activations = _activations(module, layout, foot) + foot.workspace_bytes
+    activations = _activations(module, layout, foot)
     head = _logits(module) * foot.logit_bytes * layout.micro_batch / module.samples
     return at_the_peak(states, activations, head, gathers, layout, foot)
 

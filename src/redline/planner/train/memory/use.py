@@ -46,7 +46,7 @@ class _Anywhere:
     layer: Number
     """Activations of a micro-batch in one layer."""
     passing: Number
-    """What lives for a moment: the layer that is computed again, gathered tensors, workspaces."""
+    """What lives for a moment: the layer that is computed again, gathered tensors."""
     head: Number
     gathers: Number
 
@@ -57,7 +57,7 @@ def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -
     again = np.where(np.asarray(layout.recompute) == Recompute.FULL, whole, 0.0)
     return _Anywhere(
         layer=tokens * kept,
-        passing=tokens * (again + _passing(model, layout, foot)) + foot.workspace_bytes,
+        passing=tokens * (again + _passing(model, layout, foot)),
         head=head_bytes(model, batch, layout, foot),
         gathers=_gathers(model, layout, foot),
     )
@@ -86,11 +86,11 @@ def at_the_peak(
 ) -> MemoryUse:
     """The larger of the two moments, with what the allocator and the communicators add."""
     lasting = states.weights + states.gradients + states.optimizer
-    stepping = lasting + foot.workspace_bytes + states.temporaries
-    is_backward = np.asarray(lasting + activations + head + gathers) >= np.asarray(stepping)
-    activations = np.where(is_backward, activations, foot.workspace_bytes)
+    is_backward = np.asarray(activations + head + gathers) >= np.asarray(states.temporaries)
+    activations = np.where(is_backward, activations, 0.0)
     head = np.where(is_backward, head, 0.0)
-    gathers = np.where(is_backward, gathers, states.temporaries)
+    gathers = np.where(is_backward, gathers, 0.0)
+    temporaries = foot.workspace_bytes + np.where(is_backward, 0.0, states.temporaries)
     parts = np.broadcast_arrays(
         states.weights,
         states.gradients,
@@ -98,8 +98,9 @@ def at_the_peak(
         activations,
         head,
         gathers,
+        temporaries,
         _communicators(layout, foot),
-        (lasting + activations + head + gathers) * foot.slack,
+        (lasting + activations + head + gathers + temporaries) * foot.slack,
     )
     columns = [np.asarray(part, np.float64) for part in parts]
     return MemoryUse(
@@ -109,8 +110,9 @@ def at_the_peak(
         activations_bytes=columns[3],
         head_bytes=columns[4],
         gathers_bytes=columns[5],
-        communicators_bytes=columns[6],
-        allocator_bytes=columns[7],
+        temporaries_bytes=columns[6],
+        communicators_bytes=columns[7],
+        allocator_bytes=columns[8],
     )
 
 

@@ -5,7 +5,7 @@ from redline.report.html.memory.course_chart import course_chart
 from redline.report.memory.memory_messages import cause_line, change_line, headline, remarks
 from redline.report.memory.memory_result import MemoryResult
 from redline.report.memory.memory_tables import accounts_table, devices_table, holders_table, modules_table
-from redline.report.memory.text import facts, shown_causes
+from redline.report.memory.text import facts, plan_tables, shown_causes
 from redline.report.text_parts import clipped
 
 _MOST_ROWS = 40
@@ -13,9 +13,10 @@ _MOST_ROWS = 40
 
 def render(result: MemoryResult) -> str:
     device = result.first
-    tables = [accounts_table(device), modules_table(device, _MOST_ROWS)]
+    tables = [accounts_table(device), *plan_tables(result)]
     if device.has_sites:
-        tables.insert(1, holders_table(device.shown, _MOST_ROWS))
+        tables.append(holders_table(device.shown, _MOST_ROWS))
+    tables.append(modules_table(device, _MOST_ROWS))
     if len(result.devices) > 1:
         tables.append(devices_table(result))
     return template("memory/page.html.j2").render(

@@ -14,7 +14,7 @@ from redline.report.json_text import json_text
 from redline.report.plan.json_values import plain
 
 KIND = "training-plan"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> str:

@@ -35,7 +35,8 @@ HOLDERS: Mapping[str, str] = {
     "optimizer_bytes": marked("optimizer states"),
     "activations_bytes": marked("activations"),
     "head_bytes": marked("logits and loss"),
-    "gathers_bytes": marked("gathers and temporaries"),
+    "gathers_bytes": marked("gathered weights"),
+    "temporaries_bytes": marked("temporaries and workspaces"),
     "communicators_bytes": marked("communicators"),
     "allocator_bytes": marked("allocator overhead"),
 }
@@ -56,7 +57,7 @@ BETTER: Mapping[str, str] = {
 }
 _FAINT = 0.005  # a change of less is none
 _TWICE = 2.0  # from here on a multiple is easier to read than a share
-_MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gathers_bytes")
+_MEMORY_OF_STATES = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "gathers_bytes", "temporaries_bytes")
 
 # --- the first screen -------------------------------------------------------------------------------------------------
 

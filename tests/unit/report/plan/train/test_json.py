@@ -8,7 +8,7 @@ from tests.made_plans import job, nothing_fits, plan
 
 def test_it_is_json_and_says_what_it_is() -> None:
     record = json.loads(render(plan(), job()))
-    assert (record["kind"], record["schema_version"], record["made_by"]) == ("training-plan", 1, "redline plan train")
+    assert (record["kind"], record["schema_version"], record["made_by"]) == ("training-plan", 2, "redline plan train")
     assert record["synthetic"] is True  # nothing in it was measured
     assert record == as_record(plan(), job())
 

@@ -14,7 +14,8 @@ COLOURS = {
     "compute": "compute", "recompute": "kernel-loss", "host": "host", "head": "memory", "tensor": "transfer",
     "context": "transfer", "expert": "transfer", "pipeline": "peer-wait", "bubble": "queue", "gather": "copy",
     "reduce": "copy", "optimizer": "sync", "offload": "input", "weights": "math", "gradients": "copy",
-    "activations": "compute", "gathers": "peer-wait", "communicators": "transfer", "allocator": "other",
+    "activations": "compute", "gathers": "peer-wait", "temporaries": "queue",
+    "communicators": "transfer", "allocator": "other",
 }  # fmt: skip
 
 

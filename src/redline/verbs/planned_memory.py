@@ -1,0 +1,92 @@
+"""The memory that a plan of training predicts, from the JSON of `redline plan train` or from the plan itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from redline.analysis.memory.plan_accounts import OUTSIDE_PART, planned_accounts
+from redline.analysis.memory.plan_comparison import PlannedMemory
+from redline.artifacts import check_envelope, read_whole
+from redline.errors import InputError
+from redline.planner.train.layout import Layout
+from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.report.plan.train.json import KIND, SCHEMA_VERSION, as_record
+from redline.verbs.plan_results import PlannedTraining
+
+_LARGEST_BYTES = 100_000_000
+_AGAIN = "plan again with `redline plan train ... -o plan.json`"
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
+class _Best(msgspec.Struct, kw_only=True):
+    """The part of a plan's best layout that is needed here."""
+
+    memory: dict[str, _Amount]
+    layout: dict[str, float | str]
+    micro_batches: int
+
+
+class _Plan(msgspec.Struct, kw_only=True):
+    """The same of a plan."""
+
+    model: str
+    machine: str
+    dtype: str
+    devices: int
+    best: _Best
+
+
+def planned_memory(plan: str | Path | PlannedTraining) -> PlannedMemory:
+    """Of the best layout. InputError where a file is no plan of training, or has no memory by parts."""
+    if isinstance(plan, PlannedTraining):
+        return _of_record(as_record(plan.plan), "")
+    return _of_record(_read(Path(plan)), str(plan))
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    data = read_whole(path, _LARGEST_BYTES, "a plan")
+    try:
+        record = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is no plan: it holds no JSON; {_AGAIN}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path} is no plan: it holds no JSON object; {_AGAIN}")
+    check_envelope(record, KIND, SCHEMA_VERSION, where=str(path))
+    return record
+
+
+def _of_record(record: Mapping[str, object], file: str) -> PlannedMemory:
+    try:
+        plan = msgspec.convert(record, _Plan)
+        layout = _layout(plan.best.layout)
+    except (msgspec.ValidationError, TypeError, KeyError) as error:
+        raise InputError(f"{file} is a plan without memory, or damaged: {error}; {_AGAIN}") from error
+    missing = set(MemoryUse.__dataclass_fields__) - set(plan.best.memory)
+    if missing:
+        raise InputError(f"{file} is a plan of another version, without {min(missing)}; {_AGAIN}")
+    return PlannedMemory(
+        file=file,
+        model=plan.model,
+        machine=plan.machine,
+        dtype=plan.dtype,
+        devices=plan.devices,
+        layout=layout,
+        micro_batches=plan.best.micro_batches,
+        accounts=planned_accounts(plan.best.memory),
+        outside_bytes=round(plan.best.memory[OUTSIDE_PART]),
+    )
+
+
+def _layout(written: Mapping[str, float | str]) -> Layout:
+    """Choices by number again. KeyError or TypeError where it is none."""
+    numbers = {name: value for name, value in written.items() if not isinstance(value, str)}
+    return Layout(
+        **numbers,
+        schedule=PipelineSchedule[str(written["schedule"]).upper()],
+        recompute=Recompute[str(written["recompute"]).upper()],
+    )
