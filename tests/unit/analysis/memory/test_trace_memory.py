@@ -121,7 +121,10 @@ def test_logits_are_cast_by_an_operator_of_their_own(cast: str, logits_kib: int,
         region("Optimizer.step#AdamW.step", 70, 20),
     ]
     memory = memory_of(events, tmp_path)
-    assert trace_ledger(memory, trace_accounts(memory), 2).accounts[MemoryAccount.LOGITS] == logits_kib * KIB
+    assert (
+        trace_ledger(memory, trace_accounts(memory, step_phases_of(memory.timeline)), 2).accounts[MemoryAccount.LOGITS]
+        == logits_kib * KIB
+    )
 
 
 def test_a_trace_without_memory_events_says_how_to_record_them(tmp_path: Path) -> None:
