@@ -26,6 +26,7 @@ from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.conftest import REDLINE, ROOT, document, environment, run_redline
 from tests.e2e.test_docs import rows_of, section
 from tests.made_findings import findings
+from tests.unit.analysis.memory.test_causes import HEALTHY
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
 GOLDEN = ROOT / "tests" / "golden" / "diagnose"
@@ -278,6 +279,13 @@ def test_the_next_command_shows_more_of_the_largest_loss(calm_job: Path, tmp_pat
     assert "\nkernels\n" in second.stdout
     assert second.stderr == f"next: redline merge {calm_job} -o merged.json.gz\n"
     assert follow(second, tmp_path).returncode == 0
+
+
+def test_where_no_finding_is_worth_acting_on_memory_that_grows_comes_next(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(document(replace(HEALTHY, kept=3).events()))
+    done = run(tmp_path)
+    assert "(RL-M02)." in done.stdout
+    assert done.stderr == "next: redline explain RL-M02\n"
 
 
 def test_quiet_leaves_stderr_empty(job: Path) -> None:
