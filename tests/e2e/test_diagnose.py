@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 import redline
+from redline.analysis.job.job_memory import UntoldMemory
 from redline.analysis.rank.digest_file import MOST_BYTES
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
 from redline.launch.captured import Absent, Captured
 from redline.ranks.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
+from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.diagnose.raw_tables import COLUMNS
 from redline.testing.synthetic import JobSpec, Straggler, write_job
@@ -401,6 +403,8 @@ FREE_KEYS = {
     "ranks[].left_out",
     "ranks[].outside",
     "ranks[].steps[].accounts",
+    "memory.devices[].accounts",
+    "memory.causes[].figures",
 }
 LISTS_OF_OBJECTS = {
     "findings",
@@ -422,6 +426,12 @@ LISTS_OF_OBJECTS = {
     "collectives",
     "doing",
     "failures",
+    "memory.devices",
+    "memory.devices[].steps",
+    "memory.devices[].growth",
+    "memory.devices[].holders",
+    "memory.causes",
+    "memory.left_out",
     "captured.absent",
     "redacted",
 }
@@ -456,8 +466,16 @@ def keys_of(value: Any, at: str = "") -> Iterator[str]:
         yield at
 
 
-def test_the_page_has_every_key_of_the_json(job: Path) -> None:
-    found = redline.diagnose([job])
+def with_memory(found: DiagnoseResult, folder: Path) -> DiagnoseResult:
+    (folder / "a.json").write_bytes(document(replace(HEALTHY, kept=3).events()))
+    memory = redline.diagnose(folder / "a.json").diagnosis.memory
+    assert memory is not None
+    memory = replace(memory, left_out=(UntoldMemory(rank=1, why="damaged"),))
+    return replace(found, diagnosis=replace(found.diagnosis, memory=memory))
+
+
+def test_the_page_has_every_key_of_the_json(job: Path, tmp_path: Path) -> None:
+    found = with_memory(redline.diagnose([job]), tmp_path)
     failures = [Failure(path="a", message="b")]
     removed = found.redacted().removed
     made_up = findings()
