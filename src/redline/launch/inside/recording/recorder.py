@@ -12,7 +12,6 @@ from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.forked_children import OrderlyEnd
-from redline.launch.inside.recording.old_blocks import OldBlocks
 from redline.launch.inside.recording.silence_kineto import hushed
 from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from redline.launch.inside.process_context import ProcessContext
     from redline.launch.inside.recording.host_evidence import EvidenceRecorder
+    from redline.launch.inside.recording.old_blocks import OldBlocks
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 
@@ -120,7 +120,7 @@ class Recorder:
     def start(self, step: int) -> None:
         """Record, with marks of steps from this one on; none where it is 0."""
         self._started = True
-        self._old_blocks = OldBlocks() if self._context.settings.memory else None
+        self._old_blocks = _old_blocks() if self._context.settings.memory else None
         self._calling(self._profiler.start_trace)
         if self._old_blocks is not None:
             self._old_blocks.use_up_warning()
@@ -195,3 +195,9 @@ def _behind_dispatch_modes() -> AbstractContextManager[object]:
     """Meanwhile no TorchDispatchMode of the script sees operators: a mark is one, and modes count or change them."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
     return torch._C._ExcludeDispatchKeyGuard(keys | torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot))
+
+
+def _old_blocks() -> OldBlocks:
+    from redline.launch.inside.recording.old_blocks import OldBlocks
+
+    return OldBlocks()
