@@ -19,6 +19,7 @@ from redline.analysis.memory.step_phases import step_phases_of
 from redline.analysis.memory.trace_accounts import trace_accounts
 from redline.analysis.memory.trace_device_memory import trace_ledger
 from redline.analysis.memory.trace_memory import trace_memories
+from redline.cli import main
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.memory.memory_result import MemoryResult
 from redline.trace.reader import read_file
@@ -30,6 +31,14 @@ WITHIN = 0.001
 IN_CI = ("gpt", "fsdp", "lora")
 KINDS = ("gpt", "cnn", "experts", "frozen", "tied", "lora", "checkpointing", "compiled", "fsdp", "zero")
 LEAKS = ("losses", "logits", "gradients", "exceptions", "copies", "history")
+
+
+@pytest.fixture(scope="module")
+def gpt_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one run of the plainest model, which several tests read."""
+    folder = tmp_path_factory.mktemp("gpt")
+    _recorded(folder, "gpt")
+    return folder
 
 
 def _recorded(folder: Path, kind: str, *options: str) -> MemoryResult:
@@ -75,19 +84,44 @@ def _after_last_update(trace: Path) -> ByteLedger:
 @pytest.mark.parametrize(
     "kind", [kind if kind in IN_CI else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
-def test_the_ledger_holds_what_the_model_says(kind: str, tmp_path: Path) -> None:
-    told_of_run = _recorded(tmp_path, kind)
-    _diagnosed(tmp_path, told_of_run)
+def test_the_ledger_holds_what_the_model_says(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue("gpt_folder") if kind == "gpt" else tmp_path
+    told_of_run = redline.memory(folder / "run") if kind == "gpt" else _recorded(folder, kind)
+    _diagnosed(folder, told_of_run)
     devices = told_of_run.devices
     assert len(devices) == (2 if kind in ("fsdp", "zero") else 1)
     for device in devices:
-        told = json.loads((tmp_path / f"held.{device.rank}.json").read_text())
+        told = json.loads((folder / f"held.{device.rank}.json").read_text())
         after = _after_last_update(Path(device.file))
         for account, size in told.items():
             assert after.accounts[MemoryAccount(account)] == pytest.approx(size, rel=WITHIN), account
         assert not device.growth
         assert device.peak.accounts[MemoryAccount.ACTIVATIONS] > 0
         assert device.peak.accounts[MemoryAccount.UNKNOWN] <= 0.02 * device.peak.live_bytes
+
+
+PLANNED = ("--layers", "3", "--hidden", "64", "--heads", "4", "--vocab", "512", "--no-gate", "--precision", "fp32")
+LOOP = "cleared_gradients=1,logit_bytes=16"  # zero_grad after each step; the loop holds the logits
+
+
+def test_a_plan_says_what_a_run_then_holds(
+    gpt_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    job = ("--machine", "A100-SXM4-80GB", "--gpus", "1", "--sequence", "32", "--batch", "4", "--micro-batch", "4")
+    layout = ("--recompute", "none", "--footprint", LOOP, "-q", "-o", plan)
+    assert main(["plan", "train", *PLANNED, *job, *layout]) == 0
+    capsys.readouterr()
+    assert main(["memory", str(gpt_folder / "run"), "--plan", plan, "-q", "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)["plan"]
+    for account in ("parameters", "optimizer_states", "activations", "logits_and_loss"):
+        assert compared["accounts"][account]["difference_share"] == pytest.approx(0, abs=0.02), account
+    assert compared["in_use"]["difference_share"] == pytest.approx(0, abs=0.01)
+    assert compared["accounts"]["inputs"]["predicted_bytes"] is None
+    for form in ("md", "html", "txt"):
+        target = tmp_path / f"memory.{form}"
+        assert main(["memory", str(gpt_folder / "run"), "--plan", plan, "-q", "-o", str(target)]) == 0
+        assert "= in use" in target.read_text()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,10 @@ class Practice:
     flash: Number = 1
     """1: fused attention, which keeps a number per query and head in the place of scores."""
     dropout: Number = 0
+    mask_bytes: Number = 1
+    """Of a mask of dropout, per number: a byte on GPUs, the format of the number on CPUs."""
+    residual_bytes: Number = 0
+    """Per number of the residual stream, which norms keep; 0: `number_bytes`. Autocast adds it up in 32 bits."""
     fused_norm: Number = 1
     """0: RMSNorm written in single operators, which keeps its input in 32 bits and its result before the weight."""
     fused_gate: Number = 0
@@ -96,9 +100,10 @@ def _norms(model: Model, practice: Practice) -> Iterator[Activation]:
     """One norm before each mixer and each feed-forward part; the first reads the input of the layer."""
     e, h, fused = practice.number_bytes, model.hidden, practice.fused_norm
     norms = model.attention_layers + model.state_layers + model.dense_layers + model.moe_layers
-    yield Activation("layer_input", e * h, model.layers, "sequence", "always")
-    yield Activation("norm_input", e * h, norms - model.layers, "sequence")
-    yield Activation("norm_input_32", (1 - fused) * (4 - e) * h, norms, "sequence")
+    residual = practice.residual_bytes + (1 - present(practice.residual_bytes)) * e
+    yield Activation("layer_input", residual * h, model.layers, "sequence", "always")
+    yield Activation("norm_input", residual * h, norms - model.layers, "sequence")
+    yield Activation("norm_input_32", (1 - fused) * (4 - residual) * h, norms, "sequence")
     yield Activation("norm_result", (1 - fused) * e * h, norms, "sequence")
 
 
@@ -109,18 +114,18 @@ def _attention(model: Model, sequence: Number, practice: Practice) -> Iterator[A
     Unfused: the softmax, the mask of its dropout in one byte, and the dropped softmax: (2 + 1 + 2) a s in 16 bits.
     """
     e, layers, plain = practice.number_bytes, model.attention_layers, 1 - present(model.kv_rank)
-    unfused, dropout = 1 - practice.flash, practice.dropout
+    unfused, dropout, mask = 1 - practice.flash, practice.dropout, practice.dropout * practice.mask_bytes
     seen = sequence + present(model.joint_layers) * model.cross_tokens
     scores = unfused * model.heads * seen
     made = model.heads * model.head_dim + model.kv_heads * (model.head_dim + model.value_dim)
     yield Activation("attention_input", e * model.hidden, layers, "sequence")
     yield Activation("queries_keys_values", plain * e * made, layers, "tensor")
     yield Activation("softmax", e * scores, layers, "tensor", "core")
-    yield Activation("softmax_mask", dropout * scores, layers, "tensor", "core")
+    yield Activation("softmax_mask", mask * scores, layers, "tensor", "core")
     yield Activation("softmax_dropped", dropout * e * scores, layers, "tensor", "core")
     yield Activation("logarithms", practice.flash * 4 * model.heads, layers, "tensor")
     yield Activation("attention_output", e * model.heads * model.value_dim, layers, "tensor")
-    yield Activation("attention_mask", dropout * model.hidden, layers, "sequence")
+    yield Activation("attention_mask", mask * model.hidden, layers, "sequence")
 
 
 def _latent(model: Model, practice: Practice) -> Iterator[Activation]:
@@ -164,7 +169,7 @@ def _dense(model: Model, practice: Practice) -> Iterator[Activation]:
     e, h, layers = practice.number_bytes, model.hidden, model.dense_layers
     yield Activation("ffn_input", e * h, layers, "sequence")
     yield Activation("ffn_inside", e * _inside(model, practice) * model.ffn, layers, "tensor")
-    yield Activation("ffn_mask", practice.dropout * h, layers, "sequence")
+    yield Activation("ffn_mask", practice.dropout * practice.mask_bytes * h, layers, "sequence")
 
 
 def _inside(model: Model, practice: Practice) -> Number:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from redline.errors import UsageError
 from redline.model.model import Model
-from redline.model.parameters import count_parameters
+from redline.model.parameters import count_parameters, layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.memory.use import memory_use
@@ -17,6 +17,8 @@ from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 
 BATCH = Batch(sequence=4096, sequences=256)
+TAIL = 2 * 2 * 4096 * 4096
+"""Bytes that go into the last norm and into the head, of one micro-batch."""
 
 
 def llama(layers: int = 32) -> Model:
@@ -28,6 +30,11 @@ def llama(layers: int = 32) -> Model:
 
 def states(use: MemoryUse) -> float:
     return float(use.weights_bytes + use.gradients_bytes + use.optimizer_bytes)
+
+
+def _kept(model: Model, **layout: float) -> float:
+    """Activations of the layers, without what the last norm and the head keep."""
+    return float(memory_use(model, BATCH, Layout(**layout), "").activations_bytes) - TAIL
 
 
 @pytest.mark.parametrize(("form", "per_parameter"), [("bf16", 16), ("fp32", 16), ("bf16-true", 8)])
@@ -78,7 +85,7 @@ def test_adapters_need_hardly_any_states() -> None:
 
 
 def test_a_pipeline_holds_a_micro_batch_per_stage_to_come() -> None:
-    alone = memory_use(llama(), BATCH, Layout(), "").activations_bytes
+    alone = _kept(llama())
     first = memory_use(llama(), BATCH, Layout(pp=4), "")
     assert first.activations_bytes == pytest.approx(alone)
     assert first.head_bytes == 0
@@ -93,7 +100,7 @@ def test_interleaving_holds_more_by_one_chunk_less_one_stage() -> None:
 def test_gpipe_holds_every_micro_batch() -> None:
     one = memory_use(llama(), BATCH, Layout(dp=16, pp=4), "").activations_bytes
     every = memory_use(llama(), BATCH, Layout(dp=16, pp=4, schedule=PipelineSchedule.GPIPE), "").activations_bytes
-    assert every / one == pytest.approx(16 / 4)
+    assert (every - 16 * TAIL) / one == pytest.approx(16 / 4)
 
 
 def test_the_last_stage_is_the_fullest_where_logits_outweigh_layers() -> None:
@@ -102,9 +109,64 @@ def test_the_last_stage_is_the_fullest_where_logits_outweigh_layers() -> None:
 
 
 def test_recomputation_keeps_the_input_of_each_layer_and_one_layer() -> None:
-    none = memory_use(llama(), BATCH, Layout(), "").activations_bytes
-    full = memory_use(llama(), BATCH, Layout(recompute=Recompute.FULL), "").activations_bytes
+    few_words = replace(llama(), vocab=1024)
+    none, full = _kept(few_words), _kept(few_words, recompute=Recompute.FULL)
     assert full == pytest.approx(32 * 4096 * 4096 * 2 + none / 32)
+
+
+def test_logits_are_gone_before_a_layer_is_computed_again() -> None:
+    """Of the two, the larger is at the peak."""
+    assert _kept(llama(), recompute=Recompute.FULL) == pytest.approx(32 * 4096 * 4096 * 2)
+    few_words = memory_use(replace(llama(), vocab=1024), BATCH, Layout(recompute=Recompute.FULL), "")
+    assert few_words.head_bytes == 0
+
+
+def test_cleared_gradients_are_not_there_when_the_backward_pass_begins() -> None:
+    one, many = Batch(sequence=4096, sequences=1), Batch(sequence=4096, sequences=2)
+    cleared, kept = Footprint(cleared_gradients=1.0), Footprint()
+    gradients = 2 * count_parameters(llama()).total
+    assert memory_use(llama(), one, Layout(), kept).gradients_bytes == gradients
+    assert memory_use(llama(), one, Layout(), cleared).gradients_bytes == 0
+    assert memory_use(llama(), many, Layout(), cleared).gradients_bytes == gradients  # of the first micro-batch
+    short = memory_use(llama(), Batch(sequence=16, sequences=1), Layout(), cleared)
+    assert short.gradients_bytes == gradients  # the peak is in the optimizer's step
+    assert short.activations_bytes == 0
+
+
+def test_autocast_keeps_casts_of_weights_and_adds_up_in_32_bits() -> None:
+    plain, autocast = Footprint(), Footprint(cast_bytes=2.0, residual_bytes=4.0)
+    layer, head = layer_parameters(llama()).total, 128256 * 4096
+    more = memory_use(llama(), BATCH, Layout(), autocast).activations_bytes
+    more -= memory_use(llama(), BATCH, Layout(), plain).activations_bytes
+    residual = 2 * 4096 * 4096 * (2 * 32 + 1)  # two bytes more of two norms a layer, and of the last one
+    assert more == pytest.approx(2 * (32 * layer + head) + residual)
+
+
+def test_autocast_holds_casts_of_recomputed_layers_until_the_forward_pass_is_over() -> None:
+    casts, none = (
+        memory_use(replace(llama(), vocab=16), Batch(sequence=512, sequences=1), Layout(recompute=Recompute.FULL), foot)
+        for foot in (Footprint(cast_bytes=2.0), Footprint())
+    )
+    one_layer = none.activations_bytes - 32 * 512 * 4096 * 2 - 2 * 2 * 512 * 4096
+    expected = none.activations_bytes - one_layer + 2 * 32 * layer_parameters(llama()).total + 2 * 16 * 4096
+    assert casts.activations_bytes == pytest.approx(expected)
+
+
+def test_masks_of_dropout_are_as_large_as_the_software_makes_them() -> None:
+    gpu, cpu = (
+        memory_use(llama(), BATCH, Layout(flash=0), Footprint(dropout=1.0, mask_bytes=mask)).activations_bytes
+        for mask in (1.0, 4.0)
+    )
+    masked = 32 * 4096 * (2 * 4096 + 32 * 4096)  # after both parts of a layer, and of its scores
+    assert cpu - gpu == pytest.approx(3 * masked)
+
+
+def test_zero_3_gathers_the_head_for_the_loss() -> None:
+    few, many = (
+        memory_use(replace(llama(), vocab=vocab), BATCH, Layout(dp=8, zero=3), "").gathers_bytes
+        for vocab in (1000, 2000)
+    )
+    assert many - few == pytest.approx(1000 * 4096 * (2 + 2))
 
 
 def test_the_step_of_the_optimizer_can_be_the_peak() -> None:

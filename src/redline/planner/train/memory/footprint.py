@@ -26,18 +26,27 @@ class Footprint:
     """Held until the optimizer's step, by every device until ZeRO-2 divides them."""
     spare_gradient_bytes: Number = 0.0
     """Of a second gradient: stacks that add 16-bit gradients into 32-bit ones hold both."""
+    cleared_gradients: Number = 0.0
+    """1: those of the step before are freed before the forward pass, so that none is there when the backward pass of
+    the first micro-batch begins."""
     master_bytes: Number = 4.0
     moment_bytes: Number = 8.0
     step_bytes: Number = 0.0
     """Temporaries of the optimizer's step, per parameter that a device updates."""
     gather_bytes: Number = 2.0
     """Of a weight that ZeRO-3 puts together for a moment."""
+    cast_bytes: Number = 0.0
+    """Of a weight that autocast casts in the forward pass, and keeps for the backward pass."""
     frozen_bytes: Number = 2.0
     """Per parameter that is not trained: about half a byte with 4-bit weights."""
 
     # Activations: how the stack runs a layer, and what it keeps beyond what operators need.
     activation_bytes: Number = 2.0
+    residual_bytes: Number = 0.0
+    """Per number of the residual stream; 0: as many as of any activation."""
     dropout: Number = 0.0
+    mask_bytes: Number = 1.0
+    """Per number that dropout passes through."""
     fused_norm: Number = 1.0
     fused_gate: Number = 1.0
     extra_hidden: Number = 0.0

@@ -9,7 +9,7 @@ from redline.model.counted_module import CountedModule
 from redline.model.model import Number
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
-from redline.planner.train.memory.use import at_the_peak, gathered_bytes, states_of
+from redline.planner.train.memory.use import BackwardPass, at_the_peak, gathered_bytes, gradients_stay, states_of
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.training_choices import Recompute
@@ -22,21 +22,26 @@ def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Foo
     many = micro_batches(batch, layout)
     weights = states_of(float(module.parameters), 0.0, layout, foot, many).weights
     states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot, many), weights=weights)
-    gathers = gathered_bytes(module.parameters / module.blocks, layout, foot)
-    activations = _activations(module, layout, foot)
-    head = _logits(module) * foot.logit_bytes * layout.micro_batch / module.samples
-    return at_the_peak(states, activations, head, gathers, layout, foot)
+    kept, again = _activations(module, layout, foot)
+    backward = BackwardPass(
+        kept=kept,
+        again=again,
+        head=_logits(module) * foot.logit_bytes * layout.micro_batch / module.samples,
+        gathers=gathered_bytes(module.parameters / module.blocks, layout, foot),
+        has_gradients=gradients_stay(foot, many),
+    )
+    return at_the_peak(states, backward, layout, foot)
 
 
-def _activations(module: CountedModule, layout: Layout, foot: Footprint) -> Number:
-    """All that is kept, without logits; or with recomputation what goes into blocks, what is kept outside them, and one
-    block.
+def _activations(module: CountedModule, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
+    """All that is kept, without logits; or with recomputation what goes into blocks and what is kept outside them, and
+    beside that the block that is computed again. Blocks that are hardly larger than what goes into them are kept.
     """
     every = module.kept_bytes - _logits(module) * module.number_bytes
-    inside = module.block_inputs_bytes + module.largest_block_bytes
-    least = min(every, every - module.blocks_kept_bytes + inside)
-    kept = np.where(np.asarray(layout.recompute) == Recompute.FULL, least, every)
-    return kept * foot.activation_bytes / module.number_bytes * layout.micro_batch / module.samples
+    outside = every - module.blocks_kept_bytes + module.block_inputs_bytes
+    pays = (np.asarray(layout.recompute) == Recompute.FULL) & (outside + module.largest_block_bytes < every)
+    scale = foot.activation_bytes / module.number_bytes * layout.micro_batch / module.samples
+    return np.where(pays, outside, every) * scale, np.where(pays, module.largest_block_bytes, 0) * scale
 
 
 def _logits(module: CountedModule) -> int:

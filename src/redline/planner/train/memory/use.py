@@ -1,7 +1,8 @@
 """Memory of a step at its peak, by what it holds: parts by their lifetime, at the fullest moment of the fullest device.
 
-Two moments can be the peak. When the backward pass begins: states, gradients, all activations in flight, the logits,
-and what passes through. In the optimizer's step: states, gradients and its temporaries, but no activations.
+Three moments can be the peak. When the backward pass begins: states, gradients, all activations in flight, the logits,
+and what passes through. When the logits are gone and the first layer is computed again: the same with that layer in the
+place of the logits. In the optimizer's step: states, gradients and its temporaries, but no activations.
 Two devices can be the fullest: see `stages`.
 """
 
@@ -46,20 +47,32 @@ class _Anywhere:
     layer: Number
     """Activations of a micro-batch in one layer."""
     passing: Number
-    """What lives for a moment: the layer that is computed again, gathered tensors."""
+    """What lives for a moment: gathered tensors."""
+    again: Number
+    """The layer that is computed again."""
     head: Number
+    tail: Number
+    """Activations after the last layer: what goes into the last norm and into the head."""
     gathers: Number
+    head_gathers: Number
+    layer_casts: Number
+    head_casts: Number
 
 
 def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> _Anywhere:
     tokens = batch.sequence / layout.cp * layout.micro_batch
     kept, whole = layer_bytes(model, batch, layout, foot)
-    again = np.where(np.asarray(layout.recompute) == Recompute.FULL, whole, 0.0)
+    numbers, head_numbers = _layer_numbers(model, layout), model.vocab * model.hidden / layout.tp
     return _Anywhere(
         layer=tokens * kept,
-        passing=tokens * (again + _passing(model, layout, foot)),
+        passing=tokens * _passing(model, layout, foot),
+        again=tokens * whole,
         head=head_bytes(model, batch, layout, foot),
-        gathers=_gathers(model, layout, foot),
+        tail=tokens * _tail(model, layout, foot),
+        gathers=gathered_bytes(numbers, layout, foot),
+        head_gathers=_head_gathers(head_numbers, layout, foot),
+        layer_casts=numbers * foot.cast_bytes,
+        head_casts=head_numbers * foot.cast_bytes,
     )
 
 
@@ -67,8 +80,24 @@ def _stage_memory(
     model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: PipelineStage, many: Number
 ) -> MemoryUse:
     states = states_of(*_parameters(model, layout, stage), layout, foot, many)
-    activations = stage.layers * stage.in_flight * anywhere.layer + anywhere.passing
-    return at_the_peak(states, activations, stage.head * anywhere.head, anywhere.gathers, layout, foot)
+    is_full = np.asarray(layout.recompute) == Recompute.FULL
+    casts = stage.layers * anywhere.layer_casts
+    in_flight = stage.in_flight * (stage.layers * anywhere.layer + stage.head * anywhere.tail)
+    lasting_casts = stage.head * anywhere.head_casts + np.where(is_full, 0.0, casts)
+    backward = BackwardPass(
+        kept=in_flight + anywhere.passing + lasting_casts,
+        # Autocast holds its casts until the forward pass is over, also of layers that are computed again.
+        again=np.where(is_full, np.maximum(anywhere.again + anywhere.layer_casts, casts), 0.0),
+        head=stage.head * anywhere.head,
+        gathers=anywhere.gathers + stage.head * anywhere.head_gathers,
+        has_gradients=gradients_stay(foot, many),
+    )
+    return at_the_peak(states, backward, layout, foot)
+
+
+def gradients_stay(foot: Footprint, many: Number) -> Number:
+    """1 where gradients are there when a backward pass begins: the first micro-batch leaves them to the second."""
+    return np.where((np.asarray(foot.cleared_gradients) > 0) & (np.asarray(many) <= 1), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -81,26 +110,45 @@ class States:
     temporaries: Number
 
 
-def at_the_peak(
-    states: States, activations: Number, head: Number, gathers: Number, layout: Layout, foot: Footprint
-) -> MemoryUse:
-    """The larger of the two moments, with what the allocator and the communicators add."""
-    lasting = states.weights + states.gradients + states.optimizer
-    is_backward = np.asarray(activations + head + gathers) >= np.asarray(states.temporaries)
+@dataclass(frozen=True)
+class BackwardPass:
+    """Bytes beside the states while a backward pass begins."""
+
+    kept: Number
+    """Activations that wait for it."""
+    again: Number
+    """The layer that is computed again first, once the logits are gone."""
+    head: Number
+    gathers: Number
+    has_gradients: Number
+    """0: the gradients of the step before are freed, and none is made yet."""
+
+
+def at_the_peak(states: States, backward: BackwardPass, layout: Layout, foot: Footprint) -> MemoryUse:
+    """The largest of the three moments, with what the allocator and the communicators add."""
+    is_loss = np.asarray(backward.head) >= np.asarray(backward.again)
+    activations = backward.kept + np.where(is_loss, 0.0, backward.again)
+    head = np.where(is_loss, backward.head, 0.0)
+    early = states.gradients * backward.has_gradients
+    is_backward = np.asarray(early + activations + head + backward.gathers) >= np.asarray(
+        states.gradients + states.temporaries
+    )
+    gradients = np.where(is_backward, early, states.gradients)
     activations = np.where(is_backward, activations, 0.0)
     head = np.where(is_backward, head, 0.0)
-    gathers = np.where(is_backward, gathers, 0.0)
+    gathers = np.where(is_backward, backward.gathers, 0.0)
     temporaries = foot.workspace_bytes + np.where(is_backward, 0.0, states.temporaries)
+    in_use = states.weights + gradients + states.optimizer + activations + head + gathers + temporaries
     parts = np.broadcast_arrays(
         states.weights,
-        states.gradients,
+        gradients,
         states.optimizer,
         activations,
         head,
         gathers,
         temporaries,
         _communicators(layout, foot),
-        (lasting + activations + head + gathers + temporaries) * foot.slack,
+        in_use * foot.slack,
     )
     columns = [np.asarray(part, np.float64) for part in parts]
     return MemoryUse(
@@ -170,6 +218,8 @@ def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> 
         number_bytes=foot.activation_bytes,
         flash=layout.flash,
         dropout=foot.dropout,
+        mask_bytes=foot.mask_bytes,
+        residual_bytes=foot.residual_bytes,
         fused_norm=foot.fused_norm,
         fused_gate=foot.fused_gate,
     )
@@ -186,6 +236,13 @@ def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> 
     return np.where(recompute == Recompute.FULL, least, np.where(recompute == Recompute.SELECTIVE, some, whole)), whole
 
 
+def _tail(model: Model, layout: Layout, foot: Footprint) -> Number:
+    """Per token: the input of the last norm, which is of the residual stream, and that of the head."""
+    residual = np.where(np.asarray(foot.residual_bytes) > 0, foot.residual_bytes, foot.activation_bytes)
+    split = np.where(np.asarray(layout.sequence_parallel) > 0, layout.tp, 1)
+    return (residual + foot.activation_bytes) * model.hidden / split
+
+
 def _passing(model: Model, layout: Layout, foot: Footprint) -> Number:
     """Per token: whole tensors that tensor parallelism gathers for a moment."""
     alone = np.where(np.asarray(layout.pp) == 1, foot.passing_alone, 0.0)
@@ -200,16 +257,23 @@ def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> N
     return logits * (foot.logit_bytes + np.where(several, foot.last_logit_bytes, 0.0))
 
 
-def _gathers(model: Model, layout: Layout, foot: Footprint) -> Number:
+def _layer_numbers(model: Model, layout: Layout) -> Number:
+    """Parameters of an average layer on one device, before ZeRO."""
     layer = layer_parameters(model)
-    numbers = (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
-    return gathered_bytes(numbers, layout, foot)
+    return (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
 
 
 def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:
     """ZeRO-3: the layer at work and the next one, and the whole gradient of one before it is scattered."""
     gathered = np.asarray(layout.zero) >= 3
     return np.where(gathered, numbers * (2 * foot.gather_bytes + foot.gradient_bytes), 0.0)
+
+
+def _head_gathers(numbers: Number, layout: Layout, foot: Footprint) -> Number:
+    """The head, whole while the loss is computed, and its gradient. FSDP keeps it from the forward to the backward
+    pass, and a tied one is needed until the end of that."""
+    gathered = np.asarray(layout.zero) >= 3
+    return np.where(gathered, numbers * (foot.gather_bytes + foot.gradient_bytes), 0.0)
 
 
 def _communicators(layout: Layout, foot: Footprint) -> Number:
