@@ -26,6 +26,7 @@ PROGRAM = ROOT / "tests/e2e/programs/faulty.py"
 WINDOW = ("--after", "8", "--steps", "3", "--timed-after", "0")  # none other, however late a first step comes
 PLACES = ("before", "in", "after")
 RANKS = (1, 2, 4)
+MEMORY_RANKS = (1, 2)
 MARK = "MARK_OF_A_TEST"  # of the environment, by which processes of a run are told from all others
 SECONDS = 120
 BARE_ATTEMPTS = 3
@@ -57,9 +58,11 @@ class Case:
     fault: str
     at: str
     ranks: int
+    memory: bool = False
+    """Whether allocations are recorded too."""
 
     def __str__(self) -> str:
-        return f"{self.fault}-{self.at}-{self.ranks}"
+        return f"{self.fault}-{self.at}-{self.ranks}{'-memory' * self.memory}"
 
     @property
     def victim(self) -> int:
@@ -80,9 +83,11 @@ class Outcome:
 
 
 def every_case() -> list[Case]:
-    """All but those that are the same: without a fault there is no place where it happens."""
+    """All but those that are the same: without a fault there is no place where it happens, and outside of a window
+    nothing is recorded of allocations."""
     places = {fault: ("in",) if fault == "clean" else PLACES for fault in FAULTS}
-    return [Case(fault, at, ranks) for ranks in RANKS for fault in FAULTS for at in places[fault]]
+    plain = [Case(fault, at, ranks) for ranks in RANKS for fault in FAULTS for at in places[fault]]
+    return plain + [Case(fault, "in", ranks, memory=True) for ranks in MEMORY_RANKS for fault in FAULTS]
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -99,7 +104,7 @@ def bare_case(case: Case) -> Case:
     """The case whose bare run is the same: what happens to the folder of a run does not happen without one."""
     if case.fault in ("disk_full", "read_only", "deleted"):
         return Case("clean", "in", case.ranks)
-    return Case("exit7", case.at, case.ranks) if case.fault == "nested" else case
+    return Case("exit7" if case.fault == "nested" else case.fault, case.at, case.ranks)
 
 
 def run_bare(case: Case, folder: Path) -> Outcome:
@@ -115,6 +120,7 @@ def run_bare(case: Case, folder: Path) -> Outcome:
 def run_watched(case: Case, folder: Path, *options: str) -> Outcome:
     """Under `redline run`, which keeps quiet; its files are in `folder / "run"` afterwards."""
     torchrun = ["--nproc-per-node", str(case.ranks)] if case.ranks > 1 else []
+    options = (*options, *["--memory"] * case.memory)
     words = [*redline_run(folder / "run", *options, *torchrun), "--"]
     if case.fault == "nested":
         words += ["-m", *redline_run(folder / "inner", *options)[2:], "--"]
@@ -357,8 +363,10 @@ def _not_as_expected(case: Case, folder: Path) -> Iterator[str]:
         yield f"P10: traces of ranks {sorted(traced)} instead of {sorted(expected)}: {_reasons(run_folder)}"
     if traced:
         found = diagnose(run_folder, folder)
-        if found.returncode != 0 or "Traceback" in found.stderr:
-            yield f"P10: diagnose: {found.returncode} {found.stderr[-300:]}"
+        read = {"diagnose": found} | ({"memory": redline("memory", run_folder, folder)} if case.memory else {})
+        for verb, ended in read.items():
+            if ended.returncode != 0 or "Traceback" in ended.stderr:
+                yield f"P10: {verb}: {ended.returncode} {ended.stderr[-300:]}"
         missing = sorted(set(range(case.ranks)) - traced)
         if missing and not says_missing(found.stdout, missing):
             yield f"P10: diagnose does not say that ranks {missing} are missing"
@@ -370,7 +378,11 @@ def _reasons(run_folder: Path) -> str:
 
 
 def diagnose(run_folder: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "redline", "diagnose", str(run_folder)]
+    return redline("diagnose", run_folder, folder)
+
+
+def redline(verb: str, run_folder: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "redline", verb, str(run_folder)]
     environment_ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "REDLINE_CACHE": str(folder / "cache")}
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment_)
 

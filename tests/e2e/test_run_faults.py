@@ -1,7 +1,7 @@
 """A sample of faulty jobs under which all promises of `redline run` hold; `scripts/fault_matrix.py` tries them all."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,11 @@ SLOW_SAMPLE = [
     "abort-before-1", "sigterm-in-1", "oom-in-1", "own_profiler-in-1", "forks-in-1", "async_exc-in-1", "exception-in-1",
     "read_only-before-4", "clean-in-4", "sigkill-after-4",
 ]  # fmt: skip
+MEMORY_SAMPLE = ["clean-in-1-memory", "sigint-in-1-memory", "forks-in-1-memory"]
+SLOW_MEMORY_SAMPLE = [
+    *(f"{fault}-in-1-memory" for fault in FAULTS if f"{fault}-in-1-memory" not in MEMORY_SAMPLE),
+    "clean-in-2-memory", "exception-in-2-memory", "sigkill-in-2-memory", "sigstop-in-2-memory", "oom-in-2-memory",
+]  # fmt: skip
 # Faults that CI meets in tests of a single promise, and so not once more here.
 MET_ELSEWHERE = {
     "abort": "test_any_signal_that_ends_the_job_ends_us_without_stdout_too",
@@ -48,8 +53,9 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 
 def case_of(name: str) -> Case:
-    fault, at, ranks = name.rsplit("-", 2)
-    return Case(fault, at, int(ranks))
+    plain = name.removesuffix("-memory")
+    fault, at, ranks = plain.rsplit("-", 2)
+    return Case(fault, at, int(ranks), memory=name != plain)
 
 
 def without_torchs_own(run: Callable[[Case, Path], Outcome], case: Case, folder: Path) -> tuple[Outcome, Path]:
@@ -69,7 +75,11 @@ def bare_outcomes() -> dict[Case, Outcome]:
     return {}
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_SAMPLE)])
+def slow(names: Iterable[str]) -> Iterator[object]:
+    return (pytest.param(name, marks=pytest.mark.slow) for name in names)
+
+
+@pytest.mark.parametrize("name", [*SAMPLE, *MEMORY_SAMPLE, *slow(SLOW_SAMPLE), *slow(SLOW_MEMORY_SAMPLE)])
 def test_the_job_is_as_it_would_be_without_us(name: str, bare_outcomes: dict[Case, Outcome], tmp_path: Path) -> None:
     case = case_of(name)
     if case.fault in ON_OWN_DISK and not can_have_own_disk():
@@ -92,6 +102,13 @@ def test_the_sample_has_every_fault_and_every_place_with_every_number_of_process
     assert set(cases) <= set(every_case())
     assert {case.fault for case in cases} == set(FAULTS)
     assert {(case.at, case.ranks) for case in cases} == {(at, ranks) for at in PLACES for ranks in RANKS}
+
+
+def test_the_sample_with_recorded_allocations_has_every_fault() -> None:
+    cases = [case_of(name) for name in (*MEMORY_SAMPLE, *SLOW_MEMORY_SAMPLE)]
+    assert {case.fault for case in cases} == set(FAULTS)
+    assert set(cases) <= set(every_case())
+    assert all(case.memory for case in cases)
 
 
 def outcome(**changes: object) -> Outcome:

@@ -52,6 +52,9 @@ class Recorder:
         """Two profilers in one process end in a crash, and starting the second says nothing. So every start is seen."""
         for name in _GUARDED:
             setattr(autograd_profiler, name, self._seen(name, getattr(autograd_profiler, name)))
+        # It imports torch's compiler first. With stacks, a window would record a million calls of that.
+        prepare: Any = self._seen("prepare_trace", _KinetoProfile.prepare_trace)
+        setattr(_KinetoProfile, "prepare_trace", prepare)  # noqa: B010 (mypy knows no other way)
 
     def _seen(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def seen(*args: object, **kwargs: object) -> Any:
