@@ -24,7 +24,7 @@ from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.memory.memory_result import MemoryResult
 from redline.trace.reader import read_file
 from redline.verbs.digest import digest
-from tests.running import PROGRAMS, REDLINE, TORCHRUN, finished
+from tests.running import PROGRAMS, REDLINE, TORCHRUN, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 WITHIN = 0.001
@@ -155,3 +155,5 @@ def test_losses_output_and_saved_state_are_the_same_to_the_byte(ranks: int, tmp_
         sides.append((sorted(job.output.splitlines()), states))
     assert sides[0] == sides[1]
     assert len(redline.memory(tmp_path / "run").devices) == ranks
+    windows = [window for rank in record(tmp_path / "run")["ranks"] for window in rank["windows"]]
+    assert all(window["writing_ns"] > 0 and window["writing_cpu_ns"] > 0 for window in windows)

@@ -34,6 +34,7 @@ from redline.launch.shared_state import (
     STEPS,
     TIMED_WINDOW,
     WRITING_NS,
+    WRITTEN,
     ProcessSlot,
     SharedState,
 )
@@ -49,6 +50,7 @@ _HANDED_ON = {
 _AWAITED = _HANDED_ON | {signal.SIGCHLD}
 _END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _WRITERS_S = 120.0  # that traces may take to be written after the job is over
+_LAST_WORDS_S = 2.0  # that one may then take to remove what it needs no more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +155,10 @@ class Supervisor:
                 if time.monotonic() > until_s or hurry is not None:
                     for window in writing:
                         _give_up(window)
+            until_s = min(until_s, time.monotonic() + _LAST_WORDS_S)
+            while any(_cleans_up(window) for slot in self._taken() for window in slot.windows()):
+                if time.monotonic() > until_s or signal.sigtimedwait(_END, 0.01) is not None:
+                    break
 
     def _writing(self) -> list[memoryview[int]]:
         windows = []
@@ -198,6 +204,11 @@ def _has_timed_window(slot: ProcessSlot) -> bool:
     """Whether it was captured, though it took no step that was recognised."""
     window = slot.window(TIMED_WINDOW)
     return bool(window[NUMBER]) and window[STATE] != DISOWNED
+
+
+def _cleans_up(window: memoryview[int]) -> bool:
+    """Whether its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
+    return window[STATE] == WRITTEN and not window[WRITING_NS] and bool(window[EXPORTER]) and is_alive(window[EXPORTER])
 
 
 def _give_up(window: memoryview[int]) -> None:

@@ -130,8 +130,8 @@ def _alone(context: ProcessContext, number: int, work: Callable[[], None]) -> No
         window[STATE] = LOST_SPACE
     except BaseException:  # noqa: BLE001 (nobody is left to raise to)
         window[STATE] = LOST_ERROR
-    window[WRITING_NS] = time.perf_counter_ns() - began_ns
     window[WRITING_CPU_NS] = time.process_time_ns()
+    window[WRITING_NS] = time.perf_counter_ns() - began_ns  # the last thing that it does
 
 
 def _let_go() -> None:
