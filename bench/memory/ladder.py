@@ -17,7 +17,7 @@ import redline
 from bench.memory.ladder_rungs import LADDER, RUNGS, SIZES, Rung, model_config, plan_arguments
 from redline.analysis.memory.plan_comparison import ComparedBytes, PlanComparison
 
-JOB = Path(__file__).with_name("ladder_job.py")
+ROOT = Path(__file__).parents[2]
 WINDOW = ("--timed-after", "0", "--after", "3", "--steps", "2", "--max-memory", "16GiB")  # large steps, however slow
 MB = 1e6
 FAINT = 0.001  # of what is in use: smaller accounts are not shown
@@ -33,7 +33,7 @@ class ClimbedRung:
     def row(self, first_bytes: int) -> str:
         peak = self.compared.in_use
         saved = (peak.measured_bytes or 0) / first_bytes
-        phase = self.compared.device.peak_phase or "?"
+        phase = self.compared.device.evidence.phase or "?"
         return f"| `{self.name}` | {_sizes(peak)} | {saved:.0%} | {phase} |"
 
     def account_rows(self) -> list[str]:
@@ -89,10 +89,9 @@ def _record(run: Path, rung: Rung) -> None:
         return
     shutil.rmtree(run, ignore_errors=True)  # of a run that was interrupted
     launcher = ["--nproc-per-node", str(rung.ranks)] if rung.ranks > 1 else []
-    words = [sys.executable, "-m", "redline", "run", "-q", "--memory", *WINDOW, *launcher, "-o", str(run)]
-    ended = subprocess.run(
-        [*words, "--", str(JOB), rung.name, run.parent.name], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-m", "redline", "run", "-q", "--memory", *WINDOW, *launcher, "-o", str(run.resolve())]
+    job = ["-m", "bench.memory.ladder_job", rung.name, run.parent.name]
+    ended = subprocess.run([*words, "--", *job], capture_output=True, text=True, check=False, cwd=ROOT)
     if ended.returncode:
         raise SystemExit(f"{rung.name}: {ended.stderr[-600:]}")
     done.touch()

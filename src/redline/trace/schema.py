@@ -680,6 +680,10 @@ _FINITE_CHECKS = frozenset({"aten::isnan", "aten::isinf", "aten::isfinite"})
 _READ_FROM_DEVICE = re.compile(r"DtoH|DeviceToHost")
 _WRITE_TO_DEVICE = re.compile(r"HtoD|HostToDevice")
 _ALLOCATION = re.compile(r"^(cuda|hip)(Malloc|Free)$|^cuMem(Alloc|Free|Create|Release)(_v\d+)?$")
+_PINNING = re.compile(
+    r"^(cuda(HostAlloc|MallocHost|FreeHost)|hip(HostMalloc|HostAlloc|HostFree)|(cuda|hip)Host(Register|Unregister)"
+    r"|cuMem(HostAlloc|AllocHost|FreeHost|HostRegister|HostUnregister)(_v\d+)?)$"
+)
 _GARBAGE_COLLECTION = frozenset({"Python GC", "<built-in function collect>"})
 _COMPILATION = re.compile(
     r"^(entire_frame_compile|entire_backward_compile|_compile\.compile_inner \(dynamo_timed\)"
@@ -730,6 +734,11 @@ def is_pageable_copy(copy_name: str) -> bool:
 def is_allocation(call_name: str) -> bool:
     """Whether a call takes memory from the driver or gives it back, rather than from the cache of the allocator."""
     return _ALLOCATION.match(call_name) is not None
+
+
+def is_pinning(call_name: str) -> bool:
+    """Whether a call pins memory of the host, or gives pinned memory back."""
+    return _PINNING.match(call_name) is not None
 
 
 def is_garbage_collection(python_name: str) -> bool:

@@ -184,6 +184,19 @@ def test_calls_that_do_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["cudaHostAlloc", "cudaMallocHost", "cudaFreeHost", "cudaHostRegister", "hipHostFree", "cuMemHostRegister_v2"],
+)
+def test_calls_that_pin_memory_of_the_host(name: str) -> None:
+    assert schema.is_pinning(name)
+
+
+@pytest.mark.parametrize("name", ["cudaMalloc", "cudaHostGetDevicePointer", "cudaLaunchHostFunc", "cuMemcpyHtoD_v2"])
+def test_calls_that_pin_nothing(name: str) -> None:
+    assert not schema.is_pinning(name)
+
+
+@pytest.mark.parametrize(
     ("name", "compiles"),
     [
         ("_compile.compile_inner (dynamo_timed)", True),

@@ -1,4 +1,4 @@
-"""RL-M01: the allocator asks the driver for memory in the middle of steps, or holds much that it cannot use."""
+"""RL-M01: the driver is asked for memory in the middle of steps, or the allocator holds much that it cannot use."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,7 @@ from redline.trace import schema
 
 TIME_SHARE = 0.01  # of the step
 MANY_CALLS = 50  # in every step: an allocator that keeps what it has does not need them
+MOSTLY = 0.5  # of the time of these calls
 UNUSABLE_SHARE = 0.1  # of the device's memory
 RESERVED_SHARE = 0.75  # of the device's memory: below this there is room whatever is unusable
 _MEMORY = ("full", "memory_bytes", "unusable_bytes")  # figures of ranks whose memory is full
@@ -26,7 +27,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     if not analysis.on_gpu:
         return None
     spans, ledger = analysis.timeline.spans, analysis.ledger
-    rows = analysis.rows_named(schema.is_allocation, *CALL_KINDS)
+    rows = analysis.rows_named(_asks_the_driver, *CALL_KINDS)
     calls = _in_steps(spans.start_ns[rows], analysis)
     steps = (
         without_warm_up(analysis, calls) if len(calls) > 1 else Intervals.empty()
@@ -40,6 +41,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "calling_ns": float(spans.dur_ns[rows].sum()),
         "steps": float(steps.contains(ledger.start_ns).sum()),
         "uncached": float(len(calls) > 1 and calls.min() >= max(MANY_CALLS, 0.9 * calls.max())),
+        **_pinning(analysis, rows),
         **memory,
     }
     return RuleMatch(
@@ -49,11 +51,21 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     )
 
 
+def _asks_the_driver(call_name: str) -> bool:
+    return schema.is_allocation(call_name) or schema.is_pinning(call_name)
+
+
 def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
     """How many of these times, which are in order, lie in each step."""
     edges = np.searchsorted(start_ns, np.stack(analysis.host_steps))
     number: I64 = edges[1] - edges[0]
     return number
+
+
+def _pinning(analysis: RankAnalysis, rows: I64) -> dict[str, float]:
+    """Of these calls, those that pin memory of the host; nothing where there are none."""
+    pinning = np.intersect1d(rows, analysis.rows_named(schema.is_pinning, *CALL_KINDS))
+    return {"pinning_ns": float(analysis.timeline.spans.dur_ns[pinning].sum())} if len(pinning) else {}
 
 
 def _memory(analysis: RankAnalysis) -> dict[str, float]:
@@ -86,7 +98,12 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
                 "idle_ns": totals.alone_ns * totals.steps / steps,
             },
         )
-    if totals.figures["uncached"]:
+        if _mostly_pins(totals):
+            yield Evidence(
+                "{pinning_share} of that time goes into pinning memory of the host.",
+                {"pinning_share": totals.figures["pinning_ns"] / totals.figures["calling_ns"]},
+            )
+    if totals.figures["uncached"] and not _mostly_pins(totals):
         yield Evidence(
             "Their number is the same in every step: the caching allocator seems to be off. Check "
             "PYTORCH_NO_CUDA_MEMORY_CACHING in the environment."
@@ -103,8 +120,17 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
         )
 
 
+def _mostly_pins(totals: MatchTotals) -> bool:
+    return totals.figures.get("pinning_ns", 0.0) > MOSTLY * totals.figures["calling_ns"]
+
+
 def fix(totals: MatchTotals) -> Evidence | None:
-    """Settings of the caching allocator do nothing where it is off."""
+    """Settings of the caching allocator do nothing where it is off, nor for memory of the host."""
+    if _mostly_pins(totals):
+        return Evidence(
+            "Pin memory once and fill it in every step, as pin_memory=True of a DataLoader does, instead of pinning "
+            "new tensors: buffer.copy_(batch)."
+        )
     if not totals.figures["uncached"]:
         return None
     return Evidence(

@@ -35,6 +35,17 @@ def test_m01_tells_an_allocator_that_keeps_nothing() -> None:
     assert len(found(document([*later_step(*later), *frees(3)]))["RL-M01"].evidence) == 1
 
 
+@pytest.mark.parametrize("name", ["cudaHostAlloc", "cudaHostRegister", "hipHostMalloc", "cuMemHostAlloc"])
+def test_m01_tells_memory_of_the_host_that_is_pinned_in_steps(name: str) -> None:
+    finding = found(document(later_step(call(name, 1110, 180), call("cudaFree", 1300, 20))))["RL-M01"]
+    assert finding.evidence[-1].values == {"pinning_share": 0.9}
+    assert finding.fix is not None
+    assert "Pin memory once" in finding.fix.message
+    mostly_device = found(document(later_step(call(name, 1110, 80), call("cudaFree", 1200, 120))))["RL-M01"]
+    assert len(mostly_device.evidence) == 1
+    assert mostly_device.fix is None
+
+
 def test_m01_leaves_the_first_step_and_pooled_memory_alone() -> None:
     assert "RL-M01" not in matched(document([*two_kernels(103, 700, call("cudaMalloc", 110, 200)), step(1, 1000, 9)]))
     assert "RL-M01" not in matched(document(later_step(call("cudaMallocAsync", 1110, 200))))
