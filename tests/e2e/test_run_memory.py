@@ -140,7 +140,7 @@ def test_what_a_script_keeps_of_every_step_is_named(leak: str, tmp_path: Path) -
     assert "RL-M02" in result.rendered("md")
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_losses_output_and_saved_state_are_the_same_to_the_byte(ranks: int, tmp_path: Path) -> None:
     """With torch's warnings shown where they are the same in every run: on several ranks they are not."""
     words = ("--nproc-per-node", str(ranks)) if ranks > 1 else ()
