@@ -29,6 +29,11 @@ class MadeSegment:
     address: int
     size: int
     blocks: list[MadeBlock] = field(default_factory=list)
+    is_small: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Moment:
 
 class MadeAllocator:
     """Rounds, splits and merges blocks as the allocator of torch does, and keeps the same history."""
+
+    is_expandable = False
 
     def __init__(self, device_bytes: int = 1 << 40) -> None:
         self.segments: list[MadeSegment] = []
@@ -99,7 +106,7 @@ class MadeAllocator:
         return {
             "segments": [self._segment(segment) for segment in self.segments],
             "device_traces": [self.events],
-            "allocator_settings": {"expandable_segments": False, "max_split_size": -1},
+            "allocator_settings": {"expandable_segments": self.is_expandable, "max_split_size": -1},
             "external_annotations": self.annotations,
         }
 
@@ -115,7 +122,7 @@ class MadeAllocator:
             block
             for segment in self.segments
             for block in segment.blocks
-            if not block.in_use and block.size >= size and (segment.size == 2 * MIB) == is_small
+            if not block.in_use and block.size >= size and segment.is_small == is_small
         ]
         return min(fitting, key=lambda block: (block.size, block.address), default=None)
 
@@ -124,7 +131,7 @@ class MadeAllocator:
         if self.reserved + whole > self._device_bytes:
             self._record("oom", self._device_bytes - self.reserved, requested, frames)
             raise MemoryError
-        segment = MadeSegment(self._next_address, whole, [MadeBlock(self._next_address, whole)])
+        segment = MadeSegment(self._next_address, whole, [MadeBlock(self._next_address, whole)], size <= MIB)
         self._next_address += whole + 4 * MIB
         self.segments.append(segment)
         self._record("segment_alloc", segment.address, whole, frames)
@@ -133,7 +140,7 @@ class MadeAllocator:
     def _split(self, block: MadeBlock, size: int) -> None:
         segment = next(segment for segment in self.segments if block in segment.blocks)
         rest = block.size - size
-        if rest >= 512 if segment.size == 2 * MIB else rest > MIB:
+        if rest >= 512 if segment.is_small else rest > MIB:
             block.size = size
             segment.blocks.insert(segment.blocks.index(block) + 1, MadeBlock(block.address + size, rest))
 
@@ -181,18 +188,70 @@ class MadeAllocator:
             "active_size": used,
             "requested_size": sum(block.requested for block in segment.blocks if block.in_use),
             "stream": 0,
-            "segment_type": "small" if segment.size == 2 * MIB else "large",
+            "segment_type": "small" if segment.is_small else "large",
             "segment_pool_id": (0, 0),
-            "is_expandable": False,
+            "is_expandable": self.is_expandable,
             "frames": [],
             "blocks": blocks,
         }
 
 
-def random_allocator(seed: int, actions: int) -> MadeAllocator:
+class ExpandableAllocator(MadeAllocator):
+    """The same with PYTORCH_ALLOC_CONF=expandable_segments:True: a segment grows by pages and gives any back."""
+
+    is_expandable = True
+
+    def _new_segment(self, size: int, requested: int, frames: tuple[Frame, ...]) -> MadeBlock:
+        is_small = size <= MIB
+        page = 2 * MIB if is_small else 20 * MIB
+        pool = [segment for segment in self.segments if segment.is_small == is_small]
+        segment = max(pool, key=lambda one: one.address, default=None) or self._reserved_range(is_small)
+        last = segment.blocks[-1] if segment.blocks and not segment.blocks[-1].in_use else None
+        more = -(-(size - (last.size if last else 0)) // page) * page
+        if last is None:
+            last = MadeBlock(segment.end, 0)
+            segment.blocks.append(last)
+        segment.size += more
+        last.size += more
+        self._record("segment_map", segment.end - more, more, frames)
+        return last
+
+    def _reserved_range(self, is_small: bool) -> MadeSegment:
+        segment = MadeSegment(self._next_address, 0, [], is_small)
+        self._next_address += 1 << 40
+        self.segments.append(segment)
+        return segment
+
+    def empty_cache(self, *frames: Frame) -> None:
+        """The first whole pages of each free block go; what is on either side stays, as segments of their own."""
+        for segment in list(self.segments):
+            page = 2 * MIB if segment.is_small else 20 * MIB
+            for block in [block for block in segment.blocks if not block.in_use]:
+                start = -(-block.address // page) * page
+                pages = (block.address + block.size - start) // page * page
+                if pages > 0:
+                    self._unmap(segment, block, start, pages, frames)
+                    break
+
+    def _unmap(self, segment: MadeSegment, block: MadeBlock, start: int, size: int, frames: tuple[Frame, ...]) -> None:
+        place, end = segment.blocks.index(block), segment.end
+        before, after = segment.blocks[:place], segment.blocks[place + 1 :]
+        if block.address < start:
+            before.append(MadeBlock(block.address, start - block.address))
+        if start + size < block.address + block.size:
+            after.insert(0, MadeBlock(start + size, block.address + block.size - start - size))
+        self.segments.remove(segment)
+        if before:
+            self.segments.append(MadeSegment(segment.address, start - segment.address, before, segment.is_small))
+        if after:
+            self.segments.append(MadeSegment(start + size, end - start - size, after, segment.is_small))
+        self._record("segment_unmap", start, size, frames)
+
+
+def random_allocator(seed: int, actions: int, kind: type[MadeAllocator] = MadeAllocator) -> MadeAllocator:
     """Allocations and frees by chance, from ten places; the first tenth has no history."""
     chance = random.Random(seed)
-    made = MadeAllocator()
+    made = kind()
     made.is_recording = False
     sites: list[Frame] = [(f"layer_{number}", f"/job/model_{number % 3}.py", number) for number in range(10)]
     live: list[int] = []

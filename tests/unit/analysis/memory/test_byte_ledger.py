@@ -16,7 +16,7 @@ from redline.analysis.memory.attribution import attributed
 from redline.analysis.memory.byte_ledger import ByteLedger, byte_ledger
 from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.trace.snapshot.read_snapshot import read_snapshot
-from tests.made_snapshots import MIB, MadeAllocator, random_allocator
+from tests.made_snapshots import MIB, ExpandableAllocator, MadeAllocator, random_allocator
 
 MOMENTS = 1000
 
@@ -40,8 +40,11 @@ def _holes(made_live: dict[int, Any], segments: dict[int, int]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ledgers_are_what_the_allocator_held_at_random_moments(tmp_path: Path, seed: int) -> None:
-    made = random_allocator(seed, 1500)
+@pytest.mark.parametrize("kind", [MadeAllocator, ExpandableAllocator])
+def test_ledgers_are_what_the_allocator_held_at_random_moments(
+    tmp_path: Path, kind: type[MadeAllocator], seed: int
+) -> None:
+    made = random_allocator(seed, 1500, kind)
     history = _history(made, tmp_path / "a")
     memory = attributed(history)
     assert history.contradictions == 0
@@ -64,8 +67,9 @@ def test_ledgers_are_what_the_allocator_held_at_random_moments(tmp_path: Path, s
         assert 0 <= larger <= MIB * len(truth.live)
 
 
-def test_the_last_moment_is_exact_in_sizes_and_holes(tmp_path: Path) -> None:
-    made = random_allocator(11, 2000)
+@pytest.mark.parametrize("kind", [MadeAllocator, ExpandableAllocator])
+def test_the_last_moment_is_exact_in_sizes_and_holes(tmp_path: Path, kind: type[MadeAllocator]) -> None:
+    made = random_allocator(11, 2000, kind)
     ledger = byte_ledger(attributed(history := _history(made, tmp_path / "a")), history.end)
     live = made.moments[-1].live
     assert ledger.live_bytes == sum(size for size, _requested, _who in live.values())
