@@ -249,21 +249,21 @@ class _Batches:
 
     def __init__(self, width: int) -> None:
         self._pending: list[list[object]] = [[] for _column in range(width)]
+        self._kinds: list[type] = [int] * width  # of the last value of each column, also where that is in an array
         self._whole: list[I64] = []
         self._before = 0
 
     def add(self, row: tuple[object, ...]) -> int:
         """Its number. A number among texts becomes one too, as a column of one kind is read several times faster."""
-        columns = zip(self._pending, row, strict=True)
-        return self.add_all(
-            [[text_of(value) if pending[-1:] and type(pending[-1]) is bytes else value] for pending, value in columns]
-        )
+        columns = zip(self._kinds, row, strict=True)
+        return self.add_all([[text_of(value) if kind is bytes else value] for kind, value in columns])
 
     def add_all(self, columns: Sequence[Sequence[object]]) -> int:
         """Many rows at once; the number of the first."""
         first = self._before + len(self._pending[0])
         for pending, column in zip(self._pending, columns, strict=True):
             pending.extend(column)
+        self._kinds = [type(column[-1]) for column in columns]
         if len(self._pending[0]) >= _BATCH_ROWS:
             self._flush()
         return first
