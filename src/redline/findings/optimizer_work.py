@@ -14,7 +14,7 @@ from redline.trace import schema
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSteps:
-    """Calls of optimizers inside steps."""
+    """Calls of optimizers inside steps, without the closures in which they have gradients computed."""
 
     time: Intervals  # of the host
     calls: int
@@ -31,11 +31,13 @@ def optimizer_steps(analysis: RankAnalysis) -> OptimizerSteps | None:
     rows = rows[analysis.in_host_steps.contains(spans.start_ns[rows])]
     if not len(rows):
         return None
-    operators = _inside(analysis, rows, spans.rows_of(Kind.OPERATOR))
+    start_ns = _own_start_ns(analysis, rows)
+    operators = spans.rows_of(Kind.OPERATOR)
+    operators = operators[_within(analysis, rows, start_ns, operators)]
     return OptimizerSteps(
-        time=Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows]),
+        time=Intervals.union_of(start_ns, spans.end_ns[rows]),
         calls=len(rows),
-        kernels=_launched_in(analysis, rows),
+        kernels=_launched_in(analysis, rows, start_ns),
         operators=operators,
         outer=outermost(analysis, operators),
         name=analysis.name(int(rows[0])).removeprefix(schema.OPTIMIZER_STEP),
@@ -63,23 +65,27 @@ def cost(analysis: RankAnalysis, steps: OptimizerSteps) -> Intervals:
     return analysis.busy_with(steps.kernels) | analysis.idle_after(steps.time)
 
 
-def _launched_in(analysis: RankAnalysis, rows: I64) -> I64:
+def _own_start_ns(analysis: RankAnalysis, rows: I64) -> I64:
+    """Where each begins its own work: a closure, as Lightning gives to optimizers, ends with a backward pass."""
+    spans, backward = analysis.timeline.spans, analysis.passes.backward
+    last = np.searchsorted(backward.start, spans.end_ns[rows]) - 1
+    is_inside = (last >= 0) & (np.append(backward.start, 0)[last] >= spans.start_ns[rows])
+    return np.where(is_inside, np.append(backward.end, 0)[last], spans.start_ns[rows])
+
+
+def _launched_in(analysis: RankAnalysis, rows: I64, start_ns: I64) -> I64:
     """Kernels that were launched while one of these annotations was open on the same thread."""
     work = analysis.timeline.device_work
     known = work.take((work.launch != NONE) & (analysis.timeline.spans.kind[work.row] == Kind.KERNEL))
-    return known.row[_within(analysis, rows, known.launch.astype(np.int64))].astype(np.int64)
+    return known.row[_within(analysis, rows, start_ns, known.launch.astype(np.int64))].astype(np.int64)
 
 
-def _inside(analysis: RankAnalysis, rows: I64, others: I64) -> I64:
-    return others[_within(analysis, rows, others)]
-
-
-def _within(analysis: RankAnalysis, rows: I64, others: I64) -> Mask:
-    """Which of the others began while one of the rows was open on their thread."""
+def _within(analysis: RankAnalysis, rows: I64, start_ns: I64, others: I64) -> Mask:
+    """Which of the others began while one of the rows, each from its own start on, was open on their thread."""
     spans = analysis.timeline.spans
     is_inside: Mask = np.zeros(len(others), bool)
     for lane in np.unique(spans.lane[rows]).tolist():
-        here = rows[spans.lane[rows] == lane]
-        time = Intervals.union_of(spans.start_ns[here], spans.end_ns[here])
+        here = spans.lane[rows] == lane
+        time = Intervals.union_of(start_ns[here], spans.end_ns[rows[here]])
         is_inside |= (spans.lane[others] == lane) & time.contains(spans.start_ns[others])
     return is_inside

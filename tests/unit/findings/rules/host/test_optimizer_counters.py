@@ -24,3 +24,15 @@ def test_h08_claims_what_the_optimizer_takes_of_the_host() -> None:
 @pytest.mark.parametrize(("reads", "operator"), [(19, "aten::_foreach_add_"), (20, "aten::_fused_adam_")])
 def test_h08_leaves_other_optimizers_alone(reads: int, operator: str) -> None:
     assert "RL-H08" not in matched(document(adam(reads, operator)))
+
+
+NODE = "autograd::engine::evaluate_function: MulBackward0"
+
+
+def test_h08_claims_nothing_of_a_closure() -> None:
+    """Lightning hands the optimizer a closure, so that forward and backward pass run inside of its step."""
+    after = adam(20, "aten::_foreach_add_")
+    closure = [op("aten::mul", 101, 1), op(NODE, 103, 5)]
+    assert claimed_ns(document([*after, *closure]), "RL-H08") == 10_000 + 500_000 - 8_000
+    reads_in_closure = [op("aten::mul", 101, 1), op(NODE, 395, 3)]
+    assert "RL-H08" not in matched(document([*after, *reads_in_closure]))
