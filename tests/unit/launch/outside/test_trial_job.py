@@ -45,6 +45,38 @@ def test_the_error_of_a_job_is_told_not_what_it_printed_last(tmp_path: Path) -> 
         assert job.last_error() == "ValueError: no data"
 
 
+WITH_WORKERS = """
+import sys, time, torch
+
+
+class SlowStream:
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        time.sleep(1)  # as on a busy machine: meanwhile the end of the workers is noticed
+
+
+sys.stdout = SlowStream()
+loader = torch.utils.data.DataLoader(torch.zeros(10_000, 1), batch_size=1, num_workers=2)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+for batch in loader:
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_workers_that_end_with_a_job_are_no_failure_of_it(tmp_path: Path) -> None:
+    words = [sys.executable, _script(tmp_path, WITH_WORKERS)]
+    with start_trial(trial_command(words, folder=tmp_path), _settings()) as job:
+        job.end_after(4)
+        ended = job.wait()
+        assert ended
+        assert (ended.exit_code, job.steps()) == (0, 4), job.last_error()
+
+
 def test_nothing_is_left_of_a_job_that_is_not_waited_for(tmp_path: Path) -> None:
     script = _script(
         tmp_path,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import sys
 
 from redline.launch.block_plan import BlockPlan, warms_up_changed
@@ -104,10 +106,17 @@ class JobTrial:
                 self._notes.tell("wrote elsewhere", FileGuard.here.written_elsewhere())
         with tolerated(BaseException):
             self._words[PEAK_BYTES] = most_bytes()
-            for child in multiprocessing.active_children():  # workers of loaders would see it only after seconds
-                if child.daemon:
-                    child.kill()
+            _end_workers()
         for stream in (sys.stdout, sys.stderr):
             with tolerated(BaseException):
                 stream.flush()
         os._exit(0)
+
+
+def _end_workers() -> None:
+    """Those of loaders would see only after seconds that the script is over."""
+    # torch raises an error in the script when a worker is killed. From a thread, Python itself could not stop that.
+    ctypes.CDLL(None).signal(signal.SIGCHLD, ctypes.c_void_p(int(signal.SIG_DFL)))
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.kill()
