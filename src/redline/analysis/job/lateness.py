@@ -89,9 +89,15 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
 def _median_and_last(shared_calls: MatchedCollectives) -> tuple[I64, I64]:
     """For each operation the row of median length (of two, the longer), and the shortest: who came last."""
     first = shared_calls.first
-    order = np.lexsort((shared_calls.end_ns - shared_calls.start_ns, shared_calls.operation))
-    count = np.diff(np.append(first, len(order)))
-    return order[first + count // 2], order[first]
+    median, last = np.empty_like(first), np.empty_like(first)
+    border = np.append(first, len(shared_calls.rank))
+    for begin in range(0, len(first), _OPERATIONS_AT_ONCE):
+        here = border[begin : begin + _OPERATIONS_AT_ONCE + 1]
+        rows = np.arange(here[0], here[-1])
+        order = rows[np.lexsort((_lengths_ns(shared_calls, rows), shared_calls.operation[rows]))]
+        median[begin : begin + len(here) - 1] = order[here[:-1] - here[0] + np.diff(here) // 2]
+        last[begin : begin + len(here) - 1] = order[here[:-1] - here[0]]
+    return median, last
 
 
 def _late_ranks(
