@@ -9,6 +9,7 @@ RedlineError                  2   anything expected to go wrong
 │   ├── DamagedError          2   damage was found, and none was to be tolerated
 │   ├── ClockError            2   the ranks' clocks cannot be aligned
 │   ├── UnknownHardwareError  2   no record of the catalogue fits, or more than one
+│   ├── StorageError          2   a store does not give what was asked of it
 │   └── UnexpectedError       2   a bug in Redline that one file brings out
 └── OutputError               2   a result cannot be written
 
@@ -58,6 +59,10 @@ class ClockError(InputError):
 
 class UnknownHardwareError(InputError):
     """No record of the catalogue fits a device or a name, or more than one does."""
+
+
+class StorageError(InputError):
+    """A store cannot be used, or does not give what was asked of it; what cannot be put there is an OutputError."""
 
 
 class UnexpectedError(InputError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from redline import __version__
+from redline.artifacts.stored_path import StoredPath
 from redline.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -105,6 +106,10 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     An existing file is replaced only with `force`. Failures to write are OutputErrors; other errors of the block pass.
     """
     refuse_unless_free(path, force=force)
+    if isinstance(path, StoredPath):
+        with written_here(path, force=force) as part, write_atomic(part) as file:
+            yield file
+        return
     # A link keeps pointing where it did: what it points at is replaced, not the link.
     target = Path(os.path.realpath(path))
     part = _part_of(target)
@@ -119,6 +124,27 @@ def write_atomic(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             file.close()
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_here(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield where on this machine to write what becomes `path` when the block ends well: the path itself, or a file
+    that is uploaded then. An existing object is replaced only with `force`; of a local path, the block takes care."""
+    if not isinstance(path, StoredPath):
+        yield path
+        return
+    with path.local_part() as part:
+        yield part
+        refuse_unless_free(path, force=force)
+        path.upload(part)
+
+
+def read_beginning(path: Path, most_bytes: int) -> bytes:
+    """The first bytes of an ordinary file; InputError or OSError where there are none to be had."""
+    if isinstance(path, StoredPath):
+        return path.beginning(most_bytes)
+    with os.fdopen(open_ordinary(path), "rb") as file:
+        return file.read(most_bytes) or b""  # None where one would have to wait
 
 
 def _part_of(target: Path) -> Path:
@@ -170,8 +196,7 @@ _OWN_JSON = re.compile(rb'\{\s*"kind": "(?:' + _REPORTS + rb')",.{1,2000}"redlin
 def is_report(path: Path) -> bool:
     """Whether a file is a page or the JSON of a report that Redline wrote."""
     try:
-        with os.fdopen(open_ordinary(path), "rb") as file:
-            head = file.read(4096) or b""
+        head = read_beginning(path, 4096)
     except (InputError, OSError):
         return False
     return bool(_OWN_PAGE.match(head) or _OWN_JSON.match(head))
@@ -180,6 +205,8 @@ def is_report(path: Path) -> bool:
 def refuse_unless_writable(path: Path, *, force: bool) -> None:
     """Raise OutputError where a file could not be written either: said before work that takes minutes, not after."""
     refuse_unless_free(path, force=force)
+    if isinstance(path, StoredPath):
+        return  # whether a store takes it is known once it has it
     part = _part_of(Path(os.path.realpath(path)))
     _PartFile(part, path).close()
     part.unlink(missing_ok=True)

@@ -152,15 +152,14 @@ def _families(options: argparse.Namespace) -> list[str] | None:
 
 def _refuse_early(output: str, profiles: Sequence[str], options: argparse.Namespace) -> None:
     """What would fail after minutes of measuring fails before."""
-    from pathlib import Path
-
     from redline.artifacts import refuse_unless_writable
+    from redline.storage import path_of
 
     if len(profiles) > 1:
         raise UsageError(f"calibrate: there is one profile; give one of {' and '.join(profiles)}")
     refuse_other_endings("calibrate", options.output, (".json", ".html", ".txt"))
     for name in dict.fromkeys((output, *options.output)):
-        refuse_unless_writable(Path(name), force=options.force)
+        refuse_unless_writable(path_of(name), force=options.force)
 
 
 def _tell_lines(quiet: bool, *, once: bool) -> Callable[[str], None]:
@@ -176,10 +175,10 @@ def _tell_lines(quiet: bool, *, once: bool) -> Callable[[str], None]:
 
 
 def _print(calibrated: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
-    from pathlib import Path
+    from redline.storage import path_of
 
     if options.json:
-        show(Path(output).read_text(encoding="utf-8"))
+        show(path_of(output).read_text(encoding="utf-8"))
     else:
         with for_stdout():
             show(_text(calibrated, spoken, unicode=speaks_unicode()))

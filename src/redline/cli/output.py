@@ -101,11 +101,10 @@ def deliver(text: str, output: str | None, *, force: bool) -> None:
     if output is None:
         show(text)
         return
-    from pathlib import Path
-
     from redline.artifacts import write_atomic
+    from redline.storage import path_of
 
-    with write_atomic(Path(output), force=force) as file:
+    with write_atomic(path_of(output), force=force) as file:
         file.write(text.encode(errors="backslashreplace"))
 
 

@@ -23,10 +23,9 @@ def add_with_trace(parser: argparse.ArgumentParser) -> None:
 
 def planned_trace(files: TraceFiles, options: argparse.Namespace, form: str) -> Path | None:
     """Where the trace will go, if one is wanted; what stands against it is said before hours of reading."""
-    from pathlib import Path
-
     from redline.analysis.rank.digest_file import is_digest
     from redline.ranks.merge import check_output
+    from redline.storage import path_of
 
     if not options.with_trace:
         return None
@@ -34,7 +33,7 @@ def planned_trace(files: TraceFiles, options: argparse.Namespace, form: str) -> 
         raise UsageError("diagnose: --with-trace is for an HTML report; give it a name, such as -o report.html")
     if any(map(is_digest, files)):
         raise UsageError("diagnose: --with-trace needs the traces themselves, and a digest was given")
-    target = Path(options.output).with_suffix(".trace.json.gz")
+    target = path_of(options.output).with_suffix(".trace.json.gz")
     check_output(target, force=options.force)
     return target
 

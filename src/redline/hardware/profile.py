@@ -14,6 +14,7 @@ from redline.artifacts import Envelope, check_envelope, read_whole, write_atomic
 from redline.errors import InputError
 from redline.hardware import catalogue
 from redline.hardware.machine import FIGURE_UNITS, Figure, FigureSource, Machine, calibrated, split_usable, too_wide
+from redline.storage import path_of
 
 KIND = "machine-profile"
 SCHEMA_VERSION = 1
@@ -57,13 +58,13 @@ def choose(text: str | None, device_name: str, memory_bytes: int = 0, multiproce
 
 def find_machine(text: str) -> Machine:
     """The machine of a profile, or the one record of the catalogue that this name means."""
-    return load_profile(Path(text)) if is_profile_path(text) else catalogue.find(text)
+    return load_profile(path_of(text)) if is_profile_path(text) else catalogue.find(text)
 
 
 def is_profile_path(text: str) -> bool:
     """Whether this names a file rather than a record. A record wins over a file that happens to have its name."""
     looks_like_one = text.endswith(".json") or os.sep in text
-    return looks_like_one or (not catalogue.search(text) and _is_file(Path(text)))
+    return looks_like_one or (not catalogue.search(text) and _is_file(path_of(text)))
 
 
 def _is_file(path: Path) -> bool:

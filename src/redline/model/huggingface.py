@@ -12,6 +12,7 @@ from redline.model.families import decoder, diffusion, encoder, experts, hybrid
 from redline.model.fields import Fields
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
+from redline.storage import path_of
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
     "bert": encoder.bert,
@@ -57,7 +58,7 @@ def read_config(source: Path | str | dict[str, Any]) -> Model:
     """From a config.json, a folder that holds one, or its content. Of a model with eyes or ears: its language part."""
     if isinstance(source, dict):
         return _from_values(source, "the config")
-    path = Path(source)
+    path = path_of(source)
     path = path / "config.json" if path.is_dir() else path
     return _from_values(load_config(path), str(path))
 

@@ -10,6 +10,7 @@ from typing import Any
 from redline.errors import UsageError
 from redline.model.huggingface import read_config
 from redline.model.model import Model
+from redline.storage import path_of
 
 SAME_SHAPE = {
     "deepseek-r1": "deepseek-v3",
@@ -44,7 +45,7 @@ def known_config(name: str) -> dict[str, Any]:
 
 def read_model(source: str) -> Model:
     """A known name, a config.json, or a folder that holds one."""
-    path = Path(source)
+    path = path_of(source)
     if path.suffix == ".json" or path.exists():
         return read_config(path)
     return known_model(source)

@@ -1,7 +1,6 @@
 """What a step of a serving engine must do at least: arithmetic, and bytes of weights and cache that it reads."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from redline.model.flops import Pairs, forward_flops
@@ -10,6 +9,7 @@ from redline.model.known import known_config, read_model
 from redline.model.kv_cache import numbers_per_token
 from redline.model.model import Model
 from redline.model.parameters import active_parameters
+from redline.storage import path_of
 
 CACHE_NUMBER_BYTES = 2  # an engine may keep 8 bits: its cache is not in the model's file
 _QUANTISED_BYTES = 0.5  # of a weight: the fewest that are usual
@@ -64,7 +64,7 @@ def served_model(source: str) -> ServedModel:
 
 
 def _config(source: str) -> dict[str, Any]:
-    path = Path(source)
+    path = path_of(source)
     if path.suffix == ".json" or path.exists():
         values = load_config(path / "config.json" if path.is_dir() else path)
     else:

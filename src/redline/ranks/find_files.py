@@ -1,6 +1,5 @@
 """From what the user named (files, folders, patterns) to the trace files to read."""
 
-import glob
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -10,12 +9,14 @@ from typing import overload
 
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
+from redline.storage import beginning_of, kept, look_anew, matches, path_of, shown
 from redline.trace.inflate import contents
 
 TRACE_ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
+_HEAD_STORED_BYTES = 160_000  # as much as a block of zstd can take
 _AND_DIGESTS = f", then for {DIGEST_ENDING}"
 MERGED_KIND = "merged-trace"  # how a trace that Redline merged says so, near its beginning
 
@@ -55,24 +56,26 @@ def find_traces(named: str | Path | Iterable[str | Path], *, digests: bool = Fal
 
 
 def _meant_by(named: str, digests: bool) -> list[Path]:
-    path = Path(named)
+    path = path_of(named)
+    look_anew(path)
     if path.is_dir():
         path = _newest_window(path)
-        inside = sorted((inner for inner in path.rglob("*") if _looks_like_a_trace(inner)), key=_natural)
+        inside = sorted(kept(_looks_like_a_trace, path.rglob("*")), key=_natural)
         if digests and not inside:  # raw traces beside their digests would count every rank twice
             inside = sorted(path.rglob(f"*{DIGEST_ENDING}"), key=_natural)
         if not inside:
             also = _AND_DIGESTS if digests else ""
             raise InputError(
-                f"{named}: no trace in this folder (looked for {', '.join(TRACE_ENDINGS[:4])} and archives{also})."
+                f"{shown(named)}: no trace in this folder "
+                f"(looked for {', '.join(TRACE_ENDINGS[:4])} and archives{also})."
             )
         return _without_superseded(inside)
     if path.exists():
         return [path]
-    matches = sorted(map(Path, glob.glob(named, recursive=True)), key=_natural)  # noqa: PTH207 (absolute patterns)
-    if not matches:
-        raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
-    return [inner for match in matches for inner in (_meant_by(str(match), digests) if match.is_dir() else [match])]
+    meant = sorted(matches(named), key=_natural)
+    if not meant:
+        raise InputError(f"{shown(named)}: no such file or folder, and as a pattern it matches nothing.")
+    return [inner for match in meant for inner in (_meant_by(str(match), digests) if match.is_dir() else [match])]
 
 
 def _newest_window(folder: Path) -> Path:
@@ -128,8 +131,8 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_merged(path: Path) -> bool:
-    with suppress(InputError):
-        for content in contents(path):
+    with suppress(InputError), beginning_of(path, _HEAD_STORED_BYTES) as stored:
+        for content in contents(stored):
             return MERGED_KIND.encode() in content.stream.read(_HEAD_BYTES)[:_HEAD_BYTES]
     return False
 
@@ -146,5 +149,5 @@ def _without_superseded(paths: list[Path]) -> list[Path]:
     return [
         path
         for path in paths
-        if path.suffix != _UNFINISHED or not {path.with_suffix(""), Path(f"{path.with_suffix('')}.gz")} & present
+        if path.suffix != _UNFINISHED or not {path.with_suffix(""), path.with_suffix(".gz")} & present
     ]

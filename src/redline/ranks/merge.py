@@ -13,6 +13,7 @@ from redline.ranks.find_files import MERGED_KIND
 from redline.ranks.job import Job
 from redline.ranks.read_failures import Failure, explained, failure_of
 from redline.ranks.summary import RankSummary
+from redline.storage import is_remote
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
 from redline.trace.decode import decoded_batches
@@ -111,7 +112,7 @@ def check_output(path: Path, *, force: bool) -> None:
     if not path.name.endswith((".json", ".json.gz")):
         raise OutputError(f"{path}: a merged trace is written as .json or .json.gz; give it such a name.")
     refuse_unless_free(path, force=force)
-    if not path.absolute().parent.is_dir():
+    if not is_remote(path) and not path.absolute().parent.is_dir():
         raise OutputError(f"cannot write {path}: the folder {path.absolute().parent} does not exist; create it first")
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import redline
 from redline.artifacts.masking import masked
 from redline.errors import InputError, UnexpectedError, first_line
+from redline.storage import released_after
 
 Result = TypeVar("Result")
 _PACKAGE = Path(redline.__file__).parent
@@ -30,7 +31,8 @@ class Failure:
 def attempted(work: Callable[[Path], Result], path: Path) -> Result | InputError:
     """What the work on one file gives, or why there is nothing: one bad file among a thousand ends nothing."""
     try:
-        return work(path)
+        with released_after(path):
+            return work(path)
     except Exception as error:  # noqa: BLE001 (the work on a file begins here: a bug that it meets costs this file only)
         return explained(path, error)
 

@@ -18,6 +18,7 @@ from redline.probes.calibration_record import FAMILIES, Calibration
 from redline.probes.compare import Comparison, figures
 from redline.probes.compare import compare as compare_calibrations
 from redline.progress import Progress, ProgressStage, silent
+from redline.storage import path_of
 
 if TYPE_CHECKING:
     from redline.probes.calibration_record import Collectives
@@ -39,7 +40,7 @@ class Calibrated:
     def save(self, path: str | Path, *, made_by: str = "redline.calibrate", force: bool = False) -> None:
         """Write the profile: the figures that `diagnose` takes as its `machine`, and all measurements behind them."""
         measured = msgspec.to_builtins(self.calibration)
-        save_profile(self.machine, Path(path), made_by=made_by, force=force, calibration=measured)
+        save_profile(self.machine, path_of(path), made_by=made_by, force=force, calibration=measured)
 
 
 def calibrate(
@@ -130,7 +131,7 @@ def _require_torch() -> None:
 
 def load_calibrated(path: str | Path) -> Calibrated:
     """A profile that `redline calibrate` wrote."""
-    machine, record = load_calibration(Path(path))
+    machine, record = load_calibration(path_of(path))
     try:
         calibration = msgspec.convert(record, Calibration)
         estimates = [calibration_figure.estimate for calibration_figure in figures(calibration)]

@@ -10,6 +10,7 @@ from redline.ranks.find_files import find_traces
 from redline.ranks.read_files import JobOptions
 from redline.report.compare.compare_result import CompareResult
 from redline.report.redaction.redactor import Redactor
+from redline.storage import path_of, shown
 from redline.trials.recordings import difference_of
 from redline.trials.run_facts import run_facts_of
 from redline.verbs.diagnose import diagnose
@@ -54,7 +55,7 @@ def _several(paths: Paths) -> list[str | Path]:
 
 def _name(paths: Paths) -> str:
     several = _several(paths)
-    return ", ".join(map(str, several[:2])) + (", ..." if len(several) > 2 else "")
+    return ", ".join(map(shown, several[:2])) + (", ..." if len(several) > 2 else "")
 
 
 def save_baseline(
@@ -80,7 +81,7 @@ def baseline(name: str, folder: str | Path = BASELINES) -> Path:
     """The folder of a recording that was kept under a name."""
     target = _place(name, folder)
     if not target.is_dir():
-        known = sorted(path.name for path in Path(folder).glob("*") if path.is_dir())
+        known = sorted(path.name for path in path_of(folder).glob("*") if path.is_dir())
         there = f"there are: {', '.join(known)}" if known else "there is none"
         raise InputError(f"{folder}: no baseline {name!r}; {there}. Keep one with `save_as=...`")
     return target
@@ -89,4 +90,4 @@ def baseline(name: str, folder: str | Path = BASELINES) -> Path:
 def _place(name: str, folder: str | Path) -> Path:
     if not name or name in (".", "..") or any(letter in name for letter in "/\\\0"):
         raise UsageError(f"compare: {name!r} is no name for a baseline; it is that of a folder")
-    return Path(folder) / name
+    return path_of(folder) / name

@@ -21,6 +21,7 @@ from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.engine_logs import log_files
+from redline.storage import path_of
 from redline.trace.schema import batch_sizes_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def diagnose(
     captured = captured_of(files)
     findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
-    serving, unserved = _serving(files, options, None if client is None else Path(client))
+    serving, unserved = _serving(files, options, None if client is None else path_of(client))
     return DiagnoseResult(
         diagnosis=diagnosis,
         outline=outline,
@@ -86,7 +87,7 @@ def _typical_step(
         analysis = analysis_again(rank, files, machine, options)
         return None if analysis is None else step_view_of(analysis, diagnosis.waiting[place], rank.origin.rank)
 
-    source = Path(rank.origin.source)
+    source = path_of(rank.origin.source)
     view = attempted(drawn, source)
     if not isinstance(view, InputError):
         return view, ()

@@ -7,6 +7,7 @@ from redline.errors import InputError
 from redline.report.serving.requests_result import RequestsResult
 from redline.serving.diagnose_serving import diagnosis_of
 from redline.serving.engine_logs import log_files
+from redline.storage import path_of
 
 
 def folder_of_logs(named: Sequence[str | Path], traces: Sequence[Path]) -> Path | None:
@@ -14,7 +15,7 @@ def folder_of_logs(named: Sequence[str | Path], traces: Sequence[Path]) -> Path 
 
     `traces` are searched for when they are asked for: only of a run.
     """
-    folder = Path(named[0]) if len(named) == 1 else None
+    folder = path_of(named[0]) if len(named) == 1 else None
     if folder is None or not (folder / "run.json").is_file() or not log_files(folder):
         return None
     try:
@@ -25,5 +26,5 @@ def folder_of_logs(named: Sequence[str | Path], traces: Sequence[Path]) -> Path 
 
 def diagnose_requests(folder: str | Path, *, client: str | Path | None = None) -> RequestsResult:
     """Where the time of requests went. InputError where the folder has no log of an engine."""
-    found = diagnosis_of(Path(folder), None if client is None else Path(client))
-    return RequestsResult(folder=Path(folder), serving=found)
+    found = diagnosis_of(path_of(folder), None if client is None else path_of(client))
+    return RequestsResult(folder=path_of(folder), serving=found)

@@ -14,6 +14,7 @@ from redline.ranks.find_files import find_traces
 from redline.ranks.read_files import JobOptions
 from redline.report.digest.digest_result import DigestResult
 from redline.report.redaction.redactor import Redactor
+from redline.storage import path_of
 
 
 def digest(
@@ -30,7 +31,7 @@ def digest(
 
     With a redactor, nothing gets into them that is private: hosts, users, folders, names of traces, secrets.
     """
-    folder = Path(output)
+    folder = path_of(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
     digested = digest_job(find_traces(paths), machine, options or JobOptions(), progress, match_rules)

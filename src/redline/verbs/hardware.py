@@ -1,10 +1,9 @@
 """`redline hardware`: what accelerators can do at best, by the catalogue or by a profile."""
 
-from pathlib import Path
-
 from redline.hardware import catalogue
 from redline.hardware.machine import Machine
 from redline.hardware.profile import is_profile_path, load_profile
+from redline.storage import path_of
 
 
 def find_hardware(name: str | None = None) -> tuple[Machine, ...]:
@@ -12,5 +11,5 @@ def find_hardware(name: str | None = None) -> tuple[Machine, ...]:
     if name is None:
         return catalogue.machines()
     if is_profile_path(name):
-        return (load_profile(Path(name)),)
+        return (load_profile(path_of(name)),)
     return catalogue.search(name) or (catalogue.find(name),)

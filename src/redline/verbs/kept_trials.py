@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from redline.report.trial.trial_report import TrialReport
+from redline.storage import path_of
 from redline.trials.trial_record import KIND, read_trial
 from redline.tuning.trial_folder import STATE, TRIALS
 from redline.verbs.recording_kind import kind_of
@@ -10,7 +11,7 @@ from redline.verbs.recording_kind import kind_of
 
 def trial_files(path: str | Path) -> list[Path]:
     """The file itself, or those of a search in this folder; none where it is something else."""
-    known = Path(path)
+    known = path_of(path)
     if known.is_dir():
         return sorted((known / TRIALS).glob("*.json")) if (known / STATE).is_file() else []
     return [known] if kind_of(known) == KIND else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import TRACE_ENDINGS, find_traces
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.report.memory.memory_result import MemoryResult
+from redline.storage import look_anew, matches, path_of, shown
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.memory_timeline import looks_like_memory_timeline
 from redline.trace.reader import ReadOptions
@@ -81,16 +81,17 @@ def _found(named: Iterable[str | Path]) -> list[Path]:
 
 
 def _meant_by(name: str) -> list[Path]:
-    path = Path(name)
+    path = path_of(name)
+    look_anew(path)
     if path.is_dir():
         inside = sorted(inner for inner in path.rglob("*") if inner.name.endswith(_ENDINGS) and inner.is_file())
         return inside or _traces_in(path)
     if path.exists():
         return [path]
-    matches = sorted(map(Path, glob.glob(name, recursive=True)))  # noqa: PTH207 (absolute patterns)
-    if not matches:
-        raise InputError(f"{name}: no such file or folder, and as a pattern it matches nothing.")
-    return matches
+    meant = sorted(matches(name))
+    if not meant:
+        raise InputError(f"{shown(name)}: no such file or folder, and as a pattern it matches nothing.")
+    return meant
 
 
 def _traces_in(folder: Path) -> list[Path]:

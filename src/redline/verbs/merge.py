@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from redline.artifacts import written_here
 from redline.progress import Progress, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.job import read_job
@@ -11,6 +12,7 @@ from redline.ranks.merge import Merged, RankFailedError, Read, check_output, wri
 from redline.ranks.read_failures import Failure, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.redaction.redactor import Redactor
+from redline.storage import path_of
 from redline.timeline.timeline import Timeline
 from redline.trace.cache import read_cached
 
@@ -31,7 +33,8 @@ def merge(
 
     With a redactor, nothing gets into it that is private: hosts, users, folders, names of traces, secrets.
     """
-    check_output(Path(output), force=force)
+    target = path_of(output)
+    check_output(target, force=force)
     options = options or JobOptions()
     files = find_traces(paths)
     failed: list[Failure] = []
@@ -42,7 +45,9 @@ def merge(
             job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
         read = _reader(options, redactor)
         try:
-            return write_merged(job, read, Path(output), budget_bytes=budget_bytes, force=force, progress=progress)
+            with written_here(target, force=force) as path:
+                merged = write_merged(job, read, path, budget_bytes=budget_bytes, force=force, progress=progress)
+            return replace(merged, path=str(target))
         except RankFailedError as error:  # what was written so far is gone: once more, without that file
             if options.reading.strict or error.path is None or files == [error.path]:
                 raise

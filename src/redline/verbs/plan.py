@@ -18,6 +18,7 @@ from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUT
 from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 from redline.planner.validation.validate import validate
 from redline.progress import Progress, silent
+from redline.storage import path_of
 from redline.verbs.plan_job import price_job
 from redline.verbs.plan_measured import measured_step
 from redline.verbs.plan_model import find_model, find_workload
@@ -112,7 +113,7 @@ def plan_serving(  # noqa: PLR0913 (as above)
 
     `measured` is a run of an engine on this machine: its step stands in for constants that were fitted on others.
     """
-    step = None if measured is None else measured_step(Path(measured), machine)
+    step = None if measured is None else measured_step(path_of(measured), machine)
     engine = engine if step is None else step.engine
     request = ServingRequest(
         model=find_model(None if model is None else str(model), numbers or {}),

@@ -11,6 +11,7 @@ from redline.planner.job.job_cost import JobCost
 from redline.planner.serve.serving_plan import ServingPlan
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.validation.validate import Validation
+from redline.storage import path_of
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -111,12 +112,12 @@ class ValidatedPlans:
 
 
 def _ending(path: str | Path) -> str:
-    ending = Path(path).suffix
+    ending = path_of(path).suffix
     if ending not in (".html", ".json"):
         raise UsageError(f"{path}: a plan is saved as a page or as figures; give a name that ends in .html or .json")
     return ending
 
 
 def _write(path: str | Path, text: str, *, force: bool) -> None:
-    with write_atomic(Path(path), force=force) as file:
+    with write_atomic(path_of(path), force=force) as file:
         file.write(text.encode())

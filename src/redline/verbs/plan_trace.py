@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redline.planner.train.kernels import half_format
 from redline.planner.train.simulation.pipeline_messages import TYPES
 from redline.planner.train.simulation.predicted import PredictedStep, predicted_step
+from redline.storage import path_of
 from redline.trace.write import write_timelines
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def write_predicted_trace(plan: TrainingPlan, path: str | Path, *, force: bool =
     )
     notes = _notes(predicted, plan.devices)
     size_bytes = write_timelines(
-        predicted.timelines, Path(path), made_by="redline plan train", notes=notes, force=force
+        predicted.timelines, path_of(path), made_by="redline plan train", notes=notes, force=force
     )
     stages = tuple(timeline.rank for timeline in predicted.timelines)
     return WrittenTrace(path=str(path), stages=stages, notes=notes, size_bytes=size_bytes)

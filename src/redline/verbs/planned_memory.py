@@ -16,6 +16,7 @@ from redline.planner.train.layout import Layout
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.train.json import KIND, SCHEMA_VERSION, as_record
+from redline.storage import path_of, shown
 from redline.verbs.plan_results import PlannedTraining
 
 _LARGEST_BYTES = 100_000_000
@@ -45,7 +46,7 @@ def planned_memory(plan: str | Path | PlannedTraining) -> PlannedMemory:
     """Of the best layout. InputError where a file is no plan of training, or has no memory by parts."""
     if isinstance(plan, PlannedTraining):
         return _of_record(as_record(plan.plan), "")
-    return _of_record(_read(Path(plan)), str(plan))
+    return _of_record(_read(path_of(plan)), shown(plan))
 
 
 def _read(path: Path) -> Mapping[str, object]:

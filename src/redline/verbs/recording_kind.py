@@ -1,13 +1,13 @@
 """What a file is that is given as a recording: files of Redline that are none are refused with what to give instead."""
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from redline.artifacts import is_report, open_ordinary
+from redline.artifacts import is_report, read_beginning
 from redline.errors import InputError
 from redline.hardware.profile import KIND as PROFILE
+from redline.storage import path_of
 
 _HEAD_BYTES = 4096
 _KIND = re.compile(rb'\s*\{\s*"kind":\s*"([a-z-]{1,40})",.{1,2000}"redline_version":\s*"', re.DOTALL)
@@ -23,7 +23,7 @@ _REPORTS = ("diagnosis", "inspection", "comparison", "trial", "hardware", "plan-
 
 def kind_of(path: str | Path) -> str:
     """As the file itself says, where it is JSON that Redline wrote; else ""."""
-    head = _KIND.match(_head(Path(path)))
+    head = _KIND.match(_head(path_of(path)))
     return head[1].decode() if head else ""
 
 
@@ -37,7 +37,7 @@ def refuse_reports(paths: Iterable[str | Path]) -> None:
         kind = kind_of(path)
         if kind in _INSTEAD:
             raise InputError(f"{path}: {_INSTEAD[kind]}")
-        if kind in _REPORTS or (not kind and is_report(Path(path))):
+        if kind in _REPORTS or (not kind and is_report(path_of(path))):
             raise InputError(
                 f"{path}: a report of Redline, not a recording; give the traces, or the step of a plan: {_STEP_OF_PLAN}"
             )
@@ -46,7 +46,6 @@ def refuse_reports(paths: Iterable[str | Path]) -> None:
 def _head(path: Path) -> bytes:
     """Nothing of what is no ordinary file: whoever reads it says why."""
     try:
-        with os.fdopen(open_ordinary(path), "rb") as file:
-            return file.read(_HEAD_BYTES)
+        return read_beginning(path, _HEAD_BYTES)
     except (InputError, OSError, ValueError):
         return b""

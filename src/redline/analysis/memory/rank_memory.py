@@ -22,6 +22,7 @@ from redline.analysis.rank.digest_limits import Amount, Count
 from redline.analysis.rank.packing import packed, unpacked
 from redline.errors import InputError
 from redline.ranks.read_failures import attempted
+from redline.storage import path_of
 from redline.timeline.timeline import Timeline
 
 LEAST_BYTES = 1 << 20  # in use at the peak: a device that never held more is no matter of a diagnosis
@@ -70,7 +71,7 @@ def rank_memory(timeline: Timeline) -> bytes:
     """For the digest; b"" where no allocation was recorded, or none that matters."""
     if not has_allocations(timeline):
         return b""
-    path = Path(timeline.source.name)
+    path = path_of(timeline.source.name)
     devices = attempted(lambda _: _kept_devices(timeline), path)
     if isinstance(devices, InputError):
         return msgspec.msgpack.encode(RankMemory(left_out=_reason(devices, path)))

@@ -39,6 +39,7 @@ from redline.analysis.rank.phases import CELLS
 from redline.analysis.rank.rank_match import RankMatch
 from redline.artifacts import DIGEST_ENDING, Envelope, check_envelope, open_ordinary, read_whole, write_atomic
 from redline.errors import InputError
+from redline.storage import is_remote
 from redline.timeline.intervals import Intervals
 
 KIND = "digest"
@@ -252,8 +253,8 @@ def _squeezed(content: object) -> bytes:
 
 def is_digest(path: Path) -> bool:
     """By its name, else by its content."""
-    if path.name.endswith(DIGEST_ENDING):
-        return True
+    if path.name.endswith(DIGEST_ENDING) or is_remote(path):  # in a store, every other look is a request
+        return path.name.endswith(DIGEST_ENDING)
     with suppress(OSError, InputError, zstandard.ZstdError), os.fdopen(open_ordinary(path), "rb") as file:
         if file.read(len(_MAGIC)) == _MAGIC:
             file.seek(0)

@@ -31,13 +31,12 @@ def add_output(parser: argparse._ActionsContainer, forms: Mapping[str, str] = RE
 
 def refuse_early(options: argparse.Namespace, forms: Mapping[str, str] = REPORTS) -> None:
     """What cannot be written is said before anything is computed."""
-    from pathlib import Path
-
     from redline.artifacts import refuse_unless_writable
+    from redline.storage import path_of
 
     refuse_other_endings(f"plan {options.kind}", options.output, tuple(forms))
     for name in options.output:
-        refuse_unless_writable(Path(name), force=options.force)
+        refuse_unless_writable(path_of(name), force=options.force)
 
 
 def deliver_reports(options: argparse.Namespace, spoken: str, renderers: Mapping[str, Callable[[bool], str]]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.storage import path_of
 from redline.trials.recordings import RecordingDifference
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ class CompareResult:
         """A page (.html), everything for programs (.json), a comment for a pull request (.md), the accounts (.csv), or
         text (.txt), by how the name ends.
         """
-        form = _SAVED.get(Path(path).suffix)
+        form = _SAVED.get(path_of(path).suffix)
         if form is None:
             raise UsageError(f"{path}: a comparison is saved as {', '.join(_SAVED)}; give the file such a name")
         text = self.rendered(form)
-        with write_atomic(Path(path), force=force) as file:
+        with write_atomic(path_of(path), force=force) as file:
             file.write(text.encode(errors="backslashreplace"))
 
     def rendered(self, form: str, *, verbose: bool = False) -> str:

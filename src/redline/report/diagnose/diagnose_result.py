@@ -13,6 +13,7 @@ from redline.findings.finding import Findings
 from redline.launch.captured import Captured
 from redline.ranks.read_failures import Failure
 from redline.serving.diagnose_serving import ServingDiagnosis
+from redline.storage import path_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,11 +50,11 @@ class DiagnoseResult:
 
         The page has a picture of one step where `diagnose` was called with `draw_step=True`.
         """
-        form = _SAVED.get(Path(path).suffix)
+        form = _SAVED.get(path_of(path).suffix)
         if form is None:
             raise UsageError(f"{path}: a diagnosis is saved as {', '.join(_SAVED)}; give the file such a name")
         text = self.rendered(form)
-        with write_atomic(Path(path), force=force) as file:
+        with write_atomic(path_of(path), force=force) as file:
             file.write(text.encode(errors="backslashreplace"))
 
     def rendered(

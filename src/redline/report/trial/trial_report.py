@@ -5,6 +5,7 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
+from redline.storage import path_of
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.trial_result import TrialResult
 
@@ -22,11 +23,11 @@ class TrialReport:
         """A page (.html), everything for programs (.json), a comment for a pull request (.md), the pairs (.csv), or
         text (.txt), by how the name ends.
         """
-        form = _SAVED.get(Path(path).suffix)
+        form = _SAVED.get(path_of(path).suffix)
         if form is None:
             raise UsageError(f"{path}: a comparison is saved as {', '.join(_SAVED)}; give the file such a name")
         text = self.rendered(form)
-        with write_atomic(Path(path), force=force) as file:
+        with write_atomic(path_of(path), force=force) as file:
             file.write(text.encode(errors="backslashreplace"))
 
     def rendered(self, form: str) -> str:

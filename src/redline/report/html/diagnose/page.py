@@ -1,7 +1,6 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -22,6 +21,7 @@ from redline.report.html.frame import frame, template
 from redline.report.language import sentences
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped
+from redline.storage import path_of
 
 if TYPE_CHECKING:
     from redline.report.html.diagnose.memory_panel import MemoryPanel
@@ -97,7 +97,7 @@ def _findings(findings: Findings, ranks: int) -> dict[str, Any]:
 
 def _job_name(diagnosis: Diagnosis) -> str:
     """The file, or the folder, that most of the job is in."""
-    sources = [Path(rank.origin.source.partition("!")[0]) for rank in diagnosis.ranks]
+    sources = [path_of(rank.origin.source.partition("!")[0]) for rank in diagnosis.ranks]
     if len(set(sources)) == 1:
         return clipped(sources[0].name, _NAME_LIMIT)
     folders = {source.parent for source in sources}

@@ -1,0 +1,1 @@
+"""Jobs of many ranks: in stores that fail."""

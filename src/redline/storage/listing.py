@@ -1,0 +1,118 @@
+"""Everything below a folder of a store; a listing is believed once a second one has all that it has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redline.errors import StorageError
+from redline.storage.filesystems import filesystem
+from redline.storage.known_objects import ObjectState, with_access
+from redline.storage.retries import TRIES, tried
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_TAGS = ("ETag", "etag", "generation", "md5Hash", "checksum", "content_hash")
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+
+
+class IncompleteListingError(OSError):
+    """The store said itself, or by a contradiction, that there is more than it listed."""
+
+
+def listed(url: str) -> dict[str, ObjectState]:
+    """Every object below a folder, by its public text; nothing where the folder does not exist."""
+    before: dict[str, ObjectState] | None = None
+    for _ in range(TRIES):
+        now = dict(_pages(url))
+        if before is not None and before.keys() <= now.keys():
+            return now
+        before = now
+    raise StorageError(f"{url}: its listing is incomplete ({TRIES} tries): each lacks objects that the one before had")
+
+
+def _pages(url: str) -> Iterator[tuple[str, ObjectState]]:
+    store = filesystem(url)
+    if hasattr(store, "call_s3"):
+        return _s3_objects(store, url)
+    return _walked(store, url, store._strip_protocol(with_access(url)).rstrip("/"))
+
+
+def _s3_objects(store: AbstractFileSystem, url: str) -> Iterator[tuple[str, ObjectState]]:
+    """Page by page, as s3fs would take a page for the last that only forgot to say how to go on."""
+    bucket, _, prefix = url.partition("://")[2].partition("/")
+    start = url[: len(url) - len(prefix)].rstrip("/")
+    further: dict[str, str] = {}
+    while True:
+        page = tried(partial(_s3_page, store, bucket, f"{prefix}/" if prefix else "", further), url)
+        for entry in page.get("Contents", ()):
+            if not entry["Key"].endswith("/"):  # what a console makes for a folder
+                yield _checked(f"{start}/{entry['Key']}"), state_in(entry | {"size": entry["Size"]})
+        if not page.get("IsTruncated"):
+            return
+        further = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def _s3_page(store: Any, bucket: str, prefix: str, further: Mapping[str, str]) -> dict[str, Any]:
+    page: dict[str, Any] = store.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **further)
+    token = page.get("NextContinuationToken", "")
+    if page.get("IsTruncated") and token in ("", further.get("ContinuationToken")):
+        raise IncompleteListingError("a page of the listing says that there is more, and not how to get it")
+    count = len(page.get("Contents", ()))
+    if page.get("KeyCount", count) != count:
+        raise IncompleteListingError(f"a page of the listing has {count} objects and says {page['KeyCount']}")
+    return page
+
+
+def _walked(store: AbstractFileSystem, url: str, folder: str) -> Iterator[tuple[str, ObjectState]]:
+    """Folder by folder. fsspec's own `find` leaves out what it could not list."""
+    try:
+        entries = tried(partial(store.ls, folder, detail=True), url)
+    except FileNotFoundError:
+        return
+    for entry in sorted(entries, key=lambda it: str(it["name"])):
+        path = str(entry["name"]).rstrip("/")
+        inner = f"{url}/{path.rpartition('/')[2]}"
+        if path == folder:
+            continue
+        if entry["type"] == "directory":
+            yield from _walked(store, inner, path)
+        else:
+            yield _checked(inner), state_in(entry)
+
+
+def _checked(url: str) -> str:
+    parts = url.partition("://")[2].split("/")
+    if any(part in ("", ".") for part in parts[1:]):
+        raise StorageError(f"{url}: a name with an empty part, which no path can have; rename the object")
+    return url
+
+
+def state_in(entry: Mapping[str, Any]) -> ObjectState:
+    """From what fsspec says of an object."""
+    if entry.get("type") == "directory":
+        return ObjectState(is_folder=True)
+    size = entry.get("size")
+    tag = next((str(entry[name]) for name in _TAGS if entry.get(name)), "")
+    changed = next((entry[name] for name in _TIMES if entry.get(name)), None)
+    return ObjectState(
+        is_folder=False,
+        size_bytes=-1 if size is None else int(size),
+        changed_ns=_ns(changed),
+        tag=hashlib.sha256(tag.strip('"').encode()).hexdigest()[:15] if tag else "",
+    )
+
+
+def _ns(time: object) -> int:
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            return 0
+    if isinstance(time, datetime):
+        return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1000
+    return int(time * 1e9) if isinstance(time, int | float) else 0
