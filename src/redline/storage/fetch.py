@@ -11,7 +11,7 @@ from redline.storage.filesystems import filesystem
 from redline.storage.known_objects import ObjectState, note, state_known, with_access
 from redline.storage.listing import state_in
 from redline.storage.retries import ShortReadError, tried
-from redline.storage.spool import copy_of, keep, spool_folder
+from redline.storage.spool import Copy, copy_of, keep, spool_folder
 
 RANGE_BYTES = 8_000_000
 SIDE_BY_SIDE = 4  # ranges; with their bytes, what a process needs of memory
@@ -33,11 +33,13 @@ def first_bytes(url: str, state: ObjectState, most_bytes: int) -> bytes:
 
 def local_copy(path: Path) -> Path:
     """The copy that this process has, else a new one. FileNotFoundError or StorageError where there can be none."""
-    copy = copy_of(path)
+    url = str(path)
+    copy = copy_of(path, state_known(url) or asked_state(url))
     if copy is None:
         copy = spool_folder() / f"{os.getpid()}-{os.urandom(8).hex()}"
         try:
-            keep(path, copy, _fetched(str(path), copy))
+            state = _fetched(url, copy)
+            keep(path, Copy(file=copy, state=state, size_bytes=copy.stat().st_size))
         except OSError as error:
             copy.unlink(missing_ok=True)
             if isinstance(error, FileNotFoundError) and error.filename == str(path):
@@ -50,24 +52,26 @@ def local_copy(path: Path) -> Path:
     return copy
 
 
-def _fetched(url: str, copy: Path) -> int:
-    """The size of the object, once all of it is in the file, and all of the same state."""
+def _fetched(url: str, copy: Path) -> ObjectState:
+    """The state of the object that is in the file, all of the same."""
     state = state_known(url) or asked_state(url)
     for _ in range(_MOST_CHANGES):
         if state.is_folder:
             raise StorageError(f"{url}: is a folder; give the name of a file")
         if state.size_bytes < 0:
-            return _fetched_in_one(url, copy)
+            _fetch_in_one(url, copy)
+            return state
         try:
             _fetch_ranges(url, state.size_bytes, copy)
         except StorageError:
-            if asked_state(url) == state:
+            if state == (state := asked_state(url)):
                 raise
+            continue
         if state.size_bytes <= RANGE_BYTES:  # one answer is of one state
-            return state.size_bytes
+            return state
         before, state = state, asked_state(url)
         if before == state:
-            return state.size_bytes
+            return state
     raise StorageError(f"{url}: changes while it is read; try again when it is written")
 
 
@@ -110,8 +114,7 @@ def _exact_range(store: Any, asked: str, start: int, end: int) -> bytes:
     return data
 
 
-def _fetched_in_one(url: str, copy: Path) -> int:
+def _fetch_in_one(url: str, copy: Path) -> None:
     """Where the store does not say how large it is."""
     store = filesystem(url)
     tried(lambda: store.get_file(with_access(url), str(copy)), url)
-    return copy.stat().st_size

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from redline.errors import StorageError
-from redline.storage.known_objects import authority_of, with_access
+from redline.storage.known_objects import USER_APART, access_of, authority_of, with_access
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 _EXTRA = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "hdfs": "hdfs"}
 _PACKAGE = {"s3": "s3fs", "gcs": "gcsfs", "hdfs": "pyarrow"}
-_S3 = ("s3", "s3a")
 CONNECT_S, READ_S = 10, 60  # without an answer or a byte
 UPLOAD_TRIES = 5  # of each part, by the library: only it can repeat a part
 
@@ -37,19 +36,17 @@ def _filesystem(authority: str, writes: bool, _process: int) -> "AbstractFileSys
             f"{scheme}:// is no kind of store that fsspec knows; see docs/reference/storage.md"
         ) from None
     options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
-    url = with_access(authority)
-    if scheme in _S3:
+    if scheme in USER_APART:
         options |= _s3_options(authority, writes)
-        url = authority
     try:
-        store, _ = fsspec.url_to_fs(url, **options)
+        store, _ = fsspec.url_to_fs(with_access(authority), **options)
     except ImportError:
         raise StorageError(_missing(scheme)) from None
     except Exception as error:  # noqa: BLE001 (libraries of stores raise what they like, and it may quote options)
         from redline.storage.retries import reason_of
 
         raise StorageError(f"{authority}: cannot be used: {reason_of(error)}") from None
-    if scheme in _S3:
+    if scheme in USER_APART:
         store.retries = 1  # ours and botocore's are enough, and are bounded
     return store
 
@@ -65,7 +62,7 @@ def _s3_options(authority: str, writes: bool) -> dict[str, Any]:
         "retries": {"total_max_attempts": UPLOAD_TRIES if writes else 1, "mode": "standard"},
         **known.get("config_kwargs", {}),
     }
-    user, _, password = with_access(authority).partition("://")[2].rpartition("@")[0].partition(":")
+    user, _, password = access_of(authority)[0].partition(":")
     access = {"key": unquote(user), "secret": unquote(password)} if user else {}
     return {"config_kwargs": config, **access}
 

@@ -18,6 +18,9 @@ class ObjectState:
     tag: str = ""  # of the content, such as an ETag
 
 
+USER_APART = ("s3", "s3a")
+"""Where a user in a URL is an access key: its library would take it for a part of the bucket's name."""
+
 _states: dict[str, ObjectState] = {}
 _children: dict[str, dict[str, None]] = {}  # what is directly in a folder that was listed, in order
 _listed: set[str] = set()  # folders that were listed with all that is below
@@ -90,10 +93,11 @@ def access_of(url: str) -> tuple[str, str]:
 
 
 def with_access(url: str) -> str:
-    """The URL as the store has to be asked, not to be shown."""
+    """The URL as the library of the store has to be asked, not to be shown."""
     user, query = access_of(url)
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{user}{'@' if user else ''}{rest}{'?' if query else ''}{query}"
+    user = "" if not user or scheme in USER_APART else f"{user}@"
+    return f"{scheme}://{user}{rest}{'?' if query else ''}{query}"
 
 
 def secrets() -> list[str]:

@@ -1,4 +1,4 @@
-"""Everything below a folder of a store; a listing is believed once a second one has all that it has."""
+"""Everything below a folder of a store: listed twice, and where the listings differ, each object is asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from redline.errors import StorageError
 from redline.storage.filesystems import filesystem
 from redline.storage.known_objects import ObjectState, with_access
-from redline.storage.retries import TRIES, tried
+from redline.storage.retries import tried
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -26,13 +26,20 @@ class IncompleteListingError(OSError):
 
 def listed(url: str) -> dict[str, ObjectState]:
     """Every object below a folder, by its public text; nothing where the folder does not exist."""
-    before: dict[str, ObjectState] | None = None
-    for _ in range(TRIES):
-        now = dict(_pages(url))
-        if before is not None and before.keys() <= now.keys():
-            return now
-        before = now
-    raise StorageError(f"{url}: its listing is incomplete ({TRIES} tries): each lacks objects that the one before had")
+    first, second = dict(_pages(url)), dict(_pages(url))
+    for name, state in first.items():
+        if name not in second and _is_there(name):  # else it was removed in between
+            second[name] = state
+    return second
+
+
+def _is_there(url: str) -> bool:
+    store = filesystem(url)
+    try:
+        tried(lambda: store.info(with_access(url)), url)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _pages(url: str) -> Iterator[tuple[str, ObjectState]]:

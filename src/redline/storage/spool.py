@@ -7,14 +7,27 @@ import shutil
 import tempfile
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from redline.storage.known_objects import ObjectState
 
 KEPT_BYTES = 256_000_000  # per process, or one larger object
 _PREFIX = "redline-spool-"
 _LOCK = "lock"
 
+
+@dataclass(frozen=True)
+class Copy:
+    """A file of this machine, and the state of the object that it is a copy of."""
+
+    file: Path
+    state: ObjectState
+    size_bytes: int
+
+
 _folder: Path | None = None
-_copies: "OrderedDict[Path, tuple[Path, int]]" = OrderedDict()  # of this process, oldest first, with their sizes
+_copies: "OrderedDict[Path, Copy]" = OrderedDict()  # of this process, oldest first
 
 
 def spool_folder() -> Path:
@@ -52,25 +65,26 @@ def _remove_abandoned() -> None:
                 os.close(lock)
 
 
-def copy_of(path: Path) -> Path | None:
-    """The local copy of an object, if this process has one."""
+def copy_of(path: Path, state: ObjectState) -> Path | None:
+    """The copy of an object in this state, if this process has one."""
     known = _copies.get(path)
-    if known is None:
+    if known is None or known.state != state:
         return None
     _copies.move_to_end(path)
-    return known[0]
+    return known.file
 
 
-def keep(path: Path, copy: Path, size_bytes: int) -> None:
+def keep(path: Path, copy: Copy) -> None:
     """Note a copy, and remove older ones that are too much with it. Whoever has one open keeps what is in it."""
-    _copies[path] = (copy, size_bytes)
-    while len(_copies) > 1 and sum(size for _, size in _copies.values()) > KEPT_BYTES:
-        _, (oldest, _) = _copies.popitem(last=False)
-        oldest.unlink(missing_ok=True)
+    release(path)
+    _copies[path] = copy
+    while len(_copies) > 1 and sum(known.size_bytes for known in _copies.values()) > KEPT_BYTES:
+        _, oldest = _copies.popitem(last=False)
+        oldest.file.unlink(missing_ok=True)
 
 
 def release(path: Path) -> None:
     """Remove the copy of an object, if there is one."""
-    copy, _ = _copies.pop(path, (None, 0))
+    copy = _copies.pop(path, None)
     if copy is not None:
-        copy.unlink(missing_ok=True)
+        copy.file.unlink(missing_ok=True)
