@@ -173,13 +173,35 @@ def s3_server(python: str = sys.executable) -> Iterator[str]:
     ) as process:
         try:
             _await(port, process)
-            connection = HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("PUT", f"/{BUCKET}")
-            connection.getresponse().read()
-            connection.close()
-            yield f"http://127.0.0.1:{port}"
+            address = f"http://127.0.0.1:{port}"
+            asked(address, "PUT", f"/{BUCKET}")
+            yield address
         finally:
             process.kill()
+
+
+def asked(server: str, method: str, path: str, body: bytes = b"") -> bytes:
+    """What the server answers to a request without a signature, which it does not check."""
+    connection = HTTPConnection(server.rpartition("/")[2], timeout=60)
+    try:
+        connection.request(method, path, body)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def put_object(server: str, key: str, data: bytes) -> None:
+    asked(server, "PUT", f"/{BUCKET}/{key}", data)
+
+
+def objects(server: str) -> dict[str, bytes]:
+    """All that is in the bucket."""
+    listing = asked(server, "GET", f"/{BUCKET}?list-type=2").decode()
+    return {key: asked(server, "GET", f"/{BUCKET}/{key}") for key in re.findall("<Key>(.*?)</Key>", listing)}
+
+
+def unfinished_uploads(server: str) -> int:
+    return asked(server, "GET", f"/{BUCKET}?uploads").count(b"<Upload>")
 
 
 def _await(port: int, process: "subprocess.Popen[bytes]") -> None:

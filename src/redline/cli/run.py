@@ -156,14 +156,14 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
 def _record_numbers(options: argparse.Namespace, job: Command) -> int:
     """A few steps of the job by value, instead of watching it."""
-    from pathlib import Path
-
     from redline.launch.outside.trial_command import TrialCommand
     from redline.numerics import Numerics
+    from redline.storage import path_of_this_machine
     from redline.trials.numbers.kept_runs import record_numbers
 
     typed = TrialCommand(words=tuple(options.job), python=job)
-    known = record_numbers(typed, Path(options.numbers), floors=[Numerics.REASSOCIATION])
+    folder = path_of_this_machine(options.numbers, "run: the folder of --numbers")
+    known = record_numbers(typed, folder, floors=[Numerics.REASSOCIATION])
     if not options.quiet:
         _say(f"the numbers of {known.steps} steps are in {options.numbers}\n")
         _say(f"next: redline compare --numbers-only {quoted([options.numbers])} OTHER\n")

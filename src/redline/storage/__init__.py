@@ -31,6 +31,16 @@ def path_of(name: str | os.PathLike[str]) -> Path:
     return local_of_file_url(text) if text.split(":", 1)[0].lower() == _OF_THIS_MACHINE else remote_path(text)
 
 
+def path_of_this_machine(name: str | os.PathLike[str], what: str) -> Path:
+    """For what is written while a job runs. UsageError for a URL of a store; `what` begins with the verb."""
+    path = path_of(name)
+    if is_remote(path):
+        from redline.errors import UsageError
+
+        raise UsageError(f"{what} is written while the job runs, so {path} cannot be it; name one of this machine")
+    return path
+
+
 def shown(name: str | os.PathLike[str]) -> str:
     """How a name is shown: of a URL, without what gives access."""
     if not is_url(name):

@@ -16,6 +16,7 @@ from redline.launch.outside.machine import processor_name
 from redline.launch.outside.trial_command import TrialCommand
 from redline.report.diagnose.finding_messages import verdict_sentence
 from redline.report.tune.tune_report import TuneReport
+from redline.storage import path_of_this_machine
 from redline.tuning.candidates import Consent, LeverCandidate, TunedJob, candidates_of
 from redline.tuning.captured_job import CapturedJob, capture_job
 from redline.tuning.measurements import TrialMeasurements, TuneOptions
@@ -75,7 +76,8 @@ def tune(
     if command.python is None:
         raise UsageError(f"tune: levers need a Python program: {command.why_unwatched}")
     listener = watcher or _Silent()
-    folder = TrialFolder(Path(record or _folder_name(command)), _identity(command))
+    place = path_of_this_machine(record or _folder_name(command), "tune: the record of a search")
+    folder = TrialFolder(place, _identity(command))
     measure = TrialMeasurements(command, folder, chosen, listener.asked)
     start = measure.start()
     before = _diagnosed(command, folder.path / "start", chosen)

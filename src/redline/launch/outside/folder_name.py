@@ -10,6 +10,7 @@ from pathlib import Path
 
 from redline.launch.outside.environment import Position
 from redline.launch.run_record import NAME
+from redline.storage import path_of_this_machine
 
 RUNS = Path("redline-runs")
 CAPTURE = "capture"  # a file of this name asks for a window
@@ -18,7 +19,7 @@ CAPTURE = "capture"  # a file of this name asks for a window
 def choose(script: str, where: Position | None, named: str | None, job: str | None = None) -> Path:
     """What the user named, or a new name; all watchers of a job choose the same one, as far as they can know."""
     if named is not None:
-        return Path(named)
+        return path_of_this_machine(named, "run: the folder of a run")
     stem = re.sub(r"[^\w.-]+", "-", Path(script).stem) or "run"
     if job is not None:
         return _unused(RUNS / f"{stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', job)}", lambda path: (path / NAME).exists())
