@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from redline.storage import ahead
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -24,7 +26,7 @@ def over_files(
     """Index and result for each path, in the order in which they finish."""
     processes = min(processes_for(jobs), len(paths))
     if processes <= 1 or (jobs is None and _total_bytes(paths) < WORTH_BYTES):
-        for index, path in enumerate(paths):
+        for index, path in enumerate(ahead(paths)):
             yield index, work(path)
         return
     waiting = list(reversed(range(len(paths))))

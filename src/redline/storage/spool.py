@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class Copy:
 
 
 _folder: Path | None = None
+_keeping = threading.Lock()
 _copies: "OrderedDict[Path, Copy]" = OrderedDict()  # of this process, oldest first
 
 
@@ -76,11 +78,12 @@ def copy_of(path: Path, state: ObjectState) -> Path | None:
 
 def keep(path: Path, copy: Copy) -> None:
     """Note a copy, and remove older ones that are too much with it. Whoever has one open keeps what is in it."""
-    release(path)
-    _copies[path] = copy
-    while len(_copies) > 1 and sum(known.size_bytes for known in _copies.values()) > KEPT_BYTES:
-        _, oldest = _copies.popitem(last=False)
-        oldest.file.unlink(missing_ok=True)
+    with _keeping:
+        release(path)
+        _copies[path] = copy
+        while len(_copies) > 1 and sum(known.size_bytes for known in _copies.values()) > KEPT_BYTES:
+            _, oldest = _copies.popitem(last=False)
+            oldest.file.unlink(missing_ok=True)
 
 
 def release(path: Path) -> None:

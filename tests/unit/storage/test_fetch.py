@@ -1,6 +1,7 @@
 """Objects as files of this machine: in ranges, repeated within limits, gone when the work is done."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from redline.errors import InputError, StorageError
 from redline.ranks.read_failures import attempted
-from redline.storage import fetch, path_of, released_after, spool
+from redline.storage import ahead, fetch, path_of, released_after, spool
 
 Put = Callable[[str, bytes], None]
 
@@ -119,6 +120,25 @@ def test_a_process_keeps_little(put: Put, monkeypatch: pytest.MonkeyPatch) -> No
         assert len(copies()) <= before + 2
     for path in paths:
         spool.release(path)
+
+
+def test_digests_are_fetched_side_by_side_before_their_turn(put: Put, faulty: type) -> None:
+    paths = [path_of(f"faulty://run/rank-{number}.digest") for number in range(40)]
+    for path in paths:
+        put(str(path), b"0123456789")
+    together = threading.Barrier(3)
+
+    def meets(kind: str, data: bytes) -> bytes:
+        if kind == "read" and len(faulty.reads) <= 3:  # type: ignore[attr-defined]
+            together.wait(60)
+        return data
+
+    faulty.fails = meets  # type: ignore[attr-defined]
+    assert [path.read_bytes() for path in ahead(paths)] == [b"0123456789"] * 40
+    assert len(faulty.reads) == 40  # type: ignore[attr-defined]
+    traces = [path_of("faulty://run/rank-0.json")]
+    assert list(ahead(traces)) == traces
+    assert len(faulty.reads) == 40, "a trace may be known by its state"  # type: ignore[attr-defined]
 
 
 def test_a_full_disk_is_said(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,14 +120,14 @@ def test_pages_of_a_listing_are_checked() -> None:
     endless = page("a", IsTruncated=True)
     going_on = page("a", IsTruncated=True, NextContinuationToken="t")
     lossy = page("b") | {"KeyCount": 2}
-    names = [name for name, _ in _s3_objects(Pages(endless, going_on, lossy, page("b", "c/")), "s3://bucket/run")]  # type: ignore[arg-type]
+    names = [name for name, _ in _s3_objects(Pages(endless, going_on, lossy, page("b", "c/")), "s3://bucket/run")]
     assert names == ["s3://bucket/run/a", "s3://bucket/run/b"], "c/ is a console's mark of a folder"
     with pytest.raises(StorageError, match=r"says that there is more, and not how to get it \(8 tries\)"):
-        list(_s3_objects(Pages(*[endless] * 8), "s3://bucket/run"))  # type: ignore[arg-type]
+        list(_s3_objects(Pages(*[endless] * 8), "s3://bucket/run"))
     with pytest.raises(StorageError, match=r"has 1 objects and says 2 \(8 tries\)"):
-        list(_s3_objects(Pages(*[lossy] * 8), "s3://bucket/run"))  # type: ignore[arg-type]
+        list(_s3_objects(Pages(*[lossy] * 8), "s3://bucket/run"))
     with pytest.raises(StorageError, match="s3://bucket/run//x: a name with an empty part"):
-        list(_s3_objects(Pages(page("/x")), "s3://bucket/run"))  # type: ignore[arg-type]
+        list(_s3_objects(Pages(page("/x")), "s3://bucket/run"))
 
 
 def test_there_are_no_folders_behind_http(monkeypatch: pytest.MonkeyPatch) -> None:

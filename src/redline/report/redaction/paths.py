@@ -9,7 +9,7 @@ _PART = r"[^\s/\\:;,\"'<>|*?()\[\]{}=&]+"
 _ABSOLUTE = re.compile(
     rf"""
     ^(?:/|~[\w.-]*/|[A-Za-z]:[\\/]|\\\\)[^\n]*?\.pyx?(?=\(\d+\))      # a call as the profiler names it, blanks and all
-    | \b(?:s3a?|gs|az|abfss?|wasbs?|hdfs|file|ssh|sftp|nfs|oss|obs|dbfs):///?{_PART}(?:[/\\:]{_PART})*[/\\]?
+    | \b(?:s3a?|gc?s|az|abfss?|wasbs?|(?:web)?hdfs|memory|file|ssh|sftp|nfs|oss|obs|dbfs):///?{_PART}(?:[/\\:]{_PART})*[/\\]?
     | (?<![\w.~<>/\\)\]-])(?:~[\w.-]*)?/(?!/){_PART}(?:/{_PART})+/?
     | (?<![\w.~<>/\\)\]-])~[\w.-]*/{_PART}/?
     | (?<![A-Za-z0-9])[A-Za-z]:[\\/](?:{_PART}[\\/])*{_PART}
