@@ -128,7 +128,7 @@ def _job(ranks: int) -> None:
             print(f"    of {faults.done['requests']} requests: {_counts(faults)}")
             faults.broken = r"rank-7\."
             lacking = redline(command, access_to(failing))
-            failures = json.loads(lacking.output)["unread"]
+            failures = [failure["message"] for failure in json.loads(lacking.output)["failures"]]
             print(f"  one object never comes: exit code {lacking.code}, failures: {failures}")
             _give_nothing_away(lacking)
 
