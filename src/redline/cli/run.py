@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from redline.launch.outside.command import Command
+    from redline.launch.outside.source_digests import DigestPlan
     from redline.launch.outside.stall import Stall
     from redline.verbs.run import Ran
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_windows(parser.add_argument_group("what to capture"))
     _add_limits(parser.add_argument_group("limits"))
+    _add_digests(parser.add_argument_group("digests at the source"))
     _add_afterwards(parser.add_argument_group("after the run"))
 
 
@@ -136,6 +138,27 @@ def _add_limits(limits: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_digests(digests: argparse._ArgumentGroup) -> None:
+    digests.add_argument(
+        "--digests",
+        action="store_true",
+        help="digest each window where its ranks ran, at idle priority, to FOLDER/digests",
+    )
+    digests.add_argument(
+        "--keep-traces",
+        type=_count,
+        metavar="N",
+        help="with --digests: delete digested traces but those of the newest N windows and of ranks that stand out",
+    )
+    digests.add_argument(
+        "--digest-wait",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="time for the last digests when the job is over (default: 30)",
+    )
+
+
 def _add_afterwards(after: argparse._ArgumentGroup) -> None:
     after.add_argument("--diagnose", action="store_true", help="diagnose at once, on stderr")
     after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
@@ -149,8 +172,10 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
 
     ours, torchrun, job = split(words)
     options = parser.parse_args(ours, argparse.Namespace(torchrun=torchrun, job=job))
-    if options.watch_only and (options.when or options.every or options.diagnose or options.report):
-        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, diagnose or report")
+    if options.watch_only and (options.when or options.every or options.diagnose or options.report or options.digests):
+        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, digest, diagnose or report")
+    if options.keep_traces is not None and not options.digests:
+        raise UsageError("run: --keep-traces deletes traces that were digested; add --digests")
     return options
 
 
@@ -194,6 +219,7 @@ def run(options: argparse.Namespace) -> int:
             stall_after_s=options.stall_after,
             capture_signal=options.capture_signal,
             mask=mask,
+            digests=_digest_plan(options),
             stalled=lambda stall, path: (
                 None if options.quiet else _unharmed(partial(_tell_of_stall, stall, path, spoken))
             ),
@@ -262,6 +288,14 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
+def _digest_plan(options: argparse.Namespace) -> DigestPlan | None:
+    from redline.launch.outside.source_digests import DigestPlan
+
+    if not options.digests:
+        return None
+    return DigestPlan(keep_traces=options.keep_traces, wait_s=options.digest_wait, most_bytes=options.max_disk)
+
+
 def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
     from redline.report.language import speaking
     from redline.report.run import text as run_text
@@ -278,7 +312,7 @@ def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
 
         with speaking(spoken), _for_stderr():
             _say(run_text.render(ran.record, ran.folder))
-    if ran.folder is None or not ran.record.has_traces:
+    if ran.folder is None or not ran.record.is_diagnosable:
         return
     if options.report or options.diagnose:
         _diagnose(ran.folder, options, spoken)

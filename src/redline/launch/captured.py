@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError
-from redline.launch.run_record import NAME, RankRecord, RunRecord, WindowRecord, read_record
+from redline.launch.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
 
 TIMED = 0  # the number of the window of fixed duration
 MOST_SLOWDOWN = 1.5  # by recording, even of tiny operators; what makes steps longer still is the machine, or in them
 _WINDOW = re.compile(r"window-([0-9]+)")
+_RANK = re.compile(r"rank-([0-9]+)\.")
 _RESTART = re.compile(r"restart-([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """Ranks of the run that have no trace in this window, all for the same reason."""
+    """Ranks of the run that have no trace in this window, or no digest, all for the same reason."""
 
     why: str
-    """no space, incomplete, failed, killed, not reached (it made fewer steps), not captured, or not watched."""
+    """no space, incomplete, failed, killed, not reached (it made fewer steps), not captured, or not watched; of traces
+    digested (then deleted), of digests not digested."""
     ranks: tuple[int, ...]
 
 
@@ -59,43 +62,67 @@ class Captured:
         return self.window == TIMED
 
 
-def captured_of(traces: Sequence[Path]) -> Captured | None:
-    """None where the traces are not of one window of a run, or its record cannot be read."""
-    window = window_of(traces)
-    return None if window is None else captured(*window)
+@dataclass(frozen=True, kw_only=True)
+class RunWindow:
+    """Where the files of a window are, as `redline run` has put them there."""
+
+    run: Path
+    restart: int
+    number: int
 
 
-def window_of(traces: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
-    """The record of the run whose window these traces are, with the numbers of the window and of the restart."""
-    folder = _only_folder(traces)
-    number = None if folder is None else _WINDOW.fullmatch(folder.name)
-    if folder is None or number is None:
+def captured_of(files: Sequence[Path]) -> Captured | None:
+    """None where the traces or digests are not of one window of a run, or its record cannot be read."""
+    window = window_of(files)
+    if window is None:
         return None
-    restart = _RESTART.fullmatch(folder.parent.name)
+    digested = {_rank(path) for path in files if path.name.endswith(DIGEST_ENDING)}
+    return captured(*window, read={_rank(path) for path in files} if digested else None)
+
+
+def window_of(files: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
+    """The record of the run whose window these files are of, with the numbers of the window and of the restart."""
+    window = _only_window(files)
+    if window is None:
+        return None
     try:
-        record = read_record(_run_folder(folder) / NAME)
+        record = read_record(window.run / NAME)
     except InputError:
         return None
-    return record, int(number[1]), int(restart[1]) if restart else 0
+    return record, window.number, window.restart
 
 
-def run_folder_of(traces: Sequence[Path]) -> Path | None:
-    """The folder of the run whose window these traces are; None where they are of none."""
-    folder = _only_folder(traces)
-    return None if folder is None or not _WINDOW.fullmatch(folder.name) else _run_folder(folder)
+def run_folder_of(files: Sequence[Path]) -> Path | None:
+    """The folder of the run whose window these files are of; None where they are of none."""
+    window = _only_window(files)
+    return None if window is None else window.run
 
 
-def _only_folder(traces: Sequence[Path]) -> Path | None:
-    folders = {path.absolute().parent for path in traces}
-    return folders.pop() if len(folders) == 1 else None
+def _only_window(files: Sequence[Path]) -> RunWindow | None:
+    """Of traces, of digests, or of both."""
+    windows = {_window(folder) for folder in {path.absolute().parent for path in files}}
+    return windows.pop() if len(windows) == 1 else None
 
 
-def _run_folder(window: Path) -> Path:
-    return window.parent.parent if _RESTART.fullmatch(window.parent.name) else window.parent
+def _window(folder: Path) -> RunWindow | None:
+    number, restart = _WINDOW.fullmatch(folder.name), _RESTART.fullmatch(folder.parent.name)
+    if number is None:
+        return None
+    run = folder.parent.parent if restart else folder.parent
+    run = run.parent if run.name == DIGESTS and not (run / NAME).is_file() else run
+    return RunWindow(run=run, restart=int(restart[1]) if restart else 0, number=int(number[1]))
 
 
-def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | None:
-    """One window, over all ranks; None where the record knows nothing of it."""
+def _rank(path: Path) -> int:
+    rank = _RANK.match(path.name)
+    return int(rank[1]) if rank else -1
+
+
+def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[int] | None = None) -> Captured | None:
+    """One window, over all ranks; None where the record knows nothing of it.
+
+    Where digests were read, `read` has the ranks of which there is a digest or a trace.
+    """
     ranks = [rank for rank in record.ranks if rank.restart == restart]
     parts = [(rank, window) for rank in ranks for window in rank.windows if window.number == number]
     if not parts:
@@ -114,7 +141,7 @@ def captured(record: RunRecord, number: int, restart: int = 0) -> Captured | Non
         usual_step_ns=middle[0].step_ns if middle else None,
         condition=str(record.settings.get("when", "")),
         cut_short=_cut_short(ranks, number),
-        absent=_absent(record, ranks, number),
+        absent=_absent(record, ranks, number, read),
     )
 
 
@@ -134,10 +161,14 @@ def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:
     return next((text for text in texts if text.startswith(f"window {number} ")), "")
 
 
-def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tuple[Absent, ...]:
+def _absent(
+    record: RunRecord, ranks: Sequence[RankRecord], number: int, read: Collection[int] | None
+) -> tuple[Absent, ...]:
     reasons: dict[str, list[int]] = {}
     for rank_record in ranks:
-        why = _why_absent(rank_record, number)
+        why = (
+            "" if rank_record.rank in (read or ()) else _why_absent(rank_record, number, from_digests=read is not None)
+        )
         if why:
             reasons.setdefault(why, []).append(rank_record.rank)
     unknown = set(range(record.world)) - {rank_record.rank for rank_record in ranks}
@@ -146,9 +177,11 @@ def _absent(record: RunRecord, ranks: Sequence[RankRecord], number: int) -> tupl
     return tuple(Absent(why=why, ranks=tuple(sorted(absent_ranks))) for why, absent_ranks in reasons.items())
 
 
-def _why_absent(rank_record: RankRecord, number: int) -> str:
+def _why_absent(rank_record: RankRecord, number: int, *, from_digests: bool) -> str:
     window = next((window for window in rank_record.windows if window.number == number), None)
     if window is not None:
+        if window.state in CAPTURED and from_digests:
+            return "not digested"
         return "" if window.state == "written" else window.state
     if not rank_record.finished:
         return "killed"

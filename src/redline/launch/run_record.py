@@ -9,10 +9,13 @@ from typing import Any
 
 from redline.artifacts import Envelope, check_envelope, read_whole
 from redline.errors import InputError
+from redline.launch.digests_record import DigestsRecord
 
 KIND = "run"
 SCHEMA_VERSION = 1
 NAME = "run.json"
+DIGESTS = "digests"  # the folder of those that were made where the ranks ran
+CAPTURED = ("written", "digested")  # states of a window that can be diagnosed
 _MOST_BYTES = 200_000_000
 _MOST_RANKS = 1_000_000
 _MOST = 2**62
@@ -24,7 +27,7 @@ class WindowRecord:
 
     number: int
     state: str
-    """written, or why not: no space, incomplete, failed, killed."""
+    """written, digested (its trace was deleted since), or why not: no space, incomplete, failed, killed."""
     first_step: int
     steps: int
     length_ns: int
@@ -94,10 +97,13 @@ class RunRecord:
     """CPU time of the process that watched."""
     notes: tuple[str, ...] = ()
     stalls: tuple[dict[str, Any], ...] = ()
+    digests: DigestsRecord | None = None
+    """None where none were asked for."""
 
     @property
-    def has_traces(self) -> bool:
-        return any(window.state == "written" for rank in self.ranks for window in rank.windows)
+    def is_diagnosable(self) -> bool:
+        """Whether there is a trace, or the digest of one."""
+        return any(window.state in CAPTURED for rank in self.ranks for window in rank.windows)
 
 
 def to_json(record: RunRecord) -> dict[str, object]:

@@ -14,6 +14,7 @@ from redline.trace.inflate import contents
 
 TRACE_ENDINGS = (".json", ".json.gz", ".json.zst", ".json.tmp", ".json.gz.tmp", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 _NOT_TRACES = ("truth.json", "run.json", "manifest.json")
+RUN_DIGESTS = "digests"  # in the folder of a run: those that were made where its ranks ran
 _UNFINISHED = ".tmp"
 _HEAD_BYTES = 500
 _HEAD_STORED_BYTES = 160_000  # as much as a block of zstd can take
@@ -59,10 +60,7 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
     path = path_of(named)
     look_anew(path)
     if path.is_dir():
-        path = _newest_window(path)
-        inside = sorted(kept(_looks_like_a_trace, path.rglob("*")), key=_natural)
-        if digests and not inside:  # raw traces beside their digests would count every rank twice
-            inside = sorted(path.rglob(f"*{DIGEST_ENDING}"), key=_natural)
+        inside = _of_newest_window(path, digests) or _inside(path, digests)
         if not inside:
             also = _AND_DIGESTS if digests else ""
             raise InputError(
@@ -78,16 +76,50 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
     return [inner for match in meant for inner in (_meant_by(str(match), digests) if match.is_dir() else [match])]
 
 
-def _newest_window(folder: Path) -> Path:
-    """Of a folder that `redline run` left, the window that was captured last; any other folder as it is."""
-    if not (folder / "run.json").is_file():
-        return folder
-    windows = [path for path in folder.rglob("window-*") if path.is_dir() and any(path.glob("*.json.gz"))]
-    if not windows and not (folder / "steps").is_dir():  # somebody else's run.json
-        return folder
-    if not windows:
-        raise InputError(f"{folder}: nothing of this run was captured: {_why_nothing(folder / 'run.json')}.")
-    return max(windows, key=lambda path: (_number(path.parent, "restart-"), _number(path, "window-")))
+def _inside(folder: Path, digests: bool) -> list[Path]:
+    """Traces in the folder and below; raw traces beside their digests would count every rank twice."""
+    traces = sorted(kept(_looks_like_a_trace, folder.rglob("*")), key=_natural)
+    return traces or (sorted(folder.rglob(f"*{DIGEST_ENDING}"), key=_natural) if digests else [])
+
+
+def _of_newest_window(folder: Path, digests: bool) -> list[Path]:
+    """Of a folder that `redline run` left, the files of the window that was captured last; of any other folder none."""
+    digested = folder if folder.name == RUN_DIGESTS else folder / RUN_DIGESTS
+    with_digests = _windows(digested, f"*{DIGEST_ENDING}") if digests else {}
+    is_run = (folder / "run.json").is_file()
+    if not is_run and not with_digests:
+        return []
+    with_traces = _windows(folder, "*.json.gz") if folder != digested else {}
+    if not with_traces and not with_digests:
+        if (folder / "steps").is_dir():  # otherwise it is somebody else's run.json
+            raise InputError(f"{folder}: nothing of this run was captured: {_why_nothing(folder / 'run.json')}.")
+        return []
+    newest = max((*with_traces, *with_digests))
+    traces = _inside(with_traces[newest], digests=False) if newest in with_traces else []
+    return _each_rank_once(traces, _inside(with_digests[newest], digests=True) if newest in with_digests else [])
+
+
+def _each_rank_once(traces: list[Path], digests: list[Path]) -> list[Path]:
+    """Traces where those of all ranks are there; else digests, and traces of ranks that have none."""
+    traced, digested = ({path.name.partition(".")[0] for path in paths} for paths in (traces, digests))
+    if digested <= traced:
+        return traces
+    return sorted([*digests, *(path for path in traces if path.name.partition(".")[0] not in digested)], key=_by_name)
+
+
+def _windows(folder: Path, pattern: str) -> dict[tuple[int, int], Path]:
+    """The newest window that holds such a file, by the numbers of restart and window; nothing where there is none."""
+    if not folder.is_dir():
+        return {}
+    folders = {
+        (_number(path.parent, "restart-"), _number(path, "window-")): path
+        for parent in (folder, *folder.glob("restart-*"))
+        for path in parent.glob("window-*")
+    }
+    for number in sorted(folders, reverse=True):
+        if folders[number].is_dir() and any(folders[number].glob(pattern)):
+            return {number: folders[number]}
+    return {}
 
 
 def _why_nothing(record: Path) -> str:
@@ -135,6 +167,10 @@ def _is_merged(path: Path) -> bool:
         for content in contents(stored):
             return MERGED_KIND.encode() in content.stream.read(_HEAD_BYTES)[:_HEAD_BYTES]
     return False
+
+
+def _by_name(path: Path) -> list[tuple[int, int | str]]:
+    return _natural(Path(path.name))
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
+from resource import struct_rusage
 from typing import Any, TypeVar
 
 from redline.artifacts import write_atomic
@@ -18,14 +19,16 @@ from redline.launch.outside import folder_name as run_folder
 from redline.launch.outside.command import Command
 from redline.launch.outside.environment import Position, position
 from redline.launch.outside.machine import machine
-from redline.launch.outside.rank_records import rank_record
+from redline.launch.outside.rank_records import never_deleted, rank_record
 from redline.launch.outside.requests import Requests
 from redline.launch.outside.run_folder import leave_behind, make_folder, remove_if_nothing_happened
+from redline.launch.outside.source_digests import DigestPlan, SourceDigests
 from redline.launch.outside.stall import Stall, StallWatch
 from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_shared_state
 from redline.launch.run_record import RankRecord, RunRecord
 from redline.launch.settings import Settings
 from redline.launch.shared_state import SharedState
+from redline.verbs.digest_child import digest_program
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
 _MOST_OFFSPRING = 64  # processes with torch that a job starts by itself, or as many as there are cores
@@ -54,6 +57,8 @@ class Watching:
     mask: SignalMask | None = None
     """Of the signals that the job begins with, where the caller holds some; None for those that are held now."""
     stalled: Callable[[Stall, Path | None], None] = lambda stall, path: None
+    digests: DigestPlan | None = None
+    """How to digest windows where their ranks ran; None where they are not."""
 
 
 def run(command: Command, settings: Settings, named: str | None = None, watching: Watching | None = None) -> Ran:
@@ -71,6 +76,7 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     ended = job.supervisor.run()
     # From here on nothing may fail: how the job ended is all that counts.
     job.unharmed(job.supervisor.wait_for_writers)
+    job.unharmed(job.finish_digests)
     own = job.unharmed(job.records) or ()
     record = RunRecord(
         command=tuple(masked_text(command.arguments)),
@@ -85,8 +91,9 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
         machine=job.unharmed(lambda: machine(own)) or {},
         settings={name: value for name, value in vars(settings).items() if name not in ("board", "folder")},
         watcher_cpu_ns=time.process_time_ns(),
-        notes=tuple(map(masked, (*notes, *job.troubles.values()))),
+        notes=tuple(map(masked, (*notes, *job.digest_notes(), *job.troubles.values()))),
         stalls=job.unharmed(lambda: tuple(_without_stacks(stall) for stall in job.stalls)) or (),
+        digests=job.digests.record() if job.digests else None,
     )
     if folder is not None:
         may_remove = named is None and where is None
@@ -121,6 +128,10 @@ class _Job:
         self.stalls: list[Stall] = []
         self.troubles: dict[str, str] = {}
         self.requests = Requests(folder, shared, self.supervisor.slots) if folder and shared else None
+        self.digests: SourceDigests | None = None
+        if folder and shared and watching.digests is not None:
+            self.digests = SourceDigests(folder, watching.digests, digest_program(), self.supervisor.slots)
+            self.supervisor.other_ended = self._other_ended
         self._folder = folder
         self._watching = watching
         self._stall_watch = StallWatch(self.supervisor.slots, watching.stall_after_s, self._stalled)
@@ -129,6 +140,27 @@ class _Job:
         if self.requests is not None:
             self.unharmed(self.requests.look)
         self.unharmed(self._stall_watch.look)
+        if self.digests is not None:
+            self.unharmed(self.digests.look)
+
+    def _other_ended(self, pid: int, status: int, usage: struct_rusage) -> None:
+        if self.digests is not None:
+            self.unharmed(partial(self.digests.ended, pid, status, usage))
+
+    def finish_digests(self) -> None:
+        """Of the last windows, while there is time."""
+        if self.digests is None or self._watching.digests is None:
+            return
+        digests = self.digests
+        digests.job_is_over()
+        try:
+            most_s = self._watching.digests.wait_s
+            self.supervisor.wait_for_others(lambda: self.unharmed(digests.look), digests.is_done, most_s)
+        finally:
+            digests.give_up()
+
+    def digest_notes(self) -> Sequence[str]:
+        return () if self.digests is None else self.unharmed(self.digests.notes) or ()
 
     def _ask(self) -> None:
         if self.requests is not None:
@@ -145,7 +177,8 @@ class _Job:
 
     def records(self) -> tuple[RankRecord, ...]:
         """Of the ranks on this machine."""
-        records = (self.unharmed(partial(rank_record, slot)) for slot in self.supervisor.slots())
+        is_deleted = self.digests.is_deleted if self.digests is not None else never_deleted
+        records = (self.unharmed(partial(rank_record, slot, is_deleted)) for slot in self.supervisor.slots())
         known = [record for record in records if record is not None]
         return tuple(sorted(known, key=lambda record: (record.restart, record.rank)))
 

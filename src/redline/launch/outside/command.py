@@ -78,6 +78,7 @@ def split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
 _OWN_WITH_VALUE = (
     "-o", "--output", "--after", "--steps", "--every", "--when", "--budget", "--keep", "--max-disk",
     "--max-memory", "--stall-after", "--timed-after", "--lang", "--capture-signal", "--numbers", "--with",
+    "--keep-traces", "--digest-wait",
 )  # fmt: skip
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from redline.artifacts import DIGEST_ENDING
 from redline.artifacts.masked_json import masked_value
 from redline.launch import shared_state as at
 from redline.launch.outside.supervise import facts_of
-from redline.launch.run_record import RankRecord, WindowRecord
+from redline.launch.run_record import DIGESTS, RankRecord, WindowRecord
 from redline.launch.shared_state import ProcessSlot
 
 _STATES = {
@@ -21,10 +22,18 @@ _STATES = {
     at.LOST_KILLED: "killed",
 }
 _KINDS = {at.BY_NOTHING: "none", at.BY_OPTIMIZER: "optimizer", at.BY_CALLS: "calls", at.BY_HAND: "by hand"}
+TRACE_ENDING = ".trace.json.gz"
 _FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
 
 
-def rank_record(slot: ProcessSlot) -> RankRecord:
+def never_deleted(slot: ProcessSlot, window: memoryview[int]) -> bool:
+    """Where traces are not deleted once they are digested."""
+    return False
+
+
+def rank_record(
+    slot: ProcessSlot, is_deleted: Callable[[ProcessSlot, memoryview[int]], bool] = never_deleted
+) -> RankRecord:
     words = slot.words
     facts = masked_value(facts_of(slot))
     notes = facts.pop("notes", [])
@@ -49,7 +58,7 @@ def rank_record(slot: ProcessSlot) -> RankRecord:
         peak_bytes=words[at.PEAK_BYTES],
         capture_cost_ns=words[at.COST_NS],
         finished=bool(words[at.LEFT]),
-        windows=tuple(_window(window, slot, step_ns) for window in _own_windows(slot)),
+        windows=tuple(_window(window, slot, step_ns, is_deleted(slot, window)) for window in _own_windows(slot)),
         notes=tuple(notes) if isinstance(notes, list) else (),
         facts=facts,
     )
@@ -81,21 +90,26 @@ def trace_path(slot: ProcessSlot, number: int) -> str:
     """Of the window with this number, in the folder of the run."""
     rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
     folder = f"restart-{restart}/" if restart else ""
-    return f"{folder}{at.window_name(number)}/rank-{rank}.trace.json.gz"
+    return f"{folder}{at.window_name(number)}/rank-{rank}{TRACE_ENDING}"
+
+
+def digest_path(trace: str) -> str:
+    """Of the digest of this trace; both in the folder of the run."""
+    return f"{DIGESTS}/{trace.removesuffix(TRACE_ENDING)}{DIGEST_ENDING}"
 
 
 def _quantile(ordered: Sequence[int], share: float) -> int | None:
     return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] if ordered else None
 
 
-def _window(window: memoryview[int], slot: ProcessSlot, step_ns: int | None) -> WindowRecord:
+def _window(window: memoryview[int], slot: ProcessSlot, step_ns: int | None, deleted: bool) -> WindowRecord:
     steps = window[at.CAPTURED_STEPS]
     length_ns = max(0, window[at.TO_NS] - window[at.FROM_NS])
     words = [window[at.CHECKSUM + index].to_bytes(8, "little", signed=True) for index in range(4)]
     state = _STATES.get(window[at.STATE], "killed")
     return WindowRecord(
         number=at.public_number(window[at.NUMBER]),
-        state=state,
+        state="digested" if deleted else state,
         first_step=window[at.FIRST_STEP],
         steps=steps,
         length_ns=length_ns,

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import InputError, OutputError
+from redline.launch.digests_record import joined_digests
 from redline.launch.outside.environment import Position
 from redline.launch.outside.rank_records import trace_path
+from redline.launch.outside.source_digests import remove_digests
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
 from redline.launch.shared_state import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
 
@@ -72,12 +74,18 @@ def _joined(folder: Path, record: RunRecord) -> RunRecord:
     if not (folder / NAME).exists():
         return record
     try:
-        others = read_record(folder / NAME).ranks
+        before = read_record(folder / NAME)
     except InputError:
         return record
+    others = before.ranks
     own = {(rank.rank, rank.restart) for rank in record.ranks}
     ranks = (*(other for other in others if (other.rank, other.restart) not in own), *record.ranks)
-    return replace(record, ranks=tuple(sorted(ranks, key=lambda rank: (rank.restart, rank.rank))))
+    return replace(
+        record,
+        ranks=tuple(sorted(ranks, key=lambda rank: (rank.restart, rank.rank))),
+        digests=joined_digests(before.digests, record.digests),
+        notes=tuple(dict.fromkeys((*before.notes, *record.notes))),
+    )
 
 
 def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
@@ -85,7 +93,8 @@ def _wait_for_others(folder: Path, record: RunRecord) -> RunRecord:
     while len(record.ranks) < record.world and time.monotonic() < until_s:
         time.sleep(0.1)
         with suppress(InputError):
-            record = replace(record, ranks=read_record(folder / NAME).ranks)
+            joined = read_record(folder / NAME)
+            record = replace(record, ranks=joined.ranks, digests=joined.digests, notes=joined.notes)
     return record
 
 
@@ -112,6 +121,7 @@ def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequen
     kept = {trace_path(slot, window[NUMBER]) for slot, window in windows if window[STATE] != DISOWNED}
     recorded = {trace_path(slot, window[NUMBER]) for slot, window in windows}
     recorded |= {trace_path(slot, window[NUMBER]) for slot in helpers for window in slot.windows()}
+    remove_digests(folder, recorded - kept)
     for name in recorded - kept:
         path = folder / name
         path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -86,6 +87,8 @@ class Supervisor:
         self.mask: SignalMask | None = None  # that the job begins with, where ours was changed before
         self.capture_signal: int | None = None
         self.capture_asked: Callable[[], None] = lambda: None
+        self.other_ended: Callable[[int, int, resource.struct_rusage], None] = lambda pid, status, usage: None
+        self._over_s = 0.0  # when the job was over
 
     def run(self) -> Ended:
         """Start the job and stay until it is over."""
@@ -94,6 +97,7 @@ class Supervisor:
             started_ns = time.perf_counter_ns()
             job = self._start(libc, before if self.mask is None else self.mask)
             status = self._stay(job)
+            self._over_s = time.monotonic()
             return Ended(status=status, started_ns=started_ns, ended_ns=time.perf_counter_ns())
 
     def _start(self, libc: ctypes.CDLL, mask: SignalMask) -> int:
@@ -131,18 +135,18 @@ class Supervisor:
         if caught.si_code != _TERMINAL:
             os.kill(job, caught.si_signo)
 
-    @staticmethod
-    def _reap(job: int) -> int | None:
+    def _reap(self, job: int) -> int | None:
         """The status of the job once it is over. Others become our children where we are the first of a container."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return None
             if pid == job:
                 return status
             if pid == 0:
                 return None
+            self.other_ended(pid, status, usage)
 
     def wait_for_writers(self) -> None:
         """Traces that are being written get the time to be finished, less of it where somebody wants us to end."""
@@ -152,6 +156,7 @@ class Supervisor:
             while writing := list(self._writing()):
                 self._reap(-1)
                 hurry = signal.sigtimedwait(_END, 0.05)
+                self._terminated |= hurry is not None
                 if time.monotonic() > until_s or hurry is not None:
                     for window in writing:
                         _give_up(window)
@@ -159,6 +164,19 @@ class Supervisor:
             while any(_cleans_up(window) for slot in self._taken() for window in slot.windows()):
                 if time.monotonic() > until_s or signal.sigtimedwait(_END, 0.01) is not None:
                     break
+
+    def wait_for_others(self, look: Callable[[], None], is_done: Callable[[], bool], most_s: float) -> None:
+        """Processes of ours get the time to end, less of it where somebody wants us to end."""
+        until_s = time.monotonic() + most_s
+        if self._terminated:
+            until_s = min(until_s, self._over_s + self._settings.flush_s)
+        with signals_held():
+            while not is_done() and time.monotonic() < until_s:
+                caught = signal.sigtimedwait({*_END, signal.SIGCHLD}, 0.05)
+                if caught is not None and caught.si_signo in _END:
+                    break
+                self._reap(-1)
+                look()
 
     def _writing(self) -> list[memoryview[int]]:
         windows = []
@@ -269,8 +287,6 @@ def die_like(ended: Ended) -> int:
     number = ended.signal_number
     if number is None:
         return int(ended.exit_code or 0)
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the job has left its own
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)

@@ -18,6 +18,8 @@ ABSENT: Mapping[str, str] = {
     "not reached": marked("it ended before this window"),
     "not captured": marked("this window was skipped there"),
     "not watched": marked("nothing was recorded of it"),
+    "digested": marked("it was deleted once it was digested"),
+    "not digested": marked("it was not digested"),
 }
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from redline.launch.captured import TIMED
+from redline.launch.digests_record import DigestsRecord
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
 from redline.report.run.screen import NoteSeen, RunLever, RunScreen, SlowRank, WindowSeen
@@ -158,6 +159,18 @@ def _steps_of(seen: WindowSeen, ranks: int) -> str:
     return text.format(steps=span, restart=seen.restart, written=seen.written, ranks=ranks)
 
 
+def digests(made: DigestsRecord) -> str:
+    parts = [_("{written:,} of {all:,}").format(written=made.written, all=made.written + made.failed + made.missed)]
+    if made.written:
+        text = _("{size} and {time} of CPU time each, at idle priority")
+        size, time = format_bytes(made.size_bytes // made.written), format_ns(made.cpu_ns // made.written)
+        parts.append(text.format(size=size, time=time))
+    if made.deleted:
+        text = ngettext("{count:,} trace deleted", "{count:,} traces deleted", made.deleted)
+        parts.append(text.format(count=made.deleted))
+    return clauses(parts)
+
+
 def _lost(why: str, ranks: Sequence[int]) -> str:
     text = ngettext("no trace of rank {ranks}: {why}", "no trace of ranks {ranks}: {why}", len(ranks))
     return text.format(ranks=rank_list(ranks), why=_(LOST.get(why, why)))
@@ -183,6 +196,11 @@ TOLD: Sequence[str] = (
     marked("nothing was captured: {folder} cannot be written ({why})"),
     marked("watching failed, which is a bug in Redline: {error}"),
     marked("the record of the run could not be written: {error}"),
+    marked("digests: {rank}: {why}; its trace is kept"),
+    marked("digests: {rank}: its trace is damaged ({why}), and is kept"),
+    marked("digests: no more after {count} failures in a row"),
+    marked("digests: {count} traces made room for newer ones before they were digested"),
+    marked("digests: after {time} s of waiting at most, {count} traces were left without a digest"),
 )
 """What processes and the watcher say."""
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median, median_low
 from typing import Any
 
-from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
+from redline.launch.digests_record import DigestsRecord
+from redline.launch.run_record import CAPTURED, RankRecord, RunRecord, WindowRecord
 
 MOST_SLOW = 3  # ranks that are named
 MOST_WINDOWS = 3  # the newest
@@ -37,7 +38,7 @@ class WindowSeen:
     restart: int
     steps: range
     written: int
-    """Ranks with a trace."""
+    """Ranks with a trace, or whose trace was digested."""
     lost: tuple[tuple[str, tuple[int, ...]], ...]
     """Why there is no trace, and of which ranks."""
     slowdown: float | None
@@ -110,6 +111,7 @@ class RunScreen:
     of_the_run: tuple[str, ...]
     stalls: tuple[dict[str, Any], ...]
     levers: tuple[RunLever, ...] = ()
+    digests: DigestsRecord | None = None
 
 
 def run_screen(record: RunRecord) -> RunScreen:
@@ -157,6 +159,7 @@ def run_screen(record: RunRecord) -> RunScreen:
         of_the_run=record.notes,
         stalls=record.stalls,
         levers=tuple(_levers(record, last)),
+        digests=record.digests,
     )
 
 
@@ -238,7 +241,7 @@ def _windows(ranks: Sequence[RankRecord]) -> list[WindowSeen]:
 def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowRecord]]) -> WindowSeen:
     lost: dict[str, list[int]] = {}
     for record, window in parts:
-        if window.state != "written":
+        if window.state not in CAPTURED:
             lost.setdefault(window.state, []).append(record.rank)
     slowdowns = [window.slowdown for _, window in parts if window.slowdown]
     first = min(window.first_step for _, window in parts)
@@ -247,7 +250,7 @@ def _window(restart: int, number: int, parts: Sequence[tuple[RankRecord, WindowR
         restart=restart,
         # The last step of a window that was cut short may never have ended.
         steps=range(first, max(min(window.first_step + window.steps, record.steps + 1) for record, window in parts)),
-        written=sum(window.state == "written" for _, window in parts),
+        written=sum(window.state in CAPTURED for _, window in parts),
         lost=tuple((state, tuple(ranks)) for state, ranks in lost.items()),
         slowdown=median(slowdowns) if slowdowns else None,
         stall_ns=max(window.stall_ns for _, window in parts),

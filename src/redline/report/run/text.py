@@ -44,6 +44,8 @@ def _facts(screen: RunScreen) -> Iterator[tuple[str, str]]:
     for window in screen.windows:
         label = _("timed") if window.number == TIMED else _("window {number}").format(number=window.number)
         yield label, say.window(window, screen.ranks)
+    if screen.digests is not None:
+        yield _("digests"), say.digests(screen.digests)
     if screen.peak is not None:
         yield _("peak"), say.memory(*screen.peak, ranks=screen.ranks)
 

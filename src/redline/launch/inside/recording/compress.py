@@ -72,9 +72,14 @@ def _with_member(text: bytes, member: bytes) -> bytes:
 
 
 def room_bytes(folder: str, disk_bytes: int, free_bytes: int) -> int:
-    """How much may still be written: of the run's share of the disk, and with the floor of free space kept."""
+    """How much may still be written: of the run's share of the disk, and with the floor of free space kept.
+
+    Digests do not count: their watcher has a limit for them, and they would only be more files to look at.
+    """
     used = 0
-    for path, _, names in os.walk(folder):
+    for path, folders, names in os.walk(folder):
+        if path == folder and "digests" in folders:
+            folders.remove("digests")
         for name in names:
             with tolerated(OSError):
                 used += os.lstat(f"{path}/{name}").st_size
