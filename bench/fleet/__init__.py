@@ -1,1 +1,1 @@
-"""Jobs of many ranks: in stores that fail."""
+"""Benches of the fleet: many ranks and many jobs, on engines and stores that exist."""

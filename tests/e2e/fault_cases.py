@@ -60,9 +60,11 @@ class Case:
     ranks: int
     memory: bool = False
     """Whether allocations are recorded too."""
+    digests: bool = False
+    """Whether windows are digested beside the job."""
 
     def __str__(self) -> str:
-        return f"{self.fault}-{self.at}-{self.ranks}{'-memory' * self.memory}"
+        return f"{self.fault}-{self.at}-{self.ranks}{'-memory' * self.memory}{'-digests' * self.digests}"
 
     @property
     def victim(self) -> int:
@@ -83,11 +85,16 @@ class Outcome:
 
 
 def every_case() -> list[Case]:
-    """All but those that are the same: without a fault there is no place where it happens, and outside of a window
-    nothing is recorded of allocations."""
+    """All but those that are the same: without a fault there is no place where it happens, outside of a window nothing
+    is recorded of allocations, and before one there is nothing to digest."""
     places = {fault: ("in",) if fault == "clean" else PLACES for fault in FAULTS}
     plain = [Case(fault, at, ranks) for ranks in RANKS for fault in FAULTS for at in places[fault]]
-    return plain + [Case(fault, "in", ranks, memory=True) for ranks in MEMORY_RANKS for fault in FAULTS]
+    with_memory = [Case(fault, "in", ranks, memory=True) for ranks in MEMORY_RANKS for fault in FAULTS]
+    digested = {fault: [at for at in places[fault] if at != "before"] for fault in FAULTS}
+    with_digests = [
+        Case(fault, at, ranks, digests=True) for ranks in MEMORY_RANKS for fault in FAULTS for at in digested[fault]
+    ]
+    return plain + with_memory + with_digests
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -120,7 +127,7 @@ def run_bare(case: Case, folder: Path) -> Outcome:
 def run_watched(case: Case, folder: Path, *options: str) -> Outcome:
     """Under `redline run`, which keeps quiet; its files are in `folder / "run"` afterwards."""
     torchrun = ["--nproc-per-node", str(case.ranks)] if case.ranks > 1 else []
-    options = (*options, *["--memory"] * case.memory)
+    options = (*options, *["--memory"] * case.memory, *["--digests"] * case.digests)
     words = [*redline_run(folder / "run", *options, *torchrun), "--"]
     if case.fault == "nested":
         words += ["-m", *redline_run(folder / "inner", *options)[2:], "--"]
@@ -295,7 +302,8 @@ def _left_behind(bare: Outcome, watched: Outcome) -> Iterator[str]:
         yield f"P15: temporary files {watched.temporary} instead of {bare.temporary}"
 
 
-_ITS_FILES = re.compile(r"run\.json|steps(/rank-\d+\.json)?|window-\d+(/rank-\d+\.trace\.json\.gz)?|fill-\d+")
+_ITS_FILES = re.compile(r"run\.json|steps(/rank-\d+\.json)?|window-\d+(/rank-\d+\.trace\.json\.gz)?|fill-\d+"
+                        r"|digests(/window-\d+(/rank-\d+\.digest)?)?")  # fmt: skip
 
 
 def _not_sound(folder: Path) -> Iterator[str]:
@@ -316,6 +324,10 @@ def _unsound(run_folder: Path) -> Iterator[str]:
                 yield f"P9: {name} is empty"
             if (run_folder / "run.json").exists() and name not in known:
                 yield f"P9: {name} is not in run.json"
+    for made in (record_of(run_folder).get("digests") or {"newest": ()})["newest"]:
+        path = run_folder / made["path"]
+        if (path.stat().st_size if path.exists() else 0) != made["size_bytes"]:
+            yield f"P9: {made['path']} is not what run.json says"
     for name, window in known.items():
         content = (run_folder / name).read_bytes() if (run_folder / name).exists() else b""
         if hashlib.sha256(content).hexdigest() != window["sha256"] or len(content) != window["size_bytes"]:
@@ -361,6 +373,10 @@ def _not_as_expected(case: Case, folder: Path) -> Iterator[str]:
         expected = {*expected - {case.victim}, *traced & {case.victim}}
     if traced != expected:
         yield f"P10: traces of ranks {sorted(traced)} instead of {sorted(expected)}: {_reasons(run_folder)}"
+    if case.digests and case.fault in GOES_ON:
+        digested = {int(path.name[5:].partition(".")[0]) for path in run_folder.glob("digests/window-*/*.digest")}
+        if digested != traced:
+            yield f"digests of ranks {sorted(digested)} instead of {sorted(traced)}: {record_of(run_folder)['notes']}"
     if traced:
         found = diagnose(run_folder, folder)
         read = {"diagnose": found} | ({"memory": redline("memory", run_folder, folder)} if case.memory else {})

@@ -32,6 +32,7 @@ import pytest
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
+from redline.launch.digests_record import DigestsRecord, RankDigest
 from redline.launch.outside.rank_records import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import to_json
@@ -413,14 +414,19 @@ def test_the_run_page_has_every_field_of_the_record() -> None:
     note = {"code": "a", "text": "b", "count": 1}
     stall: dict[str, Any] = {field.name: [] for field in fields(Stall)}
     standing = {field.name: 0 for field in fields(Standing) if field.name != "stacks"}
-    record = run_record(rank_of_a_run(notes=(note,)), stalls=({**stall, "ranks": [standing]},))
+    digests = DigestsRecord(keep_traces=2, wait_s=30.0, newest=(RankDigest(**_nothing_of(RankDigest)),))
+    record = run_record(rank_of_a_run(notes=(note,)), stalls=({**stall, "ranks": [standing]},), digests=digests)
     written = set(keys_of_a_run(json.loads(json.dumps(to_json(record)))))
     rows = rows_of(section(DOCS / "reference" / "run.md", "run.json"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in written}
 
 
+def _nothing_of(kind: type[Any]) -> dict[str, Any]:
+    return {field.name: 0 for field in fields(kind)}
+
+
 def keys_of_a_run(value: Any, at: str = "") -> Iterator[str]:
-    objects = ("ranks", "ranks[].windows", "ranks[].notes", "stalls", "stalls[].ranks")
+    objects = ("ranks", "ranks[].windows", "ranks[].notes", "stalls", "stalls[].ranks", "digests.newest")
     if isinstance(value, dict) and at not in ("ranks[].facts", "machine", "settings"):
         for key, inner in value.items():
             yield from keys_of_a_run(inner, f"{at}.{key}".removeprefix("."))

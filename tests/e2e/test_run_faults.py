@@ -35,6 +35,11 @@ SLOW_MEMORY_SAMPLE = [
     *(f"{fault}-in-1-memory" for fault in FAULTS if f"{fault}-in-1-memory" not in MEMORY_SAMPLE),
     "clean-in-2-memory", "exception-in-2-memory", "sigkill-in-2-memory", "sigstop-in-2-memory", "oom-in-2-memory",
 ]  # fmt: skip
+DIGESTS_SAMPLE = ["clean-in-1-digests", "disk_full-after-1-digests"]  # whose bare runs are others' too
+SLOW_DIGESTS_SAMPLE = [
+    *(f"{fault}-after-1-digests" for fault in FAULTS if fault not in ("clean", "disk_full")),
+    "clean-in-2-digests", "sigkill-after-2-digests", "sigterm-after-2-digests", "read_only-in-2-digests",
+]  # fmt: skip
 # Faults that CI meets in tests of a single promise, and so not once more here.
 MET_ELSEWHERE = {
     "abort": "test_any_signal_that_ends_the_job_ends_us_without_stdout_too",
@@ -53,9 +58,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 
 def case_of(name: str) -> Case:
-    plain = name.removesuffix("-memory")
-    fault, at, ranks = plain.rsplit("-", 2)
-    return Case(fault, at, int(ranks), memory=name != plain)
+    fault, at, ranks, *more = name.split("-")
+    return Case(fault, at, int(ranks), memory="memory" in more, digests="digests" in more)
 
 
 def without_torchs_own(run: Callable[[Case, Path], Outcome], case: Case, folder: Path) -> tuple[Outcome, Path]:
@@ -79,7 +83,11 @@ def slow(names: Iterable[str]) -> Iterator[object]:
     return (pytest.param(name, marks=pytest.mark.slow) for name in names)
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, *MEMORY_SAMPLE, *slow(SLOW_SAMPLE), *slow(SLOW_MEMORY_SAMPLE)])
+ALWAYS = [*SAMPLE, *MEMORY_SAMPLE, *DIGESTS_SAMPLE]
+NOT_IN_CI = [*SLOW_SAMPLE, *SLOW_MEMORY_SAMPLE, *SLOW_DIGESTS_SAMPLE]
+
+
+@pytest.mark.parametrize("name", [*ALWAYS, *slow(NOT_IN_CI)])
 def test_the_job_is_as_it_would_be_without_us(name: str, bare_outcomes: dict[Case, Outcome], tmp_path: Path) -> None:
     case = case_of(name)
     if case.fault in ON_OWN_DISK and not can_have_own_disk():
@@ -109,6 +117,13 @@ def test_the_sample_with_recorded_allocations_has_every_fault() -> None:
     assert {case.fault for case in cases} == set(FAULTS)
     assert set(cases) <= set(every_case())
     assert all(case.memory for case in cases)
+
+
+def test_the_sample_with_digests_has_every_fault() -> None:
+    cases = [case_of(name) for name in (*DIGESTS_SAMPLE, *SLOW_DIGESTS_SAMPLE)]
+    assert {case.fault for case in cases} == set(FAULTS)
+    assert set(cases) <= set(every_case())
+    assert all(case.digests for case in cases)
 
 
 def outcome(**changes: object) -> Outcome:

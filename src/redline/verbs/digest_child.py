@@ -8,20 +8,28 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _MOST_DIGESTS = 256  # that a choice of ranks reads, however many the job has
 _BOOT = (
-    "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); "
+    "import json, sys; sys.path += json.loads(sys.argv[1]); "
     "from redline.verbs.digest_child import main; main(sys.argv[2])"
 )
 
 
 def digest_program() -> list[str]:
-    """The command, to which a task is added. No variable, no `sitecustomize` of the job's reaches it."""
+    """The command, to which a task is added.
+
+    No variable, no `sitecustomize` and no module of the folder in which the job is started reaches it.
+    """
     package = str(Path(__file__).resolve().parents[2])
-    return [sys.executable, "-I", "-S", "-c", _BOOT, json.dumps([package, *sys.path])]
+    here = ""
+    with suppress(OSError):  # the folder may be gone
+        here = str(Path.cwd())
+    others = [path for path in sys.path if path not in ("", here)]
+    return [sys.executable, "-I", "-S", "-c", _BOOT, json.dumps([package, *others])]
 
 
 def main(text: str) -> None:

@@ -140,8 +140,12 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             "see: redline run --help",
         ),
         (
+            ["run", "--keep-traces", "2", "a.py"],
+            "run: --keep-traces deletes traces that were digested; add --digests",
+        ),
+        (
             ["run", "--watch-only", "--every", "100", "a.py"],
-            "run: --watch-only captures nothing, so there is nothing to time, diagnose or report",
+            "run: --watch-only captures nothing, so there is nothing to time, digest, diagnose or report",
         ),
         (
             ["diagnose", "a.json", "-o", "a.html", "-o", "a.md"],

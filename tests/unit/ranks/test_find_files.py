@@ -136,6 +136,39 @@ def test_of_a_run_the_newest_window_is_taken(tmp_path: Path) -> None:
     assert found(tmp_path / "window-2", within=tmp_path) == ["window-2/rank-0.trace.json.gz"]
 
 
+def once_each(*named: str | Path, within: Path) -> list[str]:
+    return [path.relative_to(within).as_posix() for path in find_traces(named, digests=True)]
+
+
+def test_of_a_run_with_digests_the_newest_window_is_taken_and_each_rank_once(tmp_path: Path) -> None:
+    traces = [f"window-2/rank-{rank}.trace.json.gz" for rank in (0, 1)]
+    touch(tmp_path, "run.json", "steps/rank-0.json", *traces, "digests/window-1/rank-0.digest")
+    assert once_each(tmp_path, within=tmp_path) == traces
+    digests = [f"digests/window-2/rank-{rank}.digest" for rank in (0, 1)]
+    touch(tmp_path, *digests)
+    assert once_each(tmp_path, within=tmp_path) == traces  # all are there
+    (tmp_path / traces[0]).unlink()
+    assert once_each(tmp_path, within=tmp_path) == digests
+    assert found(tmp_path, within=tmp_path) == traces[1:]  # where digests are not asked for
+    touch(tmp_path, "window-2/rank-2.trace.json.gz")  # whose digest failed
+    assert once_each(tmp_path, within=tmp_path) == [*digests, "window-2/rank-2.trace.json.gz"]
+    touch(tmp_path, "digests/window-10/rank-0.digest")  # of which all traces were deleted
+    assert once_each(tmp_path, within=tmp_path) == ["digests/window-10/rank-0.digest"]
+    touch(tmp_path, "digests/restart-1/window-1/rank-0.digest")
+    assert once_each(tmp_path, within=tmp_path) == ["digests/restart-1/window-1/rank-0.digest"]
+
+
+def test_a_window_of_digests_and_all_digests_of_a_run_can_be_named(tmp_path: Path) -> None:
+    touch(tmp_path, "run.json", "digests/window-1/rank-0.digest", "digests/window-2/rank-0.digest")
+    assert once_each(tmp_path / "digests/window-1", within=tmp_path) == ["digests/window-1/rank-0.digest"]
+    assert once_each(tmp_path / "digests", within=tmp_path) == ["digests/window-2/rank-0.digest"]
+
+
+def test_while_a_run_goes_on_its_newest_window_is_taken_from_its_digests(tmp_path: Path) -> None:
+    touch(tmp_path, "digests/window-1/rank-0.digest", "digests/window-2/rank-0.digest", "window-2/rank-0.trace.json.gz")
+    assert once_each(tmp_path, within=tmp_path) == ["window-2/rank-0.trace.json.gz"]
+
+
 def test_a_run_without_traces_is_no_folder_of_traces(tmp_path: Path) -> None:
     touch(tmp_path, "run.json", "steps/rank-0.json")
     with pytest.raises(InputError, match=r"nothing of this run was captured: .*run\.json says why"):

@@ -9,7 +9,8 @@ from redline.analysis.rank.digest import Digest
 
 LATE, SLOW = "late", "slow"
 _MOST_OF_EACH = 4
-_CAUSED = 0.02  # of the time of all ranks, that others waited for it
+_CAUSED = 0.02  # of the time of all ranks, that others waited for it,
+_MOSTLY, _TIMES_ITS_PART = 0.5, 4  # and so much of all waiting, or so many times what each causes in a job of many
 _SLOWER = 1.1  # times the median of the others, without waiting
 
 
@@ -22,8 +23,10 @@ def ranks_that_stand_out(diagnosis: Diagnosis) -> Mapping[int, str]:
 def _late(diagnosis: Diagnosis) -> list[int]:
     if diagnosis.lateness is None:
         return []
-    all_ns = sum(rank.ledger.window_ns for rank in diagnosis.ranks)
-    return [late.rank for late in diagnosis.lateness.ranks if late.caused_ns >= _CAUSED * all_ns][:_MOST_OF_EACH]
+    least_ns = _CAUSED * sum(rank.ledger.window_ns for rank in diagnosis.ranks)
+    least_share = min(_MOSTLY, _TIMES_ITS_PART / len(diagnosis.ranks))
+    late = (late for late in diagnosis.lateness.ranks if late.caused_ns >= least_ns and late.share >= least_share)
+    return [late_rank.rank for late_rank in late][:_MOST_OF_EACH]
 
 
 def _slow(diagnosis: Diagnosis) -> list[int]:

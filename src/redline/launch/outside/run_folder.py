@@ -16,7 +16,7 @@ from redline.errors import InputError, OutputError
 from redline.launch.digests_record import joined_digests
 from redline.launch.outside.environment import Position
 from redline.launch.outside.rank_records import trace_path
-from redline.launch.outside.source_digests import remove_digests
+from redline.launch.outside.window_traces import remove_digests
 from redline.launch.run_record import NAME, RunRecord, read_record, to_json
 from redline.launch.shared_state import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
 
@@ -133,10 +133,12 @@ def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequen
 
 def _remove_parts(folder: Path, slots: Sequence[ProcessSlot]) -> None:
     """What killed writers left; those of other watchers may be at work yet."""
-    for rank in {slot.words[RANK] for slot in slots}:
-        for part in folder.rglob(f"rank-{rank}.trace.*.part*"):
-            with suppress(OSError):
-                part.unlink()
+    own = tuple(f"rank-{slot.words[RANK]}.trace." for slot in slots)
+    for place in ("window-*", "restart-*/window-*"):  # not all of the folder: it may hold a million digests
+        for part in folder.glob(f"{place}/rank-*.trace.*.part*"):
+            if part.name.startswith(own):
+                with suppress(OSError):
+                    part.unlink()
 
 
 @contextmanager

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 
 from redline.artifacts.masking import masked
 from redline.launch import shared_state as at
-from redline.launch.digests_record import DELETED, FAILED, KEPT, MOST_LISTED, WRITTEN, DigestsRecord, RankDigest
+from redline.launch.digests_record import DELETED, FAILED, MOST_LISTED, WRITTEN, DigestsRecord, RankDigest
 from redline.launch.outside.digest_troubles import DigestTroubles, named, why_unfinished
-from redline.launch.outside.rank_records import digest_path, trace_path
+from redline.launch.outside.kept_traces import KeptTraces
 from redline.launch.outside.side_process import SideProcess
+from redline.launch.outside.window_traces import TraceKey, WindowTrace, trace_key, window_trace
 from redline.launch.process import available_bytes
 from redline.launch.shared_state import ProcessSlot
 
@@ -44,21 +44,11 @@ class DigestPlan:
 
 
 @dataclass(kw_only=True)
-class _Trace:
-    """A trace that is to be digested, or was."""
-
-    key: tuple[str, int]
-    window: tuple[int, int]
-    """The restart and the number, by which windows are in order."""
-    digest: RankDigest
-
-
-@dataclass(kw_only=True)
 class _Running:
     """A process at work, and what it was given: traces to digest, or a window of which to choose ranks."""
 
     process: SideProcess
-    traces: Sequence[_Trace]
+    traces: Sequence[WindowTrace]
     window: tuple[int, int] | None = None
     done: int = 0
     heard_s: float = field(default_factory=time.monotonic)
@@ -78,15 +68,13 @@ class SourceDigests:
         self._slots = slots
         self._looked_s = 0.0
         self._running: _Running | None = None
-        self._seen: set[tuple[str, int]] = set()  # windows that were digested, or tried, of those still known
-        self._waiting: set[tuple[str, int]] = set()  # that are to be digested
-        self._windows: dict[tuple[int, int], list[_Trace]] = {}  # digested, and with traces that may still go
-        self._deleted: set[tuple[str, int]] = set()
-        self._emptied: list[Path] = []
+        self._seen: set[TraceKey] = set()  # windows that were digested, or tried, of those still known
+        self._waiting: set[TraceKey] = set()  # that are to be digested
         self._in_a_row = 0
         self._newest: deque[RankDigest] = deque(maxlen=MOST_LISTED)
         self._totals = DigestsRecord(keep_traces=plan.keep_traces, wait_s=plan.wait_s)
         self._troubles = DigestTroubles()
+        self._kept = KeptTraces(folder, plan.keep_traces, slots, self._troubles)
 
     # --- what the watcher calls ---------------------------------------------------------------------------------------
 
@@ -114,7 +102,7 @@ class SourceDigests:
         self._running = None
         self._account(running, usage)
         if running.window is not None:
-            self._delete(running.window, running.answer)
+            self._decide(running.window, running.answer)
         elif running.done < len(running.traces):
             self._failed(
                 running.traces[running.done], why_unfinished(status, _QUIET_S if running.late else None, _MOST_CPU_S)
@@ -127,7 +115,7 @@ class SourceDigests:
 
     def is_done(self) -> bool:
         """Whether nothing is left to be digested, nor to be deleted."""
-        return self._running is None and not self._pending() and self._due() is None
+        return self._running is None and not self._pending() and self._kept.due() is None
 
     def give_up(self) -> None:
         """End what is at work; what was not digested is told, and its trace stays."""
@@ -141,42 +129,43 @@ class SourceDigests:
                 self._seen.discard(trace.key)
         left = self._pending()
         if left and self._in_a_row < _MOST_FAILURES:
-            self._troubles.add(
-                f"after {self._plan.wait_s:g} s of waiting, {len(left)} traces were left without a digest"
-            )
-        self._remove_emptied()
+            most = f"at most {self._plan.wait_s:g} s"
+            self._troubles.add(f"{len(left)} not made in the time after the job ({most}); the traces are kept")
+        self._kept.remove_emptied()
 
     def record(self) -> DigestsRecord:
         return replace(self._totals, newest=tuple(self._newest))
 
     def is_deleted(self, slot: ProcessSlot, window: memoryview[int]) -> bool:
         """Whether the trace of this window was deleted once it was digested."""
-        return _key(slot, window) in self._deleted
+        return trace_key(slot, window) in self._kept.deleted
 
     def notes(self) -> list[str]:
         """What is to be said of them, the first of each kind."""
         told = self._troubles.notes()
         if self._in_a_row >= _MOST_FAILURES:
             told.append(f"digests: no more after {_MOST_FAILURES} failures in a row")
+        if self._totals.size_bytes > self._plan.most_bytes:
+            told.append("digests: no more, as they take as much of the disk as they may")
         if self._totals.missed:
-            told.append(f"digests: {self._totals.missed} traces made room for newer ones before they were digested")
+            told.append(f"digests: traces that made room for newer ones before: {self._totals.missed}")
         return told
 
     # --- digesting ----------------------------------------------------------------------------------------------------
 
-    def _pending(self) -> list[_Trace]:
+    def _pending(self) -> list[WindowTrace]:
         """Traces that are whole and have no digest yet, the oldest window first."""
         if self._in_a_row >= _MOST_FAILURES or self._totals.size_bytes > self._plan.most_bytes:
             return []
-        known = {_key(slot, window): (slot, window) for slot in self._slots() for window in slot.windows()}
+        known = {trace_key(slot, window): (slot, window) for slot in self._slots() for window in slot.windows()}
         waiting = {key for key, (_, window) in known.items() if window[at.STATE] == at.WRITTEN} - self._seen
         missed = len(self._waiting - known.keys() - self._seen)
         self._totals = replace(self._totals, missed=self._totals.missed + missed)
         self._seen &= known.keys()
-        self._deleted &= known.keys()
+        self._kept.deleted &= known.keys()
         self._waiting = waiting
         return sorted(
-            (_trace(key, *known[key]) for key in waiting), key=lambda trace: (trace.window, trace.digest.rank)
+            (window_trace(*known[key]) for key in waiting), key=lambda trace: (trace.window, trace.digest.rank)
         )
 
     def _start_next(self) -> None:
@@ -189,12 +178,12 @@ class SourceDigests:
             pairs = [[trace.key[0], trace.digest.path] for trace in batch]
             self._start({"digest": pairs}, batch, None, memory_bytes)
             return
-        due = self._due()
+        due = self._kept.due()
         if due is not None:
             self._choose(due, memory_bytes)
 
     def _start(
-        self, task: dict[str, Any], traces: Sequence[_Trace], window: tuple[int, int] | None, memory_bytes: int
+        self, task: dict[str, Any], traces: Sequence[WindowTrace], window: tuple[int, int] | None, memory_bytes: int
     ) -> None:
         text = json.dumps({"folder": str(self._folder), **task})
         try:
@@ -223,7 +212,7 @@ class SourceDigests:
                 else:
                     self._digested(trace, told)
 
-    def _digested(self, trace: _Trace, told: dict[str, Any]) -> None:
+    def _digested(self, trace: WindowTrace, told: dict[str, Any]) -> None:
         self._in_a_row = 0
         self._seen.add(trace.key)
         trace.digest = replace(
@@ -243,10 +232,10 @@ class SourceDigests:
         self._newest.append(trace.digest)
         if trace.digest.why:
             self._troubles.add(f"{named(trace.digest)}: its trace is damaged ({trace.digest.why}), and is kept")
-        elif self._plan.keep_traces is not None:
-            self._windows.setdefault(trace.window, []).append(trace)
+        else:
+            self._kept.add(trace)
 
-    def _failed(self, trace: _Trace, why: str) -> None:
+    def _failed(self, trace: WindowTrace, why: str) -> None:
         """The trace is kept, and not tried again."""
         why = masked(why.replace(f"{self._folder}/", ""))
         self._in_a_row += 1
@@ -256,7 +245,7 @@ class SourceDigests:
         self._newest.append(replace(trace.digest, state=FAILED, why=why))
         self._troubles.add(f"{named(trace.digest)}: {why}; its trace is kept")
 
-    def _remove_parts(self, trace: _Trace) -> None:
+    def _remove_parts(self, trace: WindowTrace) -> None:
         target = self._folder / trace.digest.path
         for part in target.parent.glob(f"{target.name}.*.part"):
             with suppress(OSError):
@@ -274,102 +263,20 @@ class SourceDigests:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def _due(self) -> tuple[int, int] | None:
-        """The oldest window with digested traces, where it is none of the newest that stay, and none is written yet."""
-        if self._plan.keep_traces is None or len(self._windows) <= self._plan.keep_traces:
-            return None
-        restart, number = oldest = min(self._windows)
-        numbers = [
-            (slot.words[at.RESTART], at.public_number(window[at.NUMBER]))
-            for slot in self._slots()
-            for window in slot.windows()
-            if window[at.STATE] == at.EXPORTING
-        ]
-        return None if (restart, number) in numbers else oldest
-
     def _choose(self, window: tuple[int, int], memory_bytes: int) -> None:
-        """Which of the own ranks stand out in it: their traces stay. Alone, none does."""
-        traces = self._windows[window]
-        digests = (self._folder / traces[0].digest.path).parent
-        own = [trace.digest.rank for trace in traces]
-        if len(own) == 1 and sum(1 for _ in os.scandir(digests)) == 1:
-            self._delete(window, {})
+        """Which ranks stand out in it, by a process of its own, which may have to read digests of others too."""
+        task = self._kept.choice(window)
+        if task is None:
+            self._decide(window, {})
             return
-        self._start({"choose": str(digests), "own": own}, (), window, memory_bytes)
+        self._start(task, (), window, memory_bytes)
         if self._running is None:
-            self._delete(window, None)
+            self._decide(window, None)
 
-    def _delete(self, window: tuple[int, int], standing_out: dict[str, str] | None) -> None:
-        """By the rule; all stay where it could not be found out who stands out."""
-        self._remove_emptied()
-        traces = self._windows.pop(window, [])
-        if standing_out is None:
-            self._troubles.add("it could not be found out which ranks stand out, so all traces of a window were kept")
-            return
-        for trace in traces:
-            why = standing_out.get(str(trace.digest.rank))
-            if why is not None:
-                self._listed(trace, why)
-                continue
-            path = self._folder / trace.key[0]
-            try:
-                path.unlink()
-            except FileNotFoundError:  # it made room for a newer one
-                continue
-            except OSError as error:
-                self._troubles.add(f"a trace could not be deleted ({error.strerror})")
-                continue
-            self._deleted.add(trace.key)
-            self._listed(trace, DELETED)
-            self._emptied.append(path.parent)
-            self._totals = replace(
-                self._totals,
-                deleted=self._totals.deleted + 1,
-                deleted_bytes=self._totals.deleted_bytes + trace.digest.trace_bytes,
-            )
-
-    def _listed(self, trace: _Trace, what: str) -> None:
-        with suppress(ValueError):  # it is listed no more
-            self._newest[self._newest.index(trace.digest)] = replace(trace.digest, trace=what)
-
-    def _remove_emptied(self) -> None:
-        """Folders of windows, a window later: until then ranks of other watchers may be about to write into them."""
-        for folder in dict.fromkeys(self._emptied):
-            with suppress(OSError):  # others have theirs in it
-                folder.rmdir()
-        self._emptied.clear()
-
-
-def _key(slot: ProcessSlot, window: memoryview[int]) -> tuple[str, int]:
-    """A number may come again, where steps turned out to be others than thought."""
-    return trace_path(slot, window[at.NUMBER]), window[at.FROM_NS]
-
-
-def _trace(key: tuple[str, int], slot: ProcessSlot, window: memoryview[int]) -> _Trace:
-    restart, number = slot.words[at.RESTART], at.public_number(window[at.NUMBER])
-    digest = RankDigest(
-        rank=slot.words[at.RANK],
-        restart=restart,
-        window=number,
-        first_step=window[at.FIRST_STEP],
-        steps=window[at.CAPTURED_STEPS],
-        state=FAILED,
-        why="",
-        path=digest_path(key[0]),
-        size_bytes=0,
-        trace_bytes=window[at.BYTES],
-        wall_ns=0,
-        cpu_ns=0,
-        trace=KEPT,
-    )
-    return _Trace(key=key, window=(restart, number), digest=digest)
-
-
-def remove_digests(folder: Path, traces: Iterable[str]) -> None:
-    """Of traces that turned out to be no steps of the job."""
-    for trace in traces:
-        path = folder / digest_path(trace)
-        path.unlink(missing_ok=True)
-        for parent in list(path.relative_to(folder).parents)[:-1]:
-            with suppress(OSError):  # others have theirs in it
-                (folder / parent).rmdir()
+    def _decide(self, window: tuple[int, int], standing_out: dict[str, str] | None) -> None:
+        for trace, what in self._kept.decide(window, standing_out):
+            with suppress(ValueError):  # it is listed no more
+                self._newest[self._newest.index(trace.digest)] = replace(trace.digest, trace=what)
+            if what == DELETED:
+                deleted_bytes = self._totals.deleted_bytes + trace.digest.trace_bytes
+                self._totals = replace(self._totals, deleted=self._totals.deleted + 1, deleted_bytes=deleted_bytes)

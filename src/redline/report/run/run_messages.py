@@ -199,8 +199,9 @@ TOLD: Sequence[str] = (
     marked("digests: {rank}: {why}; its trace is kept"),
     marked("digests: {rank}: its trace is damaged ({why}), and is kept"),
     marked("digests: no more after {count} failures in a row"),
-    marked("digests: {count} traces made room for newer ones before they were digested"),
-    marked("digests: after {time} s of waiting at most, {count} traces were left without a digest"),
+    marked("digests: no more, as they take as much of the disk as they may"),
+    marked("digests: traces that made room for newer ones before: {count}"),
+    marked("digests: {count} not made in the time after the job (at most {time} s); the traces are kept"),
 )
 """What processes and the watcher say."""
 

@@ -35,6 +35,30 @@ def said(found: Captured) -> list[str]:
     return list(remarks(found))
 
 
+def test_traces_that_were_deleted_and_digests_that_are_missing_are_named() -> None:
+    digested = rank(0, windows=(window(state="digested", slowdown=1.0),))
+    written = rank(1, windows=(window(slowdown=1.0),))
+    assert said(one_of(digested, written)) == ["no trace of rank 0: it was deleted once it was digested"]
+    from_digests = captured(run(digested, written), 1, read={0, 1})
+    assert from_digests is not None
+    assert said(from_digests) == []
+    without_one = captured(run(digested, written), 1, read={0})
+    assert without_one is not None
+    assert said(without_one) == ["no trace of rank 1: it was not digested"]
+
+
+@pytest.mark.parametrize("folder", ["window-1", "digests/window-1"])
+def test_a_window_is_known_by_the_folder_of_its_traces_and_of_its_digests(tmp_path: Path, folder: str) -> None:
+    (tmp_path / NAME).write_text(json.dumps(to_json(run(rank()))))
+    name = "rank-0.digest" if "digests" in folder else "rank-0.trace.json.gz"
+    found = captured_of([tmp_path / folder / name])
+    assert found is not None
+    assert (found.window, found.restart, found.absent) == (1, 0, ())
+    mixed = captured_of([tmp_path / "digests/window-1/rank-0.digest", tmp_path / "window-1/rank-1.trace.json.gz"])
+    assert mixed is not None
+    assert captured_of([tmp_path / "digests/window-1/rank-0.digest", tmp_path / "window-2/rank-1.json.gz"]) is None
+
+
 def test_capturing_made_steps_longer() -> None:
     found = one_of(rank())
     assert window_line(found) == "window 1 of 1: steps 10-12 of 1,000 in the run"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from redline.launch.digests_record import DigestsRecord
 from redline.launch.outside.stall import Stall, Standing
 from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
@@ -105,6 +106,16 @@ def test_a_usual_run() -> None:
         "  peak      at most 600 MB in the process",
         "  folder    runs/a",
     ]
+
+
+def test_digests_that_were_made_where_the_ranks_ran() -> None:
+    made = DigestsRecord(
+        keep_traces=2, wait_s=30.0, written=6, failed=1, missed=1, size_bytes=24_000, cpu_ns=1200 * MS, deleted=4
+    )
+    lost = window(state="digested")
+    text = render(run(rank(windows=(lost,)), digests=made), Path("/x"))
+    assert "  digests   6 of 8; 4.00 kB and 200.0 ms of CPU time each, at idle priority; 4 traces deleted\n" in text
+    assert "no trace" not in text
 
 
 def test_ranks_that_stand_out() -> None:
