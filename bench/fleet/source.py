@@ -25,7 +25,7 @@ JOB = Path(__file__).parent / "source_job.py"
 TORCHRUN = ("--standalone", "--nproc-per-node", "2")
 QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 WARM_UP = 0.3  # of the samples, which are left out
-EVENTS = (4_000, 40_000, 200_000)
+EVENTS = (4_000, 40_000, 400_000)
 Json = dict[str, Any]
 
 
@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--windows", type=int, default=60)
     parser.add_argument("--period-s", type=float, default=10.0, help="from one window to the next, about")
     parser.add_argument("--step-s", type=float, default=0.1, help="length of a step of the soak, about")
+    parser.add_argument("--events", type=int, nargs="*", default=EVENTS, help="of the traces whose digest is measured")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--folder", type=Path, help="to keep the files in")
     options = parser.parse_args()
@@ -42,7 +43,7 @@ def main() -> int:
         folder = (options.folder or Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         if options.what == "size":
-            print(json.dumps(sizes(folder), indent=1))
+            print(json.dumps(sizes(folder, options.events), indent=1))
         elif options.what == "overhead":
             print(json.dumps(overhead(folder, options.pairs), indent=1))
         else:
@@ -55,12 +56,12 @@ def main() -> int:
 # --- how much a digest costs ------------------------------------------------------------------------------------------
 
 
-def sizes(folder: Path) -> list[Json]:
+def sizes(folder: Path, event_counts: Sequence[int]) -> list[Json]:
     """Digests of synthetic traces by the process that a watcher starts, with the time that starting takes."""
     from redline.verbs.digest_child import digest_program
 
     told = []
-    for events in EVENTS:
+    for events in event_counts:
         trace = _synthetic(folder / str(events), events)
         cpu_s = []
         for _ in range(3):
@@ -84,11 +85,11 @@ def sizes(folder: Path) -> list[Json]:
 
 
 def _synthetic(folder: Path, events: int) -> Path:
-    """A trace of one rank of 8 that exchanges gradients, with about so many events."""
+    """A trace of one rank of two that exchange gradients, with about so many events."""
     from redline.testing.synthetic import JobSpec, simulate_job, write_rank
 
     folder.mkdir(exist_ok=True)
-    return write_rank(simulate_job(JobSpec(ranks=8, events_per_rank=events)), 3, folder).path
+    return write_rank(simulate_job(JobSpec(ranks=2, events_per_rank=events)), 1, folder).path
 
 
 # --- always on --------------------------------------------------------------------------------------------------------

@@ -46,12 +46,12 @@ class DigestsRecord:
     """Traces that made room for newer ones before they were digested."""
     size_bytes: int = 0
     processes: int = 0
-    """That digested, one after the other."""
+    """That digested and chose, one after the other."""
     cpu_ns: int = 0
     """Of these processes, with starting them."""
     wall_ns: int = 0
     choosing_cpu_ns: int = 0
-    """Of those that found out which ranks stand out."""
+    """Of it, to find out which ranks stand out."""
     peak_bytes: int = 0
     """The largest memory of any of them."""
     deleted: int = 0

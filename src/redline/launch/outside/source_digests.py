@@ -45,7 +45,7 @@ class DigestPlan:
 
 @dataclass(kw_only=True)
 class _Running:
-    """A process at work, and what it was given: traces to digest, or a window of which to choose ranks."""
+    """A process at work, and what it was given: traces to digest, then a window of which to choose ranks."""
 
     process: SideProcess
     traces: Sequence[WindowTrace]
@@ -100,10 +100,11 @@ class SourceDigests:
         self._hear(running)
         running.process.close()
         self._running = None
-        self._account(running, usage)
-        if running.window is not None:
+        self._account(usage)
+        is_at_traces = running.done < len(running.traces)
+        if running.window is not None and not is_at_traces:
             self._decide(running.window, running.answer)
-        elif running.done < len(running.traces):
+        if is_at_traces:
             self._failed(
                 running.traces[running.done], why_unfinished(status, _QUIET_S if running.late else None, _MOST_CPU_S)
             )
@@ -115,20 +116,24 @@ class SourceDigests:
 
     def is_done(self) -> bool:
         """Whether nothing is left to be digested, nor to be deleted."""
-        return self._running is None and not self._pending() and self._kept.due() is None
+        return self._running is None and (self._has_stopped() or (not self._pending() and self._kept.due() is None))
+
+    def _has_stopped(self) -> bool:
+        """After so many failures, digesting does more harm than good."""
+        return self._in_a_row >= _MOST_FAILURES
 
     def give_up(self) -> None:
         """End what is at work; what was not digested is told, and its trace stays."""
         running, self._running = self._running, None
         if running is not None:
-            running.process.end(lambda status, usage: self._account(running, usage))
+            running.process.end(lambda status, usage: self._account(usage))
             self._hear(running)
             running.process.close()
             for trace in running.traces[running.done :]:
                 self._remove_parts(trace)
                 self._seen.discard(trace.key)
         left = self._pending()
-        if left and self._in_a_row < _MOST_FAILURES:
+        if left and not self._has_stopped():
             most = f"at most {self._plan.wait_s:g} s"
             self._troubles.add(f"{len(left)} not made in the time after the job ({most}); the traces are kept")
         self._kept.remove_emptied()
@@ -143,7 +148,7 @@ class SourceDigests:
     def notes(self) -> list[str]:
         """What is to be said of them, the first of each kind."""
         told = self._troubles.notes()
-        if self._in_a_row >= _MOST_FAILURES:
+        if self._has_stopped():
             told.append(f"digests: no more after {_MOST_FAILURES} failures in a row")
         if self._totals.size_bytes > self._plan.most_bytes:
             told.append("digests: no more, as they take as much of the disk as they may")
@@ -155,7 +160,7 @@ class SourceDigests:
 
     def _pending(self) -> list[WindowTrace]:
         """Traces that are whole and have no digest yet, the oldest window first."""
-        if self._in_a_row >= _MOST_FAILURES or self._totals.size_bytes > self._plan.most_bytes:
+        if self._has_stopped() or self._totals.size_bytes > self._plan.most_bytes:
             return []
         known = {trace_key(slot, window): (slot, window) for slot in self._slots() for window in slot.windows()}
         waiting = {key for key, (_, window) in known.items() if window[at.STATE] == at.WRITTEN} - self._seen
@@ -170,17 +175,22 @@ class SourceDigests:
 
     def _start_next(self) -> None:
         memory_bytes = min(_MOST_MEMORY_BYTES, available_bytes() // 2)
-        if memory_bytes < _LEAST_MEMORY_BYTES:
+        if memory_bytes < _LEAST_MEMORY_BYTES or self._has_stopped():
             return
-        pending = self._pending()
-        if pending:
-            batch = [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
-            pairs = [[trace.key[0], trace.digest.path] for trace in batch]
-            self._start({"digest": pairs}, batch, None, memory_bytes)
-            return
+        batch = self._next_batch()
         due = self._kept.due()
-        if due is not None:
-            self._choose(due, memory_bytes)
+        choice = None if due is None else self._kept.choice(due)
+        if due is not None and choice is None:  # its only rank does not stand out
+            self._decide(due, {})
+            due = None
+        if batch or due is not None:
+            pairs = [[trace.key[0], trace.digest.path] for trace in batch]
+            self._start({"digest": pairs, **(choice or {})}, batch, due, memory_bytes)
+
+    def _next_batch(self) -> list[WindowTrace]:
+        """Traces of the oldest window, for one process."""
+        pending = self._pending()
+        return [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
 
     def _start(
         self, task: dict[str, Any], traces: Sequence[WindowTrace], window: tuple[int, int] | None, memory_bytes: int
@@ -202,8 +212,10 @@ class SourceDigests:
                 told = json.loads(line)
             except ValueError:
                 continue
-            if running.window is not None:
-                running.answer = told.get("ranks")
+            if "ranks" in told:
+                running.answer = told["ranks"]
+                choosing_cpu_ns = self._totals.choosing_cpu_ns + int(told["cpu_ns"])
+                self._totals = replace(self._totals, choosing_cpu_ns=choosing_cpu_ns)
             elif running.done < len(running.traces):
                 trace = running.traces[running.done]
                 running.done += 1
@@ -253,25 +265,16 @@ class SourceDigests:
         with suppress(OSError):  # others have theirs in it
             target.parent.rmdir()
 
-    def _account(self, running: _Running, usage: resource.struct_rusage) -> None:
+    def _account(self, usage: resource.struct_rusage) -> None:
         cpu_ns = round(1e9 * (usage.ru_utime + usage.ru_stime))
-        totals = replace(self._totals, peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss))
-        if running.window is not None:
-            self._totals = replace(totals, choosing_cpu_ns=totals.choosing_cpu_ns + cpu_ns)
-        else:
-            self._totals = replace(totals, cpu_ns=totals.cpu_ns + cpu_ns, processes=totals.processes + 1)
+        self._totals = replace(
+            self._totals,
+            peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss),
+            cpu_ns=self._totals.cpu_ns + cpu_ns,
+            processes=self._totals.processes + 1,
+        )
 
     # --- deleting -----------------------------------------------------------------------------------------------------
-
-    def _choose(self, window: tuple[int, int], memory_bytes: int) -> None:
-        """Which ranks stand out in it, by a process of its own, which may have to read digests of others too."""
-        task = self._kept.choice(window)
-        if task is None:
-            self._decide(window, {})
-            return
-        self._start(task, (), window, memory_bytes)
-        if self._running is None:
-            self._decide(window, None)
 
     def _decide(self, window: tuple[int, int], standing_out: dict[str, str] | None) -> None:
         for trace, what in self._kept.decide(window, standing_out):
