@@ -32,7 +32,8 @@ def test_a_late_rank_keeps_its_trace_and_the_newest_window_is_diagnosed_from_dig
     told = record(tmp_path / "run")["digests"]
     newest = max(made["window"] for made in told["newest"])
     assert (told["failed"], told["missed"], told["written"]) == (0, 0, 2 * newest)
-    assert {(made["rank"], made["trace"]) for made in told["newest"]} == {(0, "deleted"), (1, "late")}
+    assert {made["trace"] for made in told["newest"] if made["rank"] == 0} == {"deleted"}
+    assert {made["trace"] for made in told["newest"] if made["rank"] == 1} <= {"late", "slow"}
     assert [path.name for path in tmp_path.glob("run/window-*/*")] == ["rank-1.trace.json.gz"] * newest
     said = finished(tmp_path, sys.executable, "-m", "redline", "diagnose", "run", "--json", "-q", "--no-cache")
     assert said.process.returncode == 0, said.output
