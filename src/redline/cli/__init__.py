@@ -205,4 +205,5 @@ VERBS = {
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),
+    "mcp": _verb("mcp", "serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only"),
 }
