@@ -150,6 +150,10 @@ FLAGS = {
         "-o --output FILE",
         "NAME",
     ],
+    "mcp": [
+        "--allow FOLDER",
+        "-h --help",
+    ],
     "inspect": [
         "--force",
         "--jobs N",

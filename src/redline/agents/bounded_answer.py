@@ -25,14 +25,14 @@ class RowPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class BoundedAnswer:
     """What a tool has to say: facts that always fit, and lists of rows, the most important list first."""
 
     facts: Mapping[str, Any]
     pages: Mapping[str, RowPage] = field(default_factory=dict)
 
 
-def answer_text(answer: Answer) -> str:
+def answer_text(answer: BoundedAnswer) -> str:
     """Compact JSON within the bound. Of the lists, the one that takes most room loses its last row until all fit."""
     shown = {name: [plain(row) for row in _of_page(page)] for name, page in answer.pages.items()}
     facts = plain(answer.facts)

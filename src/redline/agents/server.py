@@ -115,7 +115,7 @@ class _Lines:
         return self
 
     async def __anext__(self) -> str:
-        line = await to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
+        line: bytes = await to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
         if not line:
             raise StopAsyncIteration
         return line.decode(errors="replace")

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
-from redline.agents.bounded_answer import MOST_BYTES, Answer
+from redline.agents.bounded_answer import MOST_BYTES, BoundedAnswer
 from redline.hardware.profile import is_profile_path
 from redline.ranks.read_files import JobOptions
 
@@ -25,7 +24,7 @@ class AgentTool:
     title: str
     description: str
     takes: type[msgspec.Struct]
-    answer: Callable[[Any, AllowedFolders], Answer]
+    answer: Callable[[Any, AllowedFolders], BoundedAnswer]
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -45,7 +44,3 @@ class AgentTool:
 def machine_name(name: str | None, folders: AllowedFolders) -> str | None:
     """A record of the catalogue as it is; a profile as its path, where that is allowed."""
     return str(folders.path(name)) if name is not None and is_profile_path(name) else name
-
-
-def shown_path(path: Path) -> str:
-    return str(path)

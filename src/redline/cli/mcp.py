@@ -21,9 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Until the client leaves. stdout carries the protocol only."""
     import sys
-    from importlib.util import find_spec
 
-    if find_spec("mcp") is None:
+    if not _has_sdk():
         raise UsageError("mcp needs the official SDK, mcp 2.0 or later: pip install 'redline-perf[mcp]'")
     from redline.agents.allowed_folders import allowed_folders
 
@@ -33,3 +32,14 @@ def run(options: argparse.Namespace) -> int:
     from redline.agents.server import serve
 
     serve(folders)
+
+
+def _has_sdk() -> bool:
+    """Also of a version that is not too old: what it is called changed with 2.0."""
+    from importlib.metadata import PackageNotFoundError, version
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("mcp") is not None and int(version("mcp").partition(".")[0]) >= 2
+    except (PackageNotFoundError, ValueError):
+        return False

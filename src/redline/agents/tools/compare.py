@@ -7,7 +7,7 @@ import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import MachineName, Offset, Recording
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.recorded_text import recorded
 from redline.agents.tool import READING, AgentTool, machine_name
@@ -33,7 +33,7 @@ class CompareArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     offset: Offset = 0
 
 
-def answer(arguments: CompareArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: CompareArguments, folders: AllowedFolders) -> BoundedAnswer:
     paths = folders.paths([arguments.before, arguments.after])
     refuse_reports(paths)
     machine = machine_name(arguments.machine, folders)
@@ -47,9 +47,9 @@ def answer(arguments: CompareArguments, folders: AllowedFolders) -> Answer:
     if arguments.table is not None:
         rows = tables[arguments.table]
         facts = {"tool": "compare", "table": arguments.table, "verify": verify}
-        return Answer(facts=facts, pages={"rows": RowPage(rows=rows, offset=arguments.offset, ask=again)})
+        return BoundedAnswer(facts=facts, pages={"rows": RowPage(rows=rows, offset=arguments.offset, ask=again)})
     shown = ("accounts", "findings", "operators", "context", "unknown")
-    return Answer(
+    return BoundedAnswer(
         facts=_facts(record, verify),
         pages={
             name: RowPage(rows=tables[name], ask={**again, "table": name}, most=_FIRST_ROWS, least=4) for name in shown

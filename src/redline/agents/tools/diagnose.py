@@ -8,7 +8,7 @@ import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import MachineName, Offset, Paths
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.diagnosis_tables import table_rows
 from redline.agents.findings_with_places import CLOCK, FindingPlaces, said, summary_row, verdict_text
@@ -39,7 +39,7 @@ class DiagnoseArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     offset: Offset = 0
 
 
-def answer(arguments: DiagnoseArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: DiagnoseArguments, folders: AllowedFolders) -> BoundedAnswer:
     paths = folders.paths(arguments.paths)
     machine = machine_name(arguments.machine, folders)
     result = diagnose(folders.traces(paths, digests=True), machine=machine, options=READING)
@@ -75,13 +75,13 @@ class _Asked:
         return self.command(f"--{name}", "--format=csv", "--quiet")
 
 
-def _summary(asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> Answer:
+def _summary(asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> BoundedAnswer:
     places = FindingPlaces(result)
     verdict = record["verdict"]
     shares = ("limit_share", "kernel_share", "exposed_share", "idle_share", "copy_share", "rated_share", "roof_share")
     main = next((finding for finding in places.findings if finding.code == verdict["first"]), None)
     steps = ("steps", "median_ns", "shortest_ns", "longest_ns", "uneven")
-    return Answer(
+    return BoundedAnswer(
         facts={
             "tool": "diagnose",
             "synthetic": record["synthetic"],
@@ -128,13 +128,13 @@ def _finding_rows(asked: _Asked, places: FindingPlaces, record: Mapping[str, Any
     return [summary_row(places, finding, row, verify) for finding, row in zip(places.findings, records, strict=True)]
 
 
-def _one_finding(identity: str, asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> Answer:
+def _one_finding(identity: str, asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> BoundedAnswer:
     places = FindingPlaces(result)
     finding = places.known(identity)
     listed = ("where", "evidence")  # in full below
     row = (*record["findings"], *record["remarks"])[places.findings.index(finding)]
     short = summary_row(places, finding, row, asked.table("findings"))
-    return Answer(
+    return BoundedAnswer(
         facts={
             "tool": "diagnose",
             "finding": {
@@ -152,14 +152,14 @@ def _one_finding(identity: str, asked: _Asked, result: DiagnoseResult, record: M
     )
 
 
-def _table(table: str, asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> Answer:
+def _table(table: str, asked: _Asked, result: DiagnoseResult, record: Mapping[str, Any]) -> BoundedAnswer:
     if table == "findings":
         rows = _finding_rows(asked, FindingPlaces(result), record)
     elif table == "unknown":
         rows = unknowns_of_diagnosis(result, record)
     else:
         rows = table_rows(table, result, record)
-    return Answer(
+    return BoundedAnswer(
         facts={"tool": "diagnose", "table": table, "clock": CLOCK, "verify": asked.table(table)},
         pages={"rows": RowPage(rows=rows, offset=asked.offset, ask=asked.again(table=table))},
     )

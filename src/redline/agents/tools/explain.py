@@ -6,7 +6,7 @@ import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import Offset
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.tool import AgentTool
 from redline.findings import pages
@@ -30,7 +30,7 @@ class ExplainArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     offset: Offset = 0
 
 
-def answer(arguments: ExplainArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: ExplainArguments, folders: AllowedFolders) -> BoundedAnswer:
     """Pages come with Redline: no folder is read."""
     topic = arguments.topic.strip()
     if not topic:
@@ -58,17 +58,17 @@ def _sections(page: Page | LeverPage, names: Any) -> list[dict[str, str]]:
     return [{"section": name, "text": getattr(page, name)} for name in names]
 
 
-def _page(about: dict[str, str], sections: list[dict[str, str]], arguments: ExplainArguments) -> Answer:
+def _page(about: dict[str, str], sections: list[dict[str, str]], arguments: ExplainArguments) -> BoundedAnswer:
     name = next(iter(about.values()))
-    return Answer(
+    return BoundedAnswer(
         facts={"tool": "explain", **about, "verify": command_line("explain", name.partition(":")[0])},
         pages={"sections": RowPage(rows=sections, offset=arguments.offset, ask={"topic": arguments.topic})},
     )
 
 
-def _list(rows: list[dict[str, Any]], arguments: ExplainArguments) -> Answer:
+def _list(rows: list[dict[str, Any]], arguments: ExplainArguments) -> BoundedAnswer:
     words = arguments.topic.split()
-    return Answer(
+    return BoundedAnswer(
         facts={"tool": "explain", "verify": command_line("explain", *words)},
         pages={"topics": RowPage(rows=rows, offset=arguments.offset, ask={"topic": arguments.topic})},
     )

@@ -7,7 +7,7 @@ import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import Offset
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.tool import AgentTool, machine_name
 from redline.report.hardware.json import as_record
@@ -34,7 +34,7 @@ class HardwareArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     offset: Offset = 0
 
 
-def answer(arguments: HardwareArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: HardwareArguments, folders: AllowedFolders) -> BoundedAnswer:
     name = machine_name(arguments.name, folders)
     machines = as_record(find_hardware(name))["machines"]
     verify = command_line("hardware", *([] if name is None else [name]), options={"--json": name is not None})
@@ -42,7 +42,7 @@ def answer(arguments: HardwareArguments, folders: AllowedFolders) -> Answer:
     exact = [machine for machine in machines if name is not None and machine["name"].lower() == name.lower()]
     if len(machines) == 1 or exact:
         return _record(*(exact or machines)[:1], arguments=arguments, verify=verify)
-    return Answer(
+    return BoundedAnswer(
         facts={"tool": "hardware", "verify": verify},
         pages={"machines": RowPage(rows=list(map(_short, machines)), offset=arguments.offset, ask=ask)},
     )
@@ -53,7 +53,7 @@ def _short(machine: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: machine[name] for name in ("name", "vendor", "architecture", "year")}, **figures}
 
 
-def _record(machine: Mapping[str, Any], *, arguments: HardwareArguments, verify: str) -> Answer:
+def _record(machine: Mapping[str, Any], *, arguments: HardwareArguments, verify: str) -> BoundedAnswer:
     told = (
         "name",
         "base",
@@ -67,7 +67,7 @@ def _record(machine: Mapping[str, Any], *, arguments: HardwareArguments, verify:
         "ridge_flops_per_byte",
     )
     unusable = [{"name": row["name"], "why": row["why"]} for row in machine["unusable"]]
-    return Answer(
+    return BoundedAnswer(
         facts={
             "tool": "hardware",
             **{name: machine[name] for name in (*told, "ridge_flops_per_byte")},

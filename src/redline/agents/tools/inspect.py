@@ -8,7 +8,7 @@ import msgspec
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import Offset, Paths
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.recorded_text import recorded
 from redline.agents.tool import READING, AgentTool
@@ -26,11 +26,11 @@ class InspectArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     offset: Offset = 0
 
 
-def answer(arguments: InspectArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: InspectArguments, folders: AllowedFolders) -> BoundedAnswer:
     paths = folders.paths(arguments.paths)
     record = as_record(inspect(folders.traces(paths, digests=False), READING))
     ask = {"paths": arguments.paths}
-    return Answer(
+    return BoundedAnswer(
         facts={
             "tool": "inspect",
             "synthetic": record["synthetic"],

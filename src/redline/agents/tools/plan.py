@@ -9,11 +9,12 @@ from msgspec import Meta
 
 from redline.agents.allowed_folders import AllowedFolders
 from redline.agents.arguments import Offset
-from redline.agents.bounded_answer import Answer, RowPage
+from redline.agents.bounded_answer import BoundedAnswer, RowPage
 from redline.agents.command_lines import command_line
 from redline.agents.tool import AgentTool, machine_name
 from redline.errors import UsageError
 from redline.model.known import known_models
+from redline.planner.serve.serving_defaults import LOADS
 from redline.planner.train.training_choices import PRECISIONS
 from redline.report.plan.serve.json import as_record as serving_record
 from redline.report.plan.train.json import as_record as training_record
@@ -87,7 +88,7 @@ class PlanArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     offset: Offset = 0
 
 
-def answer(arguments: PlanArguments, folders: AllowedFolders) -> Answer:
+def answer(arguments: PlanArguments, folders: AllowedFolders) -> BoundedAnswer:
     _refuse_misfits(arguments)
     model = model_source(arguments.model, folders)
     machine = machine_name(arguments.machine, folders) or ""
@@ -96,11 +97,11 @@ def answer(arguments: PlanArguments, folders: AllowedFolders) -> Answer:
     verify = _verify(arguments, model, machine)
     again = {name: value for name, value in msgspec.structs.asdict(arguments).items() if value and name != "offset"}
     if arguments.table is not None:
-        return Answer(
+        return BoundedAnswer(
             facts={**facts, "table": arguments.table, "verify": verify},
             pages={"rows": RowPage(rows=record[arguments.table], offset=arguments.offset, ask=again)},
         )
-    return Answer(
+    return BoundedAnswer(
         facts={**facts, **{name: record[name] for name in _FACTS[arguments.kind]}, "verify": verify},
         pages={
             "unknown": RowPage(rows=list(map(_evidence, record["evidence"])), least=4),
@@ -161,7 +162,7 @@ def _training(arguments: PlanArguments, model: str, machine: str) -> Mapping[str
         batch=arguments.batch or 1,
         sequence=arguments.sequence,
         precision=arguments.precision,
-        layout=arguments.layout,
+        layout={str(name): value for name, value in arguments.layout.items()},
         tokens=arguments.tokens,
         price=arguments.price,
     )
@@ -169,7 +170,6 @@ def _training(arguments: PlanArguments, model: str, machine: str) -> Mapping[str
 
 
 def _serving(arguments: PlanArguments, model: str, machine: str) -> Mapping[str, Any]:
-    loads = {} if arguments.concurrency is None else {"concurrency": arguments.concurrency}
     planned = plan_serving(
         model,
         machine=machine,
@@ -180,7 +180,7 @@ def _serving(arguments: PlanArguments, model: str, machine: str) -> Mapping[str,
         max_ttft_s=arguments.max_ttft_s,
         max_tpot_s=arguments.max_tpot_s,
         price=arguments.price,
-        **loads,
+        concurrency=arguments.concurrency or LOADS,
     )
     return serving_record(planned.plan)
 

@@ -12,6 +12,7 @@ _shtab_redline_commands() {
     "explain:explain findings\: cause, fix and possible gain"
     "hardware:show peak figures of accelerators, with their sources"
     "inspect:show what traces contain, and how far to trust them"
+    "mcp:serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only"
     "memory:show what holds the memory at its peak, and why an allocation failed"
     "merge:merge the ranks of a job on one clock, into one trace for Perfetto"
     "plan:predict what a training or serving job should cost, and find the best layout"
@@ -180,6 +181,14 @@ _shtab_redline_inspect_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_inspect_defaults_added=0
+
+_shtab_redline_mcp_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--allow[a folder that agents may read, with all below it]:allow:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_mcp_defaults_added=0
 
 _shtab_redline_memory_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -416,6 +425,7 @@ _shtab_redline() {
         explain) _arguments -C -s $_shtab_redline_explain_options ;;
         hardware) _arguments -C -s $_shtab_redline_hardware_options ;;
         inspect) _arguments -C -s $_shtab_redline_inspect_options ;;
+        mcp) _arguments -C -s $_shtab_redline_mcp_options ;;
         memory) _arguments -C -s $_shtab_redline_memory_options ;;
         merge) _arguments -C -s $_shtab_redline_merge_options ;;
         plan) _shtab_redline_plan ;;
