@@ -102,9 +102,9 @@ def allowed_folders(names: Sequence[str]) -> AllowedFolders:
     for name in names:
         root = Path(os.path.realpath(Path(name).expanduser()))
         if not root.is_dir():
-            raise UsageError(f"mcp: `allow={_shown(name)}`: no such folder; name one that exists")
+            raise UsageError(f"{_shown(name)}: no such folder; `allow=...` takes one that exists")
         if root == Path(root.anchor):
-            raise UsageError(f"mcp: `allow={_shown(name)}`: the whole disk; name the folders that hold recordings")
+            raise UsageError(f"{_shown(name)}: the whole disk; `allow=...` takes folders that hold recordings")
         roots.append(root)
     return AllowedFolders(roots=tuple(dict.fromkeys(roots)))
 

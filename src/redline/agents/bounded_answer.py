@@ -15,11 +15,11 @@ _DIGITS = 6  # significant, of a number that was computed
 
 @dataclass(frozen=True, kw_only=True)
 class RowPage:
-    """Rows of an answer from `offset` on, of so many; `ask` holds the arguments that show more of them."""
+    """Rows of an answer from `offset` on; `ask` has the arguments that show more, None where only the command does."""
 
     rows: Sequence[Mapping[str, Any]]
     offset: int = 0
-    ask: Mapping[str, Any] = field(default_factory=dict)
+    ask: Mapping[str, Any] | None = None
     most: int = 1_000  # in this answer
     least: int = 0  # that are kept as long as any other row can go
 
@@ -77,7 +77,7 @@ def _text(facts: Mapping[str, Any], shown: Mapping[str, Sequence[Any]], pages: M
 def _ask(page: RowPage, count: int) -> dict[str, Any] | None:
     """The arguments for the rows that follow; None behind the last."""
     following = page.offset + count
-    return {**page.ask, "offset": following} if following < len(page.rows) else None
+    return None if page.ask is None or following >= len(page.rows) else {**page.ask, "offset": following}
 
 
 def _size(row: Any) -> int:
