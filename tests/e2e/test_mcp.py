@@ -22,7 +22,7 @@ from tests.conftest import REDLINE, ROOT, environment, run_redline
 from tests.made_hostile import INJECTION, folders_with_traps, hostile_trace
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
-SECONDS = 120.0  # only guards against a hang
+SECONDS = 300.0  # only guards against a hang
 TRACE = "plain_loop.pt.trace.json.gz"
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("inspect", {"paths": ["."]}),
