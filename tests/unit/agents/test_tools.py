@@ -143,6 +143,7 @@ def test_every_table_can_be_paged_through(table: str, capsys: pytest.CaptureFixt
     ask: dict[str, Any] | None = {"paths": JOBS["slow_loader"], "table": table}
     rows: list[Any] = []
     record: dict[str, Any] = {}
+    told: dict[str, Any] | None = None
     while ask is not None:
         record = asked("diagnose", **ask)
         rows += record["rows"]
