@@ -1,6 +1,7 @@
 """Text that others wrote, in a trace or as the name of a file: made harmless, cut short, and marked as data."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from redline.artifacts.masking import masked
@@ -14,7 +15,12 @@ _LOOKED_AT = 4_000  # letters: a name may be a megabyte, and a secret behind so 
 def recorded(text: object, most: int = MOST_LETTERS) -> dict[str, str]:
     """The text as an object of its own: what stands in it is data, never a sentence of ours nor an instruction."""
     whole = str(text)
-    return {MARK: shortened(escaped(masked(whole[:_LOOKED_AT])), most, len(whole))}
+    return {MARK: _harmless(whole[:_LOOKED_AT], most, len(whole))}
+
+
+@lru_cache(maxsize=1024)  # rows of a table repeat names
+def _harmless(text: str, most: int, letters: int) -> str:
+    return shortened(escaped(masked(text)), most, letters)
 
 
 def recorded_fields(row: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
