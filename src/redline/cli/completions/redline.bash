@@ -4,7 +4,7 @@ _shtab_redline_subparsers=('run' 'calibrate' 'plan' 'inspect' 'merge' 'diagnose'
 _shtab_redline_plan_subparsers=('train' 'serve' 'validate')
 
 _shtab_redline_option_strings=('--help' '--version' '--completion')
-_shtab_redline_run_option_strings=('-h' '--help' '-o' '--output' '--with' '--steps' '--after' '--every' '--when' '--timed-after' '--watch-only' '--capture-signal' '--stacks' '--numbers' '--memory' '--no-shapes' '--budget' '--keep' '--max-disk' '--max-memory' '--no-fork' '--stall-after' '--diagnose' '--report' '-q' '--quiet' '--lang')
+_shtab_redline_run_option_strings=('-h' '--help' '-o' '--output' '--with' '--steps' '--after' '--every' '--when' '--timed-after' '--watch-only' '--capture-signal' '--stacks' '--numbers' '--memory' '--no-shapes' '--budget' '--keep' '--max-disk' '--max-memory' '--no-fork' '--stall-after' '--digests' '--keep-traces' '--digest-wait' '--diagnose' '--report' '-q' '--quiet' '--lang')
 _shtab_redline_calibrate_option_strings=('-h' '--help' '-o' '--output' '--force' '--quick' '--budget' '--only' '--json' '--fail-if-slow' '--show' '--compare' '-q' '--quiet' '--lang')
 _shtab_redline_plan_option_strings=('-h' '--help')
 _shtab_redline_plan_train_option_strings=('-h' '--help' '--model' '--layers' '--hidden' '--heads' '--kv-heads' '--head-dim' '--ffn' '--vocab' '--experts' '--experts-per-token' '--expert-ffn' '--shared-ffn' '--dense-layers' '--tied' '--no-gate' '--machine' '--gpus' '--gpus-per-node' '--nic-gbit' '--precision' '--stack' '--footprint' '--sequence' '--batch' '--batch-tokens' '--dp' '--tp' '--pp' '--cp' '--ep' '--shard' '--micro-batch' '--chunks' '--zero' '--schedule' '--recompute' '--offload' '--sequence-parallel' '--no-sequence-parallel' '--no-flash' '--by' '--accept-chance' '--top' '--tokens' '--price' '--failures' '--recovery' '--storage' '--pue' '-o' '--output' '--json' '--force' '-q' '--quiet' '--lang')
@@ -104,6 +104,7 @@ _shtab_redline_run___stacks_nargs=0
 _shtab_redline_run___memory_nargs=0
 _shtab_redline_run___no_shapes_nargs=0
 _shtab_redline_run___no_fork_nargs=0
+_shtab_redline_run___digests_nargs=0
 _shtab_redline_run___diagnose_nargs=0
 _shtab_redline_run___report_nargs=0
 _shtab_redline_run__q_nargs=0

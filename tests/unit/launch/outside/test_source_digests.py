@@ -249,8 +249,9 @@ def test_a_process_that_needs_too_much_memory_costs_this_digest(
 def test_where_the_machine_has_no_memory_left_digests_wait(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_digests, "available_bytes", lambda: 100 << 20)
     watched.captured(1, 0, RECORDED / "ddp_rank0.pt.trace.json.gz")
+    before = children()  # other tests may have left some
     watched.digests.look()
-    assert children() == []
+    assert children() == before
     assert watched.done(0.1).written == 0
 
 
