@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 LANGUAGES = ("en", "zh")
+EXECUTORS = ("pool", "ray")
 
 
 def positive(text: str) -> int:
@@ -53,6 +54,20 @@ def add_reading(parser: argparse.ArgumentParser, what: str = "a trace") -> None:
         help="reader processes (default: one per core; one for little data)",
     )
     parser.add_argument("--no-cache", action="store_true", help="read the traces again, even if nothing changed")
+
+
+def add_executor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        metavar="NAME",
+        help="what reads the files: pool, processes of this machine (default), or ray",
+    )
+    parser.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="of a Ray cluster that runs (default: $RAY_ADDRESS, or Ray is started on this machine)",
+    )
 
 
 def add_step(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +176,14 @@ def job_options(options: argparse.Namespace) -> JobOptions:
         _remark_once(f"the cache is not used: {why}")
     reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
     model = getattr(options, "model", None)
-    return JobOptions(reading=reading, jobs=options.jobs, use_cache=not options.no_cache, model=model)
+    return JobOptions(
+        reading=reading,
+        jobs=options.jobs,
+        executor=getattr(options, "executor", None) or "pool",
+        address=getattr(options, "address", None),
+        use_cache=not options.no_cache,
+        model=model,
+    )
 
 
 @cache

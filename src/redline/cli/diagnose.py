@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from redline.cli.arguments import (
+    add_executor,
     add_language,
     add_machine,
     add_output,
@@ -64,6 +65,7 @@ TABLES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser, "a trace, a digest")
+    add_executor(parser)
     add_machine(parser)
     add_step(parser)
     parser.add_argument(

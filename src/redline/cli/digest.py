@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import Once, add_loudness, add_machine, add_reading, add_step, job_options
-from redline.cli.output import point_to, quoted, show, tell_tracebacks
+import os
+
+from redline.cli.arguments import Once, add_executor, add_loudness, add_machine, add_reading, add_step, job_options
+from redline.cli.output import point_to, quoted, remark, show, tell_tracebacks
 from redline.cli.redacting import add_redact, redacting
 from redline.cli.show_progress import progress
 
@@ -17,8 +19,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
+    add_executor(parser)
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", action=Once, required=True, help="folder for the digests, one per rank"
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="digest part I of N alone, counted from 0; auto: as Slurm's array, torchrun or Kubernetes (auto/N) say",
     )
     add_machine(parser)
     add_step(parser)
@@ -32,16 +40,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
+    from redline.ranks.shard import shard_from
     from redline.report.digest import text as digest_text
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.digest import digest
 
+    shard = None if options.shard is None else shard_from(options.shard, os.environ)
     reading = job_options(options)
     with progress(options) as tell:
         written = digest(
             files,
             options.output,
             machine=options.machine,
+            shard=shard,
             redactor=redactor,
             force=options.force,
             options=reading,
@@ -53,6 +64,8 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     tell_tracebacks(written.failures, options)
     if removed is not None:
         show(f"{redacted_text(removed)}\n")
-    if not options.quiet:
+    if not options.quiet and shard is not None and shard.count > 1:
+        remark(f"part {shard} is written; when all {shard.count} are: redline diagnose {quoted([folder])}")
+    elif not options.quiet:
         point_to(f"redline diagnose {quoted([folder])}")
     return 0

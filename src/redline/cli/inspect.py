@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_output, add_reading, add_step, job_options, refuse_unknown_format
+from redline.cli.arguments import add_executor, add_output, add_reading, add_step, job_options, refuse_unknown_format
 from redline.cli.output import deliver, for_stdout, point_to, quoted, tell_tracebacks, unused
 from redline.cli.show_progress import progress
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
+    add_executor(parser)
     add_step(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     add_output(parser, verbose="more detail, and tracebacks")

@@ -40,22 +40,28 @@ class RankOrder:
 
 
 def rank_order(claims: Sequence[Claim]) -> RankOrder:
-    """The ranks of a job from what each trace claims, in the order given.
+    """The ranks of a job from what each trace claims. Of claims that differ, the order does not matter.
 
-    Where nothing is claimed, or two claim the same rank by inference only, the free numbers are given in order.
+    What is stated is kept. Of those that infer the same rank the first keeps it, unless it is stated elsewhere. All
+    others, in the order given, get the numbers that are free then.
     """
     world_size = max(claim.world_size for claim in claims)
     taken = {claim.rank for claim in claims if claim.rank != NONE and claim.origin in STATED}
-    free = (number for number in range(len(claims) + max(taken, default=0) + 1) if number not in taken)
-    places = []
-    for index, claim in enumerate(claims):
-        rank, origin = claim.rank, claim.origin
-        if rank == NONE or (origin not in STATED and rank in taken):
-            rank, origin = next(number for number in free if number not in taken), FROM_ORDER
-        taken.add(rank)
-        places.append(RankPlace(rank=rank, origin=origin, index=index))
+    kept: list[bool] = []
+    for claim in claims:
+        is_stated = claim.rank != NONE and claim.origin in STATED
+        kept.append(is_stated or (claim.rank != NONE and claim.rank not in taken))
+        if kept[-1]:
+            taken.add(claim.rank)
+    free = (number for number in range(len(claims) + len(taken)) if number not in taken)
+    places = [
+        RankPlace(rank=claim.rank, origin=claim.origin, index=index)
+        if is_kept
+        else RankPlace(rank=next(free), origin=FROM_ORDER, index=index)
+        for index, (claim, is_kept) in enumerate(zip(claims, kept, strict=True))
+    ]
     times = Counter(place.rank for place in places)
-    absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in taken)
+    absent = (rank for rank in range(min(world_size, LARGEST_JOB)) if rank not in times)
     return RankOrder(
         places=tuple(sorted(places, key=lambda place: place.rank)),
         world_size=world_size,

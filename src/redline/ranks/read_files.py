@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from redline.errors import InputError
 from redline.progress import Progress, ProgressStage, silent
-from redline.ranks.pool import WorkerDied, over_files, processes_for
+from redline.ranks.executors.executor import ExecutorChoice, ExecutorName, WorkerDied, processes_for
+from redline.ranks.executors.over_files import over_files
 from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.trace.cache import cache_folder
 from redline.trace.entries import prune
@@ -23,8 +24,18 @@ class JobOptions:
 
     reading: ReadOptions = field(default_factory=ReadOptions)
     jobs: int | None = None  # processes; None: one per core
+    executor: ExecutorName = "pool"
+    address: str | None = None  # of a Ray cluster that runs
     use_cache: bool = True
     model: str | None = None  # of a serving engine: a known name or a config.json, by which its steps are rated
+
+    def __post_init__(self) -> None:
+        _ = self.executed  # raises UsageError where its parts make no sense together
+
+    @property
+    def executed(self) -> ExecutorChoice:
+        """Where the files are read."""
+        return ExecutorChoice(name=self.executor, address=self.address, jobs=self.jobs)
 
     @property
     def cache(self) -> Path | None:
@@ -33,7 +44,8 @@ class JobOptions:
 
     def reading_of(self, paths: Sequence[Path]) -> ReadOptions:
         """How to read each of these files: a single one may take all processes, several are read side by side."""
-        return replace(self.reading, processes=processes_for(self.jobs)) if len(paths) == 1 else self.reading
+        is_alone = len(paths) == 1 and self.executor == "pool"  # a task of Ray has one core
+        return replace(self.reading, processes=processes_for(self.jobs)) if is_alone else self.reading
 
 
 def gather(
@@ -47,7 +59,7 @@ def gather(
     failures: list[Failure] = []
     errors: dict[int, InputError] = {}
     progress(ProgressStage.READ, 0, len(paths))
-    for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.jobs), start=1):
+    for done, (index, outcome) in enumerate(over_files(partial(attempted, work), paths, options.executed), start=1):
         if isinstance(outcome, InputError | WorkerDied):
             errors[index] = _of_worker(paths[index], outcome)
             if options.reading.strict:

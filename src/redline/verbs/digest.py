@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from redline.analysis.job.digest_targets import digest_targets, refuse_doubles
 from redline.analysis.job.digests import digest_job
-from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_file import Saved, save_digest
-from redline.artifacts import DIGEST_ENDING, refuse_unless_free
+from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
 from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.find_files import find_traces
 from redline.ranks.read_files import JobOptions
+from redline.ranks.shard import Shard
 from redline.report.digest.digest_result import DigestResult
 from redline.report.redaction.redactor import Redactor
 from redline.storage import path_of
@@ -22,6 +23,7 @@ def digest(
     output: str | Path,
     *,
     machine: str | None = None,
+    shard: Shard | None = None,
     redactor: Redactor | None = None,
     force: bool = False,
     options: JobOptions | None = None,
@@ -29,16 +31,29 @@ def digest(
 ) -> DigestResult:
     """Digest the traces named by files, folders or patterns into the folder `output`, one file per rank.
 
+    With a shard, only its part of them: all parts together leave the files that one command would.
     With a redactor, nothing gets into them that is private: hosts, users, folders, names of traces, secrets.
     """
     folder = path_of(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"digest: {folder} is a file; give a folder, it will hold one digest per rank")
-    digested = digest_job(find_traces(paths), machine, options or JobOptions(), progress, match_rules)
+    if shard is not None and redactor is not None:
+        raise UsageError(
+            "digest: each part of a job would give the same host another mark; leave `redact=True` out, and give it to "
+            "`redline diagnose` of the digests"
+        )
+    files = find_traces(paths)
+    part = (shard or Shard(index=0, count=1)).of(files)
+    if not part:  # more tasks than traces
+        return DigestResult(paths=(), size_bytes=0, largest_bytes=0, left_out=0, failures=())
+    digested = digest_job(list(part.values()), machine, options or JobOptions(), progress, match_rules)
     digests, failures = digested.digests, digested.failures
     if redactor is not None:
         digests, failures = redactor.redacted((digests, failures))
-    targets = _targets(folder, digests)
+    all_places = list(part)
+    targets = digest_targets(folder, digests, [all_places[place] for place in digested.places])
+    if shard is not None:
+        refuse_doubles(digests, targets, files)
     for target in targets:
         refuse_unless_free(target, force=force)
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,11 +68,3 @@ def digest(
         left_out=sum(1 for file in saved if "exchanges" in file.left_out),
         failures=failures,
     )
-
-
-def _targets(folder: Path, digests: Sequence[Digest]) -> list[Path]:
-    """Named by rank; by a running number too where ranks are unknown or claimed twice."""
-    ranks = [rank_digest.origin.rank for rank_digest in digests]
-    unique = len(set(ranks)) == len(ranks) and min(ranks) >= 0
-    names = (f"rank-{rank:05d}" if unique else f"trace-{number:05d}" for number, rank in enumerate(ranks))
-    return [folder / f"{name}{DIGEST_ENDING}" for name in names]

@@ -9,8 +9,8 @@ import pytest
 from redline.errors import DamagedError, InputError
 from redline.progress import ProgressStage
 from redline.ranks import read_files
+from redline.ranks.executors.executor import WorkerDied
 from redline.ranks.job import Job, read_job
-from redline.ranks.pool import WorkerDied
 from redline.ranks.read_files import JobOptions
 from redline.trace.reader import ReadOptions
 from tests.conftest import collective, document, op, process_name

@@ -25,6 +25,7 @@ class Digested:
     """Digests in the order of their files, and what could not be read."""
 
     digests: tuple[Digest, ...]
+    places: tuple[int, ...]  # for each digest, of its file among those given
     failures: tuple[Failure, ...]
 
 
@@ -43,12 +44,15 @@ def digest_job(
     """
     digesting = replace(_digesting(paths, machine, options), match=match, check=check)
     if all(map(digesting.is_digested, paths)):
-        options = replace(options, jobs=1)  # passing digests between processes would cost more than reading them
+        options = replace(
+            options, executor="pool", address=None, jobs=1
+        )  # passing digests between processes would cost more than reading them
     results, failures = gather(digesting.digests_of, paths, options, progress)
-    digests = tuple(digest for index in sorted(results) for digest in results[index].ranks)
-    if not digests:
+    read = [(digest, index) for index in sorted(results) for digest in results[index].ranks]
+    if not read:
         raise InputError(failures[0].message if failures else f"{paths[0]}: no rank in it.")
-    return Digested(digests=digests, failures=tuple(failures))
+    digests, places = zip(*read, strict=True)
+    return Digested(digests=digests, places=places, failures=tuple(failures))
 
 
 def analysis_again(

@@ -8,6 +8,8 @@ from redline.units import format_bytes
 
 def render(result: DigestResult, folder: str) -> str:
     """`folder` is where they are, as it may be shown."""
+    if not result.paths:
+        return as_text([[f"nothing to write to {clipped(folder, 1000)}: there are fewer traces than parts"]])
     lines = [
         f"wrote {clipped(folder, 1000)}: {plural(len(result.paths), 'digest')}, {format_bytes(result.size_bytes)}, "
         f"the largest {format_bytes(result.largest_bytes)}"
