@@ -2,6 +2,10 @@
 
 import subprocess
 import sys
+from collections import Counter
+
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from redline.ranks.rank_order import Claim, RankOrder, rank_order
 from redline.trace.rank_claim import FROM_FILE_NAME, FROM_METADATA, FROM_ORDER, FROM_PROCESS_NAME
@@ -58,6 +62,24 @@ def test_of_two_that_infer_one_rank_the_second_gets_a_free_one() -> None:
 def test_an_inferred_rank_gives_way_to_a_stated_one() -> None:
     job = ordered([(0, FROM_FILE_NAME), (0, FROM_METADATA)], world_size=2)
     assert (given(job), job.doubles) == ((1, 0), ())
+
+
+def test_an_inferred_rank_is_not_lost_to_an_unknown_one_before_it() -> None:
+    job = ordered([(-1, FROM_ORDER), (0, FROM_FILE_NAME), (-1, FROM_ORDER)], world_size=0)
+    assert (given(job), origins(job)) == ((1, 0, 2), (FROM_ORDER, FROM_FILE_NAME, FROM_ORDER))
+
+
+CLAIMS = st.tuples(st.integers(-1, 6), st.sampled_from([FROM_METADATA, FROM_FILE_NAME]))
+
+
+@for_all(st.lists(CLAIMS, min_size=1, max_size=9), st.data())
+def test_only_the_order_of_claims_that_are_alike_matters(claims: list[tuple[int, str]], data: st.DataObject) -> None:
+    """Digests of known ranks are named by them, and come before the others: that must change no rank."""
+    times = Counter(rank for rank, _ in claims)
+    named = [number for number, (rank, _) in enumerate(claims) if rank >= 0 and times[rank] == 1]
+    moved = [*data.draw(st.permutations(named)), *(number for number in range(len(claims)) if number not in named)]
+    before, after = given(ordered(claims, 9)), given(ordered([claims[number] for number in moved], 9))
+    assert after == tuple(before[number] for number in moved)
 
 
 def test_an_absurd_world_size_does_not_fill_the_memory() -> None:

@@ -103,6 +103,7 @@ def _serve(parent: "connection.Connection", work: Callable[[Path], Result]) -> N
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             path = parent.recv()
+            outcome: tuple[Result | None, Exception | None]
             try:
                 outcome = (work(path), None)
             except Exception as error:  # noqa: BLE001 (raised again by the parent)

@@ -3,8 +3,11 @@
 import os
 import signal
 import time
+from collections.abc import Generator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -132,9 +135,10 @@ def test_no_task_is_a_straggler_by_its_size(tmp_path: Path) -> None:
 
 
 def test_workers_end_when_nobody_wants_more(tmp_path: Path) -> None:
-    outcomes = over_files(process_of, files(tmp_path, ["a", "b", "c", "d"]), TWO)
-    _, worker = next(outcomes)
-    outcomes.close()
+    paths = files(tmp_path, ["a", "b", "c", "d"])
+    outcomes = cast("Generator[tuple[int, object], None, None]", over_files(process_of, paths, TWO))
+    with closing(outcomes):
+        _, worker = next(outcomes)
     assert isinstance(worker, int)
     assert not Path(f"/proc/{worker}").exists()
 
